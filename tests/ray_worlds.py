@@ -18,7 +18,8 @@ from sensorium.geometry.transforms import rotation
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.testing import CastComparison, compare_casts, reference_cast
 from sensorium.world.mount import MountView
-from sensorium.world.ray_cast import RayCast
+from sensorium.world.query import QueryContext
+from sensorium.world.ray_cast import RayCast, RaySpec
 from sensorium.world.ray_scene import RayScene
 
 Array = NDArray[np.float64]
@@ -60,10 +61,8 @@ class World:
 
     def rays(self, starts: ArrayLike, directions: ArrayLike, **options: Any) -> RayCast:
         """Return rays from all mounts; see `RayCast`."""
-        return RayCast(
-            self.scene, self.engine, self.compute, self.clock, self.mount,
-            starts=np.asarray(starts), directions=np.asarray(directions), **options,
-        )  # fmt: skip
+        context = QueryContext(self.scene, self.engine, self.compute, self.clock, self.mount, "RayCast")
+        return RayCast(context, RaySpec(starts=np.asarray(starts), directions=np.asarray(directions), **options))
 
     def outputs(self, cast: RayCast, names: Sequence[str] = tuple(OUTPUTS)) -> dict[str, torch.Tensor]:
         """Return where a cast can write, filled with what no cast writes."""

@@ -353,6 +353,13 @@ class DebugShape:
     color: tuple[float, float, float] = (1.0, 0.2, 0.2)
     counts: Sequence[int] | None = None
 
+    @classmethod
+    def where(
+        cls, mask: Any, kind: str, values: Any, color: tuple[float, float, float] = (1.0, 0.2, 0.2)
+    ) -> DebugShape:
+        """Return a shape of the values `[env, ..., n]` of a tensor where a mask `[env, ...]` holds."""
+        return cls(kind, values[mask].cpu().numpy(), color, mask.flatten(1).sum(dim=1).tolist())
+
     def of_env(self, env: int, num_envs: int) -> Array:
         """Return the numbers of one environment."""
         items = self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))

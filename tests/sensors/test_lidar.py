@@ -544,9 +544,9 @@ def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"fields": ("intensities",)}, "fields among distances.*Did you mean 'intensity'"),
     ({"fields": ("intensity",)}, "distances or points_b among the fields"),
-    ({"scan_duration": 0.0}, "scan_duration.*greater than 0"),
-    ({"drop_rate": 1.5}, "drop_rate.*probability from 0 to 1"),
-    ({"range_noise": -0.1}, "range_noise.*nothing negative"),
+    ({"scan_duration": 0.0}, "scan_duration.*> 0"),
+    ({"drop_rate": 1.5}, r"drop_rate.*a share in \[0, 1\]"),
+    ({"range_noise": -0.1}, "range_noise.*greater than 0"),
     ({"range_noise": (0.1, 0.2)}, "range_noise_snr with a ratio for each"),
     ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0,), "reference_snr": 1.0}, "one ratio for each of the 2"),
     ({"range_noise": (0.1, 0.2), "range_noise_snr": (9.0, 9.0), "reference_snr": 1.0}, "ratios that differ"),
@@ -558,7 +558,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"beam_divergence": 1.7}, "from 0 to 0.5, rad.*3 mrad"),
     ({"model": "dropoff", "drop_rate": 0.1}, 'drop_rate: .*nothing, for model="dropoff".*Give model="physical"'),
     ({"noise_stddev": 0.1}, 'noise_stddev: .*nothing, for model="physical".*Give model="dropoff"'),
-    ({"reflectance": {"wall": -1.0}}, "reflectances >= 0"),
+    ({"reflectance": {"wall": -1.0}}, r"reflectance\.wall: got -1\.0, expected a finite number >= 0"),
     ({"channel_bias": ((0.1, 0.2),)}, "one number per channel"),
 ]
 

@@ -9,10 +9,14 @@ from sensorium.cfg.base import (
     ABSENT,
     LARGEST,
     Cfg,
+    Finite,
     Float,
+    NonNegative,
     ObjRef,
     ObjType,
     OffsetCfg,
+    Positive,
+    Share,
     Vec3,
     as_plain,
     bad,
@@ -41,8 +45,8 @@ from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, Stag
 
 __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
-    "Amount", "Cfg", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "ObjRef", "ObjType", "OffsetCfg", "Place",
-    "Selector", "Selectors", "SensorCfg", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
-    "chosen", "differ", "find_kind", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount",
-    "some_of", "toml_words", "without_absent",
+    "Amount", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef",
+    "ObjType", "OffsetCfg", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg",
+    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "chosen", "differ", "find_kind", "is_finite", "meanings",
+    "must", "name_in", "numbers_in", "parse_amount", "some_of", "toml_words", "without_absent",
 ]  # fmt: skip

@@ -94,6 +94,12 @@ def chosen(value: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if value == "all" or name in value)
 
 
+Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
+NonNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
+Finite = Annotated[Float, must(math.isfinite, "a finite number")]
+Share = Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]
+
+
 # Numbers --------------------------------------------------------------------------------------------------------------
 
 LARGEST = 3.4028234e38

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, name_in
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
 from sensorium.cfg.stage import Stages
-from sensorium.errors import ConfigError, Fault
+from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.random import Choice, Normal, Uniform
 from sensorium.spec import kind_of
 
@@ -41,6 +41,29 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     data_class: ClassVar[type[Any] | None] = None
     """A subclass of the sensor's data class that readings are given as; None for that class itself."""
+    selectable: ClassVar[tuple[str, ...]] = ()
+    """Names that a config field `fields` may have, in the order of the data class. With it, `selected` are the fields
+    that are computed."""
+    always: ClassVar[tuple[str, ...]] = ()
+    """Those of them that are computed in any case."""
+
+    @field_validator("fields", check_fields=False)
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        if not cls.selectable or isinstance(value, str):
+            return value
+        for name in value:
+            if name not in cls.selectable:
+                raise bad(f"fields among {', '.join(cls.selectable)}", nearest(name, cls.selectable).strip())
+        if not value and not cls.always:
+            raise bad("at least one field")
+        return value
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The fields that are computed, in the order of the data class: what `fields` names, and `always`."""
+        chosen = getattr(self, "fields", ())
+        return tuple(name for name in self.selectable if chosen == "all" or name in (*chosen, *self.always))
 
     @field_validator("update_period")
     @classmethod
@@ -75,6 +98,11 @@ class SensorCfg(Cfg, Generic[DataT]):
     def label(self) -> str:
         """The name in the scene."""
         return self.name or self.kind()
+
+    @property
+    def title(self) -> str:
+        """The config in messages: its class and the name in the scene."""
+        return f"{type(self).__name__.split('[')[0]}({self.label!r})"
 
     @property
     def prefixed_name(self) -> str:

@@ -24,6 +24,7 @@ from sensorium.sensors.inertial import imu as _imu
 from sensorium.sensors.inertial.imu import Imu as IMUSensor
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.sensors.rays.ray_caster import RayCaster as RaycasterSensor
+from sensorium.sensors.rays.ray_cfg import Distance
 from sensorium.sensors.touch import surface_distance_probe as _probe
 from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxel as ElastomerDisplacementSensor
 from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelCfg
@@ -101,7 +102,7 @@ class Raycaster(Words, _rays.RayCasterCfg):
 
     data_class: ClassVar[type[Any] | None] = RaycasterData
 
-    min_distance: Float = Field(default=0.0, alias="min_range")
+    min_distance: Distance = Field(default=0.0, alias="min_range")
     """A nearer hit is a miss, m."""
     max_distance: Float = Field(default=1.0e6, alias="max_range")
     """A farther hit is a miss, m."""
@@ -114,7 +115,7 @@ class Raycaster(Words, _rays.RayCasterCfg):
 class DepthCamera(Words, DepthCameraCfg):
     """Options of a depth camera, whose image has the lengths of rays."""
 
-    min_distance: Float = Field(default=0.0, alias="min_range")
+    min_distance: Distance = Field(default=0.0, alias="min_range")
     """A nearer hit is a miss, m."""
     max_distance: Float = Field(default=1.0e6, alias="max_range")
     """A farther hit is a miss, m."""
@@ -129,7 +130,7 @@ class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
 
     targets: Links = Field(default=None, alias="track_link")
     """Links whose surfaces count; None for all."""
-    probe_radius: Float | tuple[Float, ...] = Field(default=0.5, alias="max_range")
+    probe_radius: _probe.Reach = Field(default=0.5, alias="max_range")
     """How far a probe looks, m."""
     misses_at_radius: bool = True
     """Whether a miss shows the reach and the probe's own place."""

@@ -7,6 +7,7 @@ in the sensor's ray frame: x forward, y left, z up.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,16 +15,14 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Clock, Compute
-from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
 from sensorium.geometry.ray_poses import bridge_gap, keep_pose, place_shapes, ray_points
 from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
 from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
 from sensorium.geometry.transforms import rotation
-from sensorium.world.mount import MountView
-from sensorium.world.ray_scene import RayScene, Targets
+from sensorium.world.query import MountQuery, QueryContext
+from sensorium.world.ray_scene import Targets
 
 Alignment = Literal["base", "yaw", "world", "yaw_starts"]
 _ALIGNMENTS = {"base": BASE, "yaw": YAW, "world": WORLD, "yaw_starts": YAW_STARTS}
@@ -48,158 +47,184 @@ FARTHEST = 1e30
 """No ray is longer than this, m."""
 
 
-class RayCast:
-    """The rays of one sensor.
+@dataclass(frozen=True, kw_only=True)
+class RaySource:
+    """Which rays there are, in the ray frame: some directions, the pixels of an image, or directions drawn anew.
 
-    Args:
-        scene: what they meet.
-        engine: poses of bodies.
-        compute: device.
-        clock: time.
-        mount: where they start.
-        starts: `[ray, 3]`, m, in the ray frame; None for all at its origin.
-        directions: `[ray, 3]`; None where `inverse_k` is given.
-        targets: which shapes they meet.
-        config: the asking config, for messages.
-        alignment: how they follow their mount: ``"base"`` wholly, ``"yaw"`` about the vertical only, ``"world"`` not at
-            all, ``"yaw_starts"`` about the vertical with the starts only.
-        offset: pose of the ray frame on the mount (position, quaternion wxyz).
-        offsets: instead of it, tensors `[env, mount, 3]` and `[env, mount, 4]` that may change.
-        limits: least and greatest distance, m; a hit outside is a miss.
-        miss: the distance that a miss shows.
+    Attributes:
+        starts: `[ray, 3]`, m; None for all at the origin.
+        directions: `[ray, 3]`.
         inverse_k: instead of directions, rows of inverse intrinsic matrices `[1 or env, 3, 3]`, which may change (call
-            `widen` then), for pixels of an image of `image` size.
+            `RayCast.widen` then), for pixels of an image of `image` size.
         image: height and width, with `inverse_k`.
         drawn: instead of directions, unit vectors `[1 or env, ray, 3]` that a kernel writes anew before each cast.
         spread: rad, with `drawn`: the angle about the x axis that holds all of them.
+    """
+
+    starts: NDArray[Any] | torch.Tensor | None = None
+    directions: NDArray[Any] | torch.Tensor | None = None
+    inverse_k: torch.Tensor | None = None
+    image: tuple[int, int] | None = None
+    drawn: torch.Tensor | None = None
+    spread: float = np.pi
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayFrame:
+    """Where the ray frame is on its mount.
+
+    Attributes:
+        alignment: how it follows: ``"base"`` wholly, ``"yaw"`` about the vertical only, ``"world"`` not at all,
+            ``"yaw_starts"`` about the vertical with the starts only.
+        offset: its pose on the mount (position, quaternion wxyz).
+        offsets: instead of it, tensors `[env, mount, 3]` and `[env, mount, 4]` that may change.
+    """
+
+    alignment: Alignment = "base"
+    offset: tuple[Any, Any] | None = None
+    offsets: tuple[torch.Tensor, torch.Tensor] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayTimes:
+    """When the rays of a scan fire.
+
+    Attributes:
         times: `[ray]`, s, when each ray of a period fires, where a scan takes time.
         period: s, of the times.
         count: rays of one scan; None for all of the period.
         per_tick: groups of rays per tick, where a scan is a window that moves over the period.
         group: rays that such a window never parts, e.g. the sub-rays of a beam.
-        slots: ticks of motion that are kept; call `look` at each tick where it is more than 1.
+        slots: ticks of motion that are kept; call `RayCast.look` at each tick where it is more than 1.
         motion: other rays of the same mount and targets whose `look` serves these as well, instead of `slots`.
         new_state: `Sensor.new_state`, for the memory of those ticks; None for memory that is not saved.
+    """
+
+    times: NDArray[Any] | None = None
+    period: float = 0.0
+    count: int | None = None
+    per_tick: float = 0.0
+    group: int = 1
+    slots: int = 1
+    motion: RayCast | None = None
+    new_state: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaySpec(RaySource, RayFrame, RayTimes):
+    """The rays of one sensor: which they are, where, when, and what they hit.
+
+    Attributes:
+        targets: which shapes they hit.
+        limits: least and greatest distance, m; a hit outside is a miss.
+        miss: the distance that a miss shows.
         block: rays that one thread casts; None for a fitting number.
+    """
+
+    targets: Targets | None = None
+    limits: tuple[float, float] = (0.0, 1e6)
+    miss: float = float("inf")
+    block: int | None = None
+
+
+class RayCast(MountQuery):
+    """The rays of one sensor.
+
+    Args:
+        context: what it works with.
+        spec: the rays.
 
     Raises:
-        ConfigError: directions that are zero or not finite, or nothing to meet.
+        ConfigError: directions that are zero or not finite, or nothing to hit.
     """
 
     _pose: Any
     _moving: Any
     _memory: torch.Tensor
-    _offsets: tuple[torch.Tensor, torch.Tensor] | None
     _looked: list[tuple[int, list[Any]]]
 
-    def __init__(
-        self,
-        scene: RayScene,
-        engine: Engine,
-        compute: Compute,
-        clock: Clock,
-        mount: MountView,
-        *,
-        starts: NDArray[Any] | torch.Tensor | None = None,
-        directions: NDArray[Any] | torch.Tensor | None = None,
-        targets: Targets | None = None,
-        config: str = "RayCast",
-        alignment: Alignment = "base",
-        offset: tuple[Any, Any] | None = None,
-        offsets: tuple[torch.Tensor, torch.Tensor] | None = None,
-        limits: tuple[float, float] = (0.0, 1e6),
-        miss: float = float("inf"),
-        inverse_k: torch.Tensor | None = None,
-        image: tuple[int, int] | None = None,
-        drawn: torch.Tensor | None = None,
-        spread: float = np.pi,
-        times: NDArray[Any] | None = None,
-        period: float = 0.0,
-        count: int | None = None,
-        per_tick: float = 0.0,
-        group: int = 1,
-        slots: int = 1,
-        motion: RayCast | None = None,
-        new_state: Any = None,
-        block: int | None = None,
-    ) -> None:
-        self._engine, self._compute, self._clock, self._mount = engine, compute, clock, mount
-        self.scene, self._config = scene, config
-        own = mount.body.tolist()
-        self.view, hidden = scene.view(targets or Targets(), own, config)
-        device = compute.device
-        self._hidden = torch.from_numpy(hidden).to(device)
-        self._miss, self._limits = miss, (limits[0], min(limits[1], FARTHEST))  # at infinity a miss would be a hit
-        if image is None:
-            given = directions if drawn is None else drawn[0]
-            assert given is not None
-            compute.memory.take_rays((len(given) if count is None else count,), mount.count)
+    def __init__(self, context: QueryContext, spec: RaySpec) -> None:
+        compute, mount, device = context.compute, context.mount, context.compute.device
+        targets = spec.targets or Targets()
+        super().__init__(context, *context.scene.view(targets, mount.body.tolist(), context.config))
+        self._spec, self._miss = spec, spec.miss
+        self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # at infinity a miss would be a hit
+        self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
+        bundle = self._bundle = Bundle()
+        self._kept: list[torch.Tensor] = []
+        if spec.image is not None:
+            cones = self._take_pixels(spec.image)
         else:
-            compute.memory.take_rays(image, mount.count)
-        self._slots = slots
-        self._block = (int(BLOCK) if compute.is_cpu else 1) if block is None else block
-        bundle, kept = Bundle(), []
-        if drawn is not None:
-            zeros = torch.zeros_like(drawn[:1])
-            bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
-            bundle.directions = wp.from_torch(drawn, dtype=wp.vec3)
-            bundle.total = bundle.count = drawn.shape[1]
-            cones = _wide_cones(2.0 * spread, drawn.shape[1])
-            kept += [zeros, drawn]
-        elif inverse_k is None:
-            d = np.asarray(directions, dtype=np.float64).reshape(-1, 3)
-            s = np.zeros_like(d) if starts is None else np.asarray(starts, dtype=np.float64).reshape(-1, 3)
-            if len(s) != len(d):
-                raise ConfigError.single(config, "pattern", f"{len(s)} starts", f"{len(d)}, one for each direction")
-            length = np.linalg.norm(d, axis=1)
-            wrong = np.flatnonzero(~(length > 1e-12) | ~np.isfinite(s).all(axis=1) | ~np.isfinite(length))
-            if len(wrong):
-                what = f"ray {wrong[0]} with start {s[wrong[0]].tolist()} and direction {d[wrong[0]].tolist()}"
-                raise ConfigError.single(config, "pattern", what, "finite starts, and directions that are not zero")
-            d = d / length[:, None]
-            if offset is not None:
-                turn = rotation((np.asarray(offset[1], np.float64) / np.linalg.norm(offset[1])).tolist())
-                s, d = s @ turn.T + np.asarray(offset[0], np.float64), d @ turn.T
-            self._directions = d
-            bundle.total = len(d)
-            bundle.vertical = self._vertical(d, alignment) if offsets is None else 0
-            if bundle.vertical and block is None and compute.is_cpu and compute.num_envs >= compute.threads:
-                self._block = SCAN  # look-ups are so fast that what a block costs counts
-            starts_t = torch.from_numpy(np.ascontiguousarray(s, np.float32)).to(device)
-            directions_t = torch.from_numpy(d.astype(np.float32)).to(device)
-            bundle.starts = wp.from_torch(starts_t[None], dtype=wp.vec3)
-            bundle.directions = wp.from_torch(directions_t[None], dtype=wp.vec3)
-            bundle.count = len(d) if count is None else count
-            cones = cones_of(s, d, self._block, bundle.count if per_tick == 0.0 else None)
-            kept += [starts_t, directions_t]
-        else:
-            assert image is not None
-            bundle.inverse_k = wp.from_torch(inverse_k, dtype=wp.vec3)
-            bundle.width = image[1]
-            bundle.total = bundle.count = image[0] * image[1]
-            cones = self._image_cones(inverse_k, image)
-            kept.append(inverse_k)
+            cones = self._take_directions() if spec.drawn is None else self._take_drawn(spec.drawn)
         self.cones = [torch.from_numpy(values).to(device) for values in cones]
         bundle.angle_cos, bundle.angle_sin, bundle.radius = (wp.from_torch(t, dtype=wp.float32) for t in self.cones)
-        self._image = image
-        if times is not None:
-            times_t = torch.from_numpy(np.ascontiguousarray(times, dtype=np.float32)).to(device)
-            bundle.times = wp.from_torch(times_t, dtype=wp.float32)
-            kept.append(times_t)
-        else:
-            bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
-        bundle.period, bundle.per_tick, bundle.group = wp.float64(period), wp.float64(per_tick), group
+        bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
+        if spec.times is not None:
+            times = torch.from_numpy(np.ascontiguousarray(spec.times, dtype=np.float32)).to(device)
+            bundle.times = wp.from_torch(times, dtype=wp.float32)
+            self._kept.append(times)
+        bundle.period, bundle.per_tick, bundle.group = wp.float64(spec.period), wp.float64(spec.per_tick), spec.group
         self.count = int(bundle.count)
         """Rays of one scan."""
         self.vertical = int(bundle.vertical)
         self._surroundings = self.view.indexed() if self.vertical else self.view.slanted()  # long builds come now
-        self._bundle, self._kept = bundle, kept
-        if motion is None:
-            self._make_pose(alignment, offsets, slots, new_state)
+        other = spec.motion
+        if other is None:
+            self._slots = spec.slots
+            self._make_pose()
         else:
-            assert motion.view is self.view
-            self._slots, self._pose, self._moving = motion._slots, motion._pose, motion._moving
-            self._memory, self._offsets, self._looked = motion._memory, motion._offsets, motion._looked
+            assert other.view is self.view
+            self._slots, self._pose, self._moving = other._slots, other._pose, other._moving
+            self._memory, self._looked = other._memory, other._looked
+
+    def _take_directions(self) -> Cones:
+        """Put fixed directions into the bundle, and return what holds each block of them."""
+        spec, bundle, compute, config = self._spec, self._bundle, self._compute, self._config
+        d = np.asarray(spec.directions, dtype=np.float64).reshape(-1, 3)
+        count = len(d) if spec.count is None else spec.count
+        compute.memory.take_rays((count,), self._mount.count)
+        s = np.zeros_like(d) if spec.starts is None else np.asarray(spec.starts, dtype=np.float64).reshape(-1, 3)
+        if len(s) != len(d):
+            raise ConfigError.single(config, "pattern", f"{len(s)} starts", f"{len(d)}, one for each direction")
+        length = np.linalg.norm(d, axis=1)
+        wrong = np.flatnonzero(~(length > 1e-12) | ~np.isfinite(s).all(axis=1) | ~np.isfinite(length))
+        if len(wrong):
+            what = f"ray {wrong[0]} with start {s[wrong[0]].tolist()} and direction {d[wrong[0]].tolist()}"
+            raise ConfigError.single(config, "pattern", what, "finite starts, and directions that are not zero")
+        d = d / length[:, None]
+        if spec.offset is not None:
+            pos, quat = (np.asarray(part, np.float64) for part in spec.offset)
+            turn = rotation((quat / np.linalg.norm(spec.offset[1])).tolist())
+            s, d = s @ turn.T + pos, d @ turn.T
+        bundle.vertical = self._vertical(d, spec.alignment) if spec.offsets is None else 0
+        if bundle.vertical and spec.block is None and compute.is_cpu and compute.num_envs >= compute.threads:
+            self._block = SCAN  # look-ups are so fast that what a block costs counts
+        given = [torch.from_numpy(np.ascontiguousarray(part, np.float32)).to(compute.device) for part in (s, d)]
+        bundle.starts, bundle.directions = (wp.from_torch(part[None], dtype=wp.vec3) for part in given)
+        bundle.total, bundle.count = len(d), count
+        self._kept += given
+        return cones_of(s, d, self._block, count if spec.per_tick == 0.0 else None)
+
+    def _take_drawn(self, drawn: torch.Tensor) -> Cones:
+        """Put directions that are drawn anew into the bundle, and return what holds them all."""
+        bundle, zeros, count = self._bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
+        self._compute.memory.take_rays((count,), self._mount.count)
+        bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
+        bundle.directions = wp.from_torch(drawn, dtype=wp.vec3)
+        bundle.total = bundle.count = count
+        self._kept += [zeros, drawn]
+        return _wide_cones(2.0 * self._spec.spread, count)
+
+    def _take_pixels(self, image: tuple[int, int]) -> Cones:
+        """Put the pixels of an image into the bundle, and return what holds each block of them."""
+        bundle, inverse_k = self._bundle, self._spec.inverse_k
+        assert inverse_k is not None
+        self._compute.memory.take_rays(image, self._mount.count)
+        bundle.inverse_k = wp.from_torch(inverse_k, dtype=wp.vec3)
+        bundle.width = image[1]
+        bundle.total = bundle.count = image[0] * image[1]
+        self._kept.append(inverse_k)
+        return self._image_cones(inverse_k, image)
 
     @property
     def bundle(self) -> Any:
@@ -222,49 +247,38 @@ class RayCast:
                 return sign
         return 0
 
-    def _make_pose(
-        self, alignment: Alignment, offsets: tuple[torch.Tensor, torch.Tensor] | None, slots: int, new_state: Any
-    ) -> None:
+    def _make_pose(self) -> None:
         envs, mounts, moving, device = self._compute.num_envs, self._mount.count, self.view.moving, self._compute.device
-        pose = Pose()
-        pose.alignment, pose.slots, pose.dt = _ALIGNMENTS[alignment], slots, wp.float64(self._clock.dt)
-        if new_state is None:
-            memory = torch.zeros((envs, slots * (mounts * 7 + moving * 10)), dtype=torch.float32, device=device)
-        else:
-            memory = new_state("motion", (slots * (mounts * 7 + moving * 10),))
-        parts, start = [], 0
+        spec, slots, dt = self._spec, self._slots, self._context.clock.dt
+
+        def unsaved(_name: str, shape: tuple[int, ...]) -> torch.Tensor:
+            return torch.zeros((envs, *shape), dtype=torch.float32, device=device)
+
+        make = spec.new_state or unsaved
+        memory = self._memory = make("motion", (slots * (mounts * 7 + moving * 10),))
+        pose, parts, start = Pose(), [], 0
+        pose.alignment, pose.slots, pose.dt = _ALIGNMENTS[spec.alignment], slots, wp.float64(dt)
         for count, width in ((mounts, 3), (mounts, 4), (moving, 3), (moving, 4), (moving, 3)):
             size = slots * count * width
-            parts.append(memory[:, start : start + size].view(envs, slots, count, width))
+            part = memory[:, start : start + size].view(envs, slots, count, width)
+            parts.append(self._array(part, wp.vec3 if width == 3 else wp.vec4))
             start += size
-        vector = {3: wp.vec3, 4: wp.vec4}
-        arrays = [self._array(part, vector[part.shape[-1]]) for part in parts]
-        pose.pos, pose.quat = arrays[:2]
-        none = torch.zeros((0, 1, 4), dtype=torch.float32, device=device)
-        if offsets is not None:
-            pose.offset_pos = wp.from_torch(offsets[0], dtype=wp.vec3)
-            pose.offset_quat = wp.from_torch(offsets[1], dtype=wp.vec4)
+        pose.pos, pose.quat = parts[:2]
+        if spec.offsets is not None:
+            pose.offset_pos = wp.from_torch(spec.offsets[0], dtype=wp.vec3)
+            pose.offset_quat = wp.from_torch(spec.offsets[1], dtype=wp.vec4)
         else:
-            pose.offset_pos = wp.from_torch(none[..., :3].contiguous(), dtype=wp.vec3)
-            pose.offset_quat = wp.from_torch(none, dtype=wp.vec4)
+            pose.offset_pos = wp.zeros((0, 1), dtype=wp.vec3, device=device)
+            pose.offset_quat = wp.zeros((0, 1), dtype=wp.vec4, device=device)
         self._moving = Moving()
-        self._moving.pos, self._moving.quat, self._moving.centre = arrays[2:]
-        self._pose, self._memory, self._offsets = pose, memory, offsets
-        self._looked = []
+        self._moving.pos, self._moving.quat, self._moving.centre = parts[2:]
+        self._pose, self._looked = pose, []
         if slots > 1:
-            make = new_state or (lambda name, shape: torch.zeros((envs, *shape), dtype=torch.float32, device=device))
             looked = make("looked", (mounts + moving,)).view(torch.int32)
-            none3 = wp.zeros((0, 0, 0), dtype=wp.vec3, device=device)
-            for each, arrays_of in (
-                (looked[:, :mounts], (*arrays[:2], none3)),
-                (looked[:, mounts:], tuple(arrays[2:])),
-            ):
+            none = wp.zeros((0, 0, 0), dtype=wp.vec3, device=device)
+            for each, places in ((looked[:, :mounts], (*parts[:2], none)), (looked[:, mounts:], tuple(parts[2:]))):
                 if each.shape[1]:
-                    self._looked.append((each.shape[1], [self._ints(each), *arrays_of]))
-
-    def _ints(self, tensor: torch.Tensor) -> Any:
-        """View a strided tensor of whole numbers as a Warp array, which keeps the tensor."""
-        return wp.from_torch(tensor, dtype=wp.int32)
+                    self._looked.append((each.shape[1], [wp.from_torch(each, dtype=wp.int32), *places]))
 
     def _array(self, tensor: torch.Tensor, dtype: Any) -> Any:
         """View a strided tensor as a Warp array of vectors."""
@@ -302,10 +316,9 @@ class RayCast:
             inverse_k: rows of the inverse matrices, `[n, 3, 3]`.
             more: whether there are others that stay as they are.
         """
-        assert self._image is not None
-        new = [
-            torch.from_numpy(values).to(self._compute.device) for values in self._image_cones(inverse_k, self._image)
-        ]
+        assert self._spec.image is not None
+        cones = self._image_cones(inverse_k, self._spec.image)
+        new = [torch.from_numpy(values).to(self._compute.device) for values in cones]
         is_wider = new[0] < self.cones[0]
         for mine, other in zip(self.cones, new, strict=True):
             mine.copy_(torch.where(is_wider, other, mine) if more else other)
@@ -314,17 +327,11 @@ class RayCast:
 
     def look(self) -> None:
         """Keep where the mount and the moving shapes are at this tick, and flag what is not finite (launches)."""
-        compute, clock = self._compute, self._clock
-        pose = [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
-        inputs = [self._slots, *pose]
-        flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
+        compute, flags = self._compute, self._flags()
+        inputs = [self._slots, *self.mount_pose()]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
         if self.view.moving:
-            bodies = [
-                wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
-            ]
-            inputs = [self._slots, self.view.instances, *bodies]
+            inputs = [self._slots, self.view.instances, *self.body_pose()]
             outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
             compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
         for count, places in self._looked:
@@ -376,12 +383,12 @@ class RayCast:
             self.view.instances,
             self.scene.fields,
             self._moving,
-            wp.from_torch(self._hidden, dtype=wp.uint8),
+            self._unseen(),
             pose,
             bundle,
         ]
         blocks = -(-self.count // self._block)
-        if self.vertical and self.view.is_flat and self._slots == 1 and self._offsets is None:
+        if self.vertical and self.view.is_flat and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
             compute.launch(cast_vertical, (mounts, blocks), [*inputs, is_more], [out], split=True)
         else:
@@ -421,19 +428,6 @@ class RayCast:
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
         return pose
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
-        rows = [
-            int(self._mount.body[mount]),
-            *map(int, self.view.bodies[-self.view.moving :] if self.view.moving else ()),
-        ]
-        names = self._engine.names("body")
-        for row in rows:
-            pose = [self._engine.array(name)[env, row] for name in ("body_pos_w", "body_quat_w")] if row >= 0 else []
-            if not all(bool(torch.isfinite(part).all()) for part in pose):
-                return names[row]
-        return self._mount.body_names[mount]
 
     @property
     def nbytes(self) -> int:
@@ -493,4 +487,4 @@ def cones_of(starts: NDArray[np.float64], directions: NDArray[np.float64], block
     return tuple(values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius * (1.0 + 1e-5) + 1e-6))  # type: ignore[return-value]
 
 
-__all__ = ["Alignment", "RayCast", "cones_of"]
+__all__ = ["Alignment", "RayCast", "RayFrame", "RaySource", "RaySpec", "RayTimes", "cones_of"]

@@ -6,33 +6,28 @@ a kernel of its own, which asks `geometry.solid_around.deepest` at each of its p
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 import warp as wp
 from numpy.typing import ArrayLike
 
-from sensorium.compute import Clock, Compute
-from sensorium.engines.base import Engine
 from sensorium.geometry.solid_around import Around, Shapes, place_solids
-from sensorium.world.mount import MountView
-from sensorium.world.ray_scene import RayScene, Targets
+from sensorium.world.query import MountQuery, QueryContext
+from sensorium.world.ray_scene import Targets
 
 
-class SolidQuery:
+class SolidQuery(MountQuery):
     """The solids around the mounts of one sensor.
 
     Args:
-        scene: the shapes.
-        engine: poses of bodies, and their velocities.
-        compute: device.
-        clock: time.
-        mount: what the points are fixed to.
+        context: what it works with.
         points: all points that will be asked for, `[point, 3]`, m, in the mount's frame.
         reach: how far each looks, m: a number, or `[point]`.
         with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
         with_inside: whether signed distances are; else meshes may be open.
         targets: which shapes count.
-        config: the asking config, for messages.
 
     Raises:
         SelectionError: nothing is selected.
@@ -42,26 +37,20 @@ class SolidQuery:
 
     def __init__(
         self,
-        scene: RayScene,
-        engine: Engine,
-        compute: Compute,
-        clock: Clock,
-        mount: MountView,
+        context: QueryContext,
         *,
         points: ArrayLike,
         reach: ArrayLike,
         with_motion: bool = False,
         with_inside: bool = True,
         targets: Targets | None = None,
-        config: str = "SolidQuery",
     ) -> None:
-        self._engine, self._compute, self._clock, self._mount, self.scene = engine, compute, clock, mount, scene
-        self._config, self._with_motion = config, with_motion
-        device = compute.device
-        self.view, hidden = scene.solids(
-            targets or Targets(geometry="any"), mount.body.tolist(), config, with_inside=with_inside
-        )
-        self._hidden = torch.from_numpy(hidden).to(device)
+        scene, mount, device = context.scene, context.mount, context.compute.device
+        chosen = targets or Targets(geometry="any")
+        super().__init__(context, *scene.solids(chosen, mount.body.tolist(), context.config, with_inside=with_inside))
+        if with_motion:
+            self.states = (*self.states, "body_lin_vel_w", "body_ang_vel_w")
+        self._with_motion = with_motion
         places = np.asarray(points, np.float64).reshape(-1, 3)
         far = np.broadcast_to(np.asarray(reach, np.float64), len(places))
         self._centre = 0.5 * (places.min(axis=0) + places.max(axis=0))
@@ -72,7 +61,7 @@ class SolidQuery:
         self.shapes.instances, self.shapes.solids, self.shapes.fields = (
             self.view.instances, self.view.solids, scene.fields,
         )  # fmt: skip
-        size = (compute.num_envs, mount.count, len(self.view.shapes))
+        size = (self._compute.num_envs, mount.count, len(self.view.shapes))
         self.around = Around()
         """Those that are near, for kernels; current once `place` has run."""
         self.around.count = wp.zeros(size[:2], dtype=wp.int32, device=device)
@@ -92,38 +81,17 @@ class SolidQuery:
 
     def place(self) -> None:
         """List the shapes near each mount at the current state, and flag mounts where one is nowhere (a launch)."""
-        mount, none = self._mount, wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
+        none, array = [wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)] * 2, self._engine.array
 
-        def vectors(tensor: torch.Tensor) -> wp.array[wp.vec3]:
-            return wp.from_torch(tensor, dtype=wp.vec3)
+        def motion(*velocities: torch.Tensor) -> list[Any]:
+            return [wp.from_torch(each, dtype=wp.vec3) for each in velocities]
 
-        motion = [vectors(mount.lin_vel_w), vectors(mount.ang_vel_w)] if self._with_motion else [none, none]
-        array = self._engine.array
-        bodies = [vectors(array("body_pos_w")), wp.from_torch(array("body_quat_w"), dtype=wp.vec4)]
-        if self._with_motion:
-            bodies += [vectors(array("body_lin_vel_w")), vectors(array("body_ang_vel_w"))]
-        else:
-            bodies += [none, none]
-        inputs = [
-            wp.vec3(*self._centre),
-            self._radius,
-            vectors(mount.pos_w),
-            wp.from_torch(mount.quat_w, dtype=wp.vec4),
-            *motion,
-            self.view.instances,
-            wp.from_torch(self._hidden, dtype=wp.uint8),
-            *bodies,
-        ]
-        outputs = [self.around, wp.from_torch(mount.bad, dtype=wp.uint8), self._clock.bad_wp]
-        self._compute.launch(place_solids, (mount.count,), inputs, outputs)
-
-    def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes, whose state is not finite."""
-        engine, names = self._engine, self._engine.names("body")
-        kinds = ("body_pos_w", "body_quat_w", *(("body_lin_vel_w", "body_ang_vel_w") if self._with_motion else ()))
-        ill = torch.stack([~engine.array(kind)[env].isfinite().all(dim=-1) for kind in kinds]).any(dim=0).cpu()
-        rows = [int(self._mount.body[mount]), *(row for row in self.view.bodies.tolist() if row >= 0)]
-        return next((names[row] for row in rows if row >= 0 and bool(ill[row])), self._mount.body_names[mount])
+        mount = self._mount
+        own = motion(mount.lin_vel_w, mount.ang_vel_w) if self._with_motion else none
+        others = motion(array("body_lin_vel_w"), array("body_ang_vel_w")) if self._with_motion else none
+        around = [wp.vec3(*self._centre), self._radius, *self.mount_pose(), *own]
+        inputs = [*around, self.view.instances, self._unseen(), *self.body_pose(), *others]
+        self._compute.launch(place_solids, (mount.count,), inputs, [self.around, *self._flags()])
 
     @property
     def nbytes(self) -> int:

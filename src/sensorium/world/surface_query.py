@@ -13,32 +13,25 @@ import torch
 import warp as wp
 from numpy.typing import ArrayLike
 
-from sensorium.compute import Clock, Compute
-from sensorium.engines.base import Engine
 from sensorium.geometry.probes import Nearest, Trees, follow_distance, probe_surfaces, show_misses
 from sensorium.geometry.ray_poses import place_shapes
 from sensorium.geometry.ray_structs import Moving
-from sensorium.world.mount import MountView
-from sensorium.world.ray_scene import RayScene, Targets
+from sensorium.world.query import MountQuery, QueryContext
+from sensorium.world.ray_scene import Targets
 
 _OUTPUTS = {"distance": wp.float32, "point": wp.vec3, "shape": wp.int32}
 """What `find` can write, and the type of an element; see `geometry.probes.Nearest`."""
 
 
-class SurfaceQuery:
+class SurfaceQuery(MountQuery):
     """The points of one sensor, and what is near them.
 
     Args:
-        scene: the shapes.
-        engine: poses of bodies.
-        compute: device.
-        clock: time.
-        mount: what the points are fixed to.
+        context: what it works with.
         points: `[probe, 3]`, m, in the mount's frame.
         reach: how far each looks, m: a number, or `[probe]`.
         least: a nearer surface is a miss, m.
         targets: which shapes count.
-        config: the asking config, for messages.
 
     Raises:
         SelectionError: nothing is selected.
@@ -47,30 +40,22 @@ class SurfaceQuery:
 
     def __init__(
         self,
-        scene: RayScene,
-        engine: Engine,
-        compute: Compute,
-        clock: Clock,
-        mount: MountView,
+        context: QueryContext,
         *,
         points: ArrayLike,
         reach: ArrayLike,
         least: float = 0.0,
         targets: Targets | None = None,
-        config: str = "SurfaceQuery",
     ) -> None:
-        self._engine, self._compute, self._clock, self._mount, self.scene = engine, compute, clock, mount, scene
-        self._config, self._least = config, least
-        device = compute.device
-        self.view, hidden = scene.view(targets or Targets(), mount.body.tolist(), config)
-        self._hidden = torch.from_numpy(hidden).to(device)
+        mount, device, self._least = context.mount, context.compute.device, least
+        super().__init__(context, *context.scene.view(targets or Targets(), mount.body.tolist(), context.config))
         places = np.asarray(points, np.float32).reshape(-1, 3)
         self.count = len(places)
         """Probes of one mount."""
         self._points = torch.from_numpy(places.copy()).to(device)
         self._reach = torch.from_numpy(np.broadcast_to(np.asarray(reach, np.float32), self.count).copy()).to(device)
         self._trees = self._make_trees()
-        shape = (compute.num_envs, 1, self.view.moving)
+        shape = (self._compute.num_envs, 1, self.view.moving)
         self._moving = Moving()
         self._moving.pos, self._moving.centre = (wp.zeros(shape, dtype=wp.vec3, device=device) for _ in range(2))
         self._moving.quat = wp.zeros(shape, dtype=wp.vec4, device=device)
@@ -113,27 +98,21 @@ class SurfaceQuery:
             miss: the distance where nothing is near, m; None for the probe's reach.
             stay: whether the nearest point then is the probe's own place, not +inf.
         """
-        compute, clock = self._compute, self._clock
-        pose = self._pose()
+        compute = self._compute
         if self.view.moving:
-            bodies = [
-                wp.from_torch(self._engine.array("body_pos_w"), dtype=wp.vec3),
-                wp.from_torch(self._engine.array("body_quat_w"), dtype=wp.vec4),
-            ]
-            inputs = [1, self.view.instances, *bodies]
             places = [self._moving.pos, self._moving.quat, self._moving.centre]
-            flags = [wp.from_torch(self._mount.bad, dtype=wp.uint8), clock.bad_wp]
-            compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *flags])
+            inputs = [1, self.view.instances, *self.body_pose()]
+            compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *self._flags()])
         inputs = [
             *self._probes,
             self._least,
-            *pose,
+            *self.mount_pose(),
             self.view.surroundings,
             self.view.instances,
             self._trees,
             self.scene.fields,
             self._moving,
-            wp.from_torch(self._hidden, dtype=wp.uint8),
+            self._unseen(),
         ]
         compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
@@ -145,7 +124,7 @@ class SurfaceQuery:
             point: `[env, mount, probe, 3]`, m, world: the true points, which are overwritten.
         """
         shape = (self._compute.num_envs, *self._items)
-        inputs = [self._probes[0], *self._pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
+        inputs = [self._probes[0], *self.mount_pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
         outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
         self._compute.launch(follow_distance, self._items, inputs, outputs)
 
@@ -160,7 +139,7 @@ class SurfaceQuery:
             miss: as for `find`.
             stay: likewise.
         """
-        inputs = [*self._probes, *self._pose(), self._nearest(found)]
+        inputs = [*self._probes, *self.mount_pose(), self._nearest(found)]
         self._compute.launch(show_misses, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     @property
@@ -170,9 +149,6 @@ class SurfaceQuery:
     @property
     def _probes(self) -> list[Any]:
         return [wp.from_torch(self._points, dtype=wp.vec3), wp.from_torch(self._reach, dtype=wp.float32)]
-
-    def _pose(self) -> list[Any]:
-        return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
 
     def _nearest(
         self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False

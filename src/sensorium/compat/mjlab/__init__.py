@@ -22,6 +22,7 @@ from sensorium.sensors.contact.contact_sensor import ContactMatch, ContactSensor
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.sensors.rays import terrain_height as _terrain
+from sensorium.sensors.rays.ray_cfg import MissValue
 
 if TYPE_CHECKING:
     from sensorium.compat.mjlab.scenes import SensoriumCfg, SensoriumSensor, add_sensors, reading, scene_of
@@ -86,7 +87,7 @@ class RayCastSensorCfg(_Framed, _rays.RayCasterCfg):
     """What is computed."""
     max_distance: Float = 10.0
     """A farther hit is a miss, m."""
-    no_hit_value: Float | None = -1.0
+    no_hit_value: MissValue = -1.0
     """The distance that a miss shows, m."""
     include_geom_groups: tuple[int, ...] | None = (0, 1, 2)
     """Geom groups that are hit, 0 to 5; None leaves that to `geometry`."""

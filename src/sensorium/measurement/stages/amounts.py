@@ -131,9 +131,6 @@ def column_values(field: torch.Tensor) -> Any:
 
 PositiveTime = Annotated[Float, must(lambda time: 0.0 < time < math.inf, "a finite time > 0 in seconds")]
 Time = Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds")]
-Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
-NonNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
-Share = Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]
 
 ONE_NUMBER = must(
     lambda amount: not any(np.ndim(part) for part in parts(amount)),

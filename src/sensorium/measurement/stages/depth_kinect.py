@@ -11,11 +11,10 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, Place, bad
+from sensorium.cfg import Float, NonNegative, Place, Positive, bad
 from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import NonNegative, Positive
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,

@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar
 import torch
 import warp as wp
 
-from sensorium.cfg import Float, Place, must
+from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import NonNegative, Positive
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar
 import torch
 import warp as wp
 
-from sensorium.cfg import Float, Place, must
+from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
 from sensorium.measurement.draws import words_of
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import NonNegative, Positive, column_values
+from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
     EDGE,
     DepthDraws,

@@ -11,12 +11,11 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
+from sensorium.cfg import Amount, Float, Place, Positive, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
-    Positive,
     PositiveTime,
     amount_row,
     check_fit,

@@ -11,10 +11,10 @@ import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
+from sensorium.cfg import Amount, Float, Place, Share, StageCfg, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import Row, Share, amount_row, column_values, no_law
+from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec

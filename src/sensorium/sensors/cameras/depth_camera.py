@@ -6,20 +6,23 @@ without a value in range shows a miss. Axes: ``[env, mount, height, width, chann
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Finite, Float, bad, must
 from sensorium.engines.base import CameraLens
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
 from sensorium.sensors.cameras.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
 from sensorium.sensors.core.base import SimpleSensor
 
+Size = Annotated[tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel")]
+FocalLength = Annotated[Float, must(lambda px: 0.0 < px < math.inf, "a finite focal length above 0, px")]
 LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 
 
@@ -33,20 +36,23 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     pattern: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
-    res: tuple[Int, Int] = (128, 96)
+    res: Annotated[tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel")] = (
+        128,
+        96,
+    )
     """(width, height), pixels; where it is not given, that of the camera of the model, if that states one."""
     fov_horizontal: Float | None = None
     """Angle between the left and right edge of the image, degrees; 90 where neither another field nor a
     camera of the model states the lens."""
     fov_vertical: Float | None = None
     """Angle between its upper and lower edge, degrees; alone it gives square pixels, like the other."""
-    fx: Float | None = None
+    fx: FocalLength | None = None
     """Focal length, px, instead of angles; alone it is `fy` too."""
-    fy: Float | None = None
+    fy: FocalLength | None = None
     """Focal length, px; alone it is `fx` too."""
-    cx: Float | None = None
+    cx: Finite | None = None
     """Principal point, px from the left border; None is the middle, or that of the camera of the model."""
-    cy: Float | None = None
+    cy: Finite | None = None
     """Principal point, px from the upper border; None is the middle, or that of the camera of the model."""
     ray_length: bool = False
     """Whether `read_image` gives the length of the ray (`distance_to_camera`) instead of z-depth
@@ -55,35 +61,12 @@ class DepthCameraCfg(RayCasterCameraCfg):
     """What is computed, as for `RayCasterCameraCfg`; None is what `read_image` gives. ``"points_b"`` is a point cloud
     in the camera's frame."""
 
-    @field_validator("res")
-    @classmethod
-    def _pixels(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if min(value) < 1:
-            raise bad("(width, height) of at least 1 pixel")
-        return value
-
-    @field_validator("fx", "fy")
-    @classmethod
-    def _focal(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < float("inf"):
-            raise bad("a finite focal length above 0, px")
-        return value
-
-    @field_validator("cx", "cy")
-    @classmethod
-    def _centre(cls, value: float | None) -> float | None:
-        if value is not None and not -float("inf") < value < float("inf"):
-            raise bad("a finite place, px")
-        return value
-
     @model_validator(mode="after")
     def _lens(self) -> Any:
         given = [name for name in LENS if name in self.model_fields_set and getattr(self, name) is not None]
         if self.pattern is not None and given:
             raise bad(f"pattern: no {given[0]} beside it", "Keep one of the two.")
         self.pinhole  # noqa: B018 - raises where the lens is none
-        if not 0.0 <= self.min_distance < self.max_distance < float("inf"):
-            raise bad("min_distance, max_distance: 0 <= min_distance < max_distance, finite, m")
         if self.shown not in self.selected:
             raise bad(
                 f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is."
@@ -134,11 +117,6 @@ class DepthCameraCfg(RayCasterCameraCfg):
     def asked(self) -> tuple[str, ...]:
         """The data types by the names that were given."""
         return (self.shown,) if self.data_types is None else self.data_types
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Least and greatest length of a ray, m: the greatest depth is looked at afterwards."""
-        return self.min_distance, max(self.max_distance, 1e6)
 
     @property
     def clipping(self) -> tuple[float, float]:

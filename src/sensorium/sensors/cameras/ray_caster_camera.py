@@ -20,7 +20,7 @@ import warp as wp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, Fault
 from sensorium.geometry.cameras import (
@@ -35,13 +35,11 @@ from sensorium.geometry.transforms import (
     quat_conjugate,
     quat_level,
     quat_mul,
-    quat_multiply,
-    quat_rotate,
-    quat_yaw,
 )
-from sensorium.measurement.record import Record, Timeline, copy_word, words_of
+from sensorium.measurement.record import Record, Timeline, words_of
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.readings import DebugShape
+from sensorium.sensors.cameras import ray_caster_camera_kernels as kernels
 from sensorium.sensors.cameras.ray_caster_camera_cfg import (
     ALWAYS,
     DISTANCES,
@@ -53,106 +51,6 @@ from sensorium.sensors.cameras.ray_caster_camera_cfg import (
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.spec import Field
-
-
-@kernel(group="images")
-def _camera_pose(
-    rows: Rows,
-    alignment: int,
-    pos_in: wp.array2d[wp.vec3],
-    quat_in: wp.array2d[wp.vec4],
-    offset_pos_in: wp.array2d[wp.vec3],
-    offset_quat_in: wp.array2d[wp.vec4],
-    drift_in: wp.array2d[wp.vec3],
-    k_in: wp.array3d[wp.float32],
-    pos_out: wp.array2d[wp.vec3],
-    quat_out: wp.array2d[wp.vec4],
-    k_out: wp.array4d[wp.float32],
-) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    turn = quat_in[env, mount]
-    if alignment == 1:
-        turn = quat_yaw(turn)
-    elif alignment == 2:
-        turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
-    pos = pos_in[env, mount] + quat_rotate(turn, offset_pos_in[env, mount])
-    if drift_in.shape[0] > 0:
-        pos = pos + drift_in[env, mount]
-    pos_out[env, mount] = pos
-    quat_out[env, mount] = quat_multiply(turn, offset_quat_in[env, mount])
-    for row in range(3):
-        for column in range(3):
-            k_out[env, mount, row, column] = k_in[env, row, column]
-
-
-@kernel
-def _copy(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
-    i, word = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        copy_word(wide, source, env * count + word, target, env * count + word)
-
-
-RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
-"""Where `_images` finds what it starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
-
-
-@kernel(group="images")
-def _images(
-    rows: Rows,
-    source: int,
-    is_last: int,
-    farthest: float,
-    beyond: float,
-    keeps_points: int,
-    width: int,
-    inverse_k: wp.array2d[wp.vec3],
-    ranges_in: wp.array3d[wp.float32],
-    depths_in: wp.array3d[wp.float32],
-    ranges: wp.array3d[wp.float32],
-    depths: wp.array3d[wp.float32],
-    points: wp.array3d[wp.vec3],
-) -> None:
-    """Make both distances of one, and the points of them; as the last thing, clip."""
-    i, mount, pixel = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    e = env % inverse_k.shape[0]
-    at = wp.vec3(float(pixel % width) + 0.5, float(pixel / width) + 0.5, 1.0)
-    p = wp.vec3(wp.dot(inverse_k[e, 0], at), wp.dot(inverse_k[e, 1], at), wp.dot(inverse_k[e, 2], at))
-    length = wp.length(p)
-    r = wp.float32(0.0)
-    z = wp.float32(0.0)
-    if source == 2:
-        z = depths_in[env, mount, pixel]
-        r = z * length
-    else:
-        if source == 0:
-            r = ranges_in[env, mount, pixel]
-        else:
-            r = depths_in[env, mount, pixel]
-        z = r / length
-    misses = wp.isinf(z)
-    has_point = not misses
-    if is_last != 0:
-        has_point = keeps_points != 0 or not (misses or z > farthest)
-        if misses or r > farthest:
-            r = beyond
-        if misses or z > farthest:
-            z = beyond
-    if ranges.shape[0] > 0:
-        ranges[env, mount, pixel] = r
-    if depths.shape[0] > 0:
-        depths[env, mount, pixel] = z
-    if points.shape[0] > 0:
-        point = wp.vec3(wp.inf, wp.inf, wp.inf)
-        if has_point:
-            point = z * p
-        points[env, mount, pixel] = point
 
 
 class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
@@ -194,7 +92,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
                 got = f"{first!r} and {name!r}, whose {differs} differs"
                 fix = "Give each camera its own sensor, or state width, height and fovy in the config."
                 expected = "cameras with one image and one lens"
-                raise ConfigError(self._title, [Fault(self.cfg.selector[0], got, expected, fix)])
+                raise ConfigError(self.cfg.title, [Fault(self.cfg.selector[0], got, expected, fix)])
         return image, k
 
     def fields(self) -> Mapping[str, Field]:
@@ -216,12 +114,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         """Whether truth and measured value differ from the start; clipping comes after the noise."""
         return super()._casts_twice or (self.cfg.clips and not self.cfg.is_clean)
 
-    def _check_stages(self) -> None:
-        """Raise `ConfigError` where a model of depth errors has another lens than the camera, in any environment."""
-        for k in np.unique(self._lens[1], axis=0):
-            self._check_stages_of(k)
-
     def _check_stages_of(self, k: NDArray[np.float64]) -> None:
+        """Raise `ConfigError` where a model of depth errors has another lens than a camera of intrinsic matrix k."""
         (fx, _, cx), (_, fy, cy), _ = k.tolist()
         fix = f"Give it those of the camera: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
         faults = []
@@ -236,19 +130,16 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
                 got = f"({image.cx:.6g}, {image.cy:.6g})"
                 faults.append(Fault(f"{where}.principal_point", got, "the principal point of the camera, px", fix))
         if faults:
-            raise ConfigError(self._title, faults)
-
-    @property
-    def _title(self) -> str:
-        return f"{type(self.cfg).__name__}({self.cfg.label!r})"
+            raise ConfigError(self.cfg.title, faults)
 
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
-        self._check_stages()
+        for k in np.unique(self._lens[1], axis=0):
+            self._check_stages_of(k)
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
         self.data_types = cfg.asked
         k = torch.tensor(self._lens[1], dtype=torch.float32, device="cpu")
-        inverse = inverse_intrinsics(k, self._title)
+        inverse = inverse_intrinsics(k, self.cfg.title)
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
         self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
         shape = (envs, self.mount.count)
@@ -260,6 +151,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        kept = {
+            "k": self._k,
+            "inverse_k": self._inverse_k,
+            "offset_pos": self._offset_pos,
+            "offset_quat": self._offset_quat,
+        }
+        self.buffers.kept |= {f"camera/{name}": tensor for name, tensor in kept.items()}
         self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
         self._cast = self.ray_cast(
             targets=cfg.seen,
@@ -291,8 +189,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             if name not in (*DISTANCES, "points_b"):
                 words = words_of(slot[name])
                 inputs = [words.count, words.wide, words.address, words_of(raw[name]).address]
-                self.compute_on.launch(_copy, (words.count,), inputs, [])
-        self._make_images(slot, raw, RAY if "distance_to_camera" in raw else DEPTH, is_last=True)
+                self.compute_on.launch(kernels.copy_field, (words.count,), inputs, [])
+        self._make_images(slot, raw, kernels.RAY if "distance_to_camera" in raw else kernels.DEPTH, is_last=True)
 
     def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:
         outputs = {"normals": "normal", "geom_ids": "shape", "face_ids": "face"}
@@ -301,20 +199,18 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         if holder in record:
             wanted["distance"] = record[holder]
         self._cast.cast(wanted, drift=drift, look=look)
-        source = RAY if holder == "distance_to_camera" else RAY_IN_PLANE
+        source = kernels.RAY if holder == "distance_to_camera" else kernels.RAY_IN_PLANE
         self._make_images(record, record, source, is_last=is_last)
-        moved = torch.zeros((0, 1, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         inputs = [
             ("base", "yaw", "world").index(self.cfg.ray_alignment),
-            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
-            wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
+            *self._cast.mount_pose(),
             wp.from_torch(self._offset_pos, dtype=wp.vec3),
             wp.from_torch(self._offset_quat, dtype=wp.vec4),
-            wp.from_torch(moved, dtype=wp.vec3),
+            self._moved(drift),
             wp.from_torch(self._k),
         ]
         pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-        self.compute_on.launch(_camera_pose, (self.mount.count,), inputs, pose)
+        self.compute_on.launch(kernels.camera_pose, (self.mount.count,), inputs, pose)
 
     def _make_images(self, given: Record, record: Record, source: int, *, is_last: bool) -> None:
         """Make the distances and points of `record` of one distance in `given` (a launch)."""
@@ -323,23 +219,20 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         height, width = self.image_shape
         farthest, beyond = self.cfg.clipping
 
-        def image(record: Record, name: str, dtype: Any, *size: int) -> Any:
-            if name not in record:
-                return wp.zeros((0, 0, 0), dtype=dtype, device=self.device)
-            shape = (self.compute_on.num_envs, self.mount.count, height * width, *size)
-            return wp.from_torch(record[name].view(shape), dtype=dtype)
+        def image(record: Record, name: str, dtype: Any = wp.float32) -> Any:
+            return self._twin(record[name] if name in record else None, height * width, dtype)
 
         keeps = int(self.cfg.depth_clipping_behavior != "none")
         inputs = [source, int(is_last), farthest, beyond, keeps, width, wp.from_torch(self._inverse_k, dtype=wp.vec3)]
-        inputs += [image(given, name, wp.float32) for name in reversed(DISTANCES)]
-        images = [image(record, name, wp.float32) for name in reversed(DISTANCES)]
-        images.append(image(record, "points_b", wp.vec3, 3))
-        self.compute_on.launch(_images, (self.mount.count, height * width), inputs, images)
+        inputs += [image(given, name) for name in reversed(DISTANCES)]
+        images = [image(record, name) for name in reversed(DISTANCES)]
+        images.append(image(record, "points_b", wp.vec3))
+        self.compute_on.launch(kernels.make_images, (self.mount.count, height * width), inputs, images)
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
         """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
-        self._make_images(slot, slot, DEPTH if "distance_to_image_plane" in slot else RAY, is_last=True)
+        self._make_images(slot, slot, kernels.DEPTH if "distance_to_image_plane" in slot else kernels.RAY, is_last=True)
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
         """Raise, for a camera has no hits in the world.
@@ -348,7 +241,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             ConfigError: always.
         """
         fix = "Take a RayCasterCfg with this pattern."
-        raise ConfigError.single(self._title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix)
+        raise ConfigError.single(
+            self.cfg.title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix
+        )
 
     # Intrinsics and poses ---------------------------------------------------------------------------------------------
 
@@ -371,7 +266,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         rows = self._rows(env_ids)
         k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
         k = self._one_per_env("matrices", k, rows, (3, 3))
-        inverse = inverse_intrinsics(k, self._title)
+        inverse = inverse_intrinsics(k, self.cfg.title)
         self._k[rows] = k.float().to(self.device)
         self._inverse_k[rows] = inverse.float().to(self.device)
         self._cast.widen(self._inverse_k[rows], more=len(rows) < self.num_envs)
@@ -397,7 +292,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
                 convention is unknown.
         """
         if convention not in CONVENTIONS:
-            raise ConfigError.single(self._title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
+            raise ConfigError.single(self.cfg.title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
         rows = self._rows(env_ids)
         pos, turn = (tensor[rows] for tensor in self._parents())
         back = quat_conjugate(turn)
@@ -410,7 +305,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             length = wanted.norm(dim=-1, keepdim=True)
             if not bool(((length - 1.0).abs() < 1e-3).all()):
                 worst = wanted.reshape(-1, 4)[int((length - 1.0).abs().reshape(-1).argmax())].tolist()
-                raise ConfigError.single(self._title, "orientations", worst, "unit quaternions (w, x, y, z)")
+                raise ConfigError.single(self.cfg.title, "orientations", worst, "unit quaternions (w, x, y, z)")
             offset_quat = quat_mul(back, convert_orientation_convention(wanted / length, convention, "world"))
         self._offset_pos[rows] = offset_pos.float()
         self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
@@ -431,7 +326,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         """
         rows = self._rows(env_ids)
         where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
-        quat = look_at(where, what, "world", self._title)
+        quat = look_at(where, what, "world", self.cfg.title)
         axis = (slice(None), slice(None)) if self._mount_axis else (slice(None), 0)
         self.set_world_poses(where[axis], quat[axis], env_ids, "world")
 
@@ -444,7 +339,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         full = (len(rows), *shape)
         if tuple(given.shape) not in (shape, full):
             expected = f"{list(full)} for {len(rows)} envs, or {list(shape)} for all"
-            raise ConfigError.single(self._title, name, tuple(given.shape), expected)
+            raise ConfigError.single(self.cfg.title, name, tuple(given.shape), expected)
         return given.expand(full)
 
     def _per_mount(self, name: str, given: Any, rows: Tensor, size: int) -> Tensor:
@@ -456,11 +351,11 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             shape = (len(rows), self.mount.count, size)
             if tuple(values.shape) != shape:
                 expected = f"{list(shape)} for {len(rows)} envs, or [{size}] for all"
-                raise ConfigError.single(self._title, name, tuple(values.shape), expected)
+                raise ConfigError.single(self.cfg.title, name, tuple(values.shape), expected)
         else:
             values = self._one_per_env(name, values, rows, (size,))[:, None]
         if not bool(torch.isfinite(values).all()):
-            raise ConfigError.single(self._title, name, values.reshape(-1, size).tolist()[:3], "finite numbers")
+            raise ConfigError.single(self.cfg.title, name, values.reshape(-1, size).tolist()[:3], "finite numbers")
         return values
 
     def _parents(self) -> tuple[Tensor, Tensor]:
@@ -485,19 +380,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.counter.count.version = self._shown_version = -1  # what was computed on read, is read again
+        self.expire()  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that must be saved to resume, with intrinsics and poses."""
-        own = {
-            "camera/k": self._k,
-            "camera/inverse_k": self._inverse_k,
-            "camera/offset_pos": self._offset_pos,
-            "camera/offset_quat": self._offset_quat,
-        }
-        return {**super().tensors(), **own}
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""
@@ -507,7 +392,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     def debug_draw(self) -> list[DebugShape]:
         """Return the pyramid that each camera looks into, 0.3 m long."""
-        data: Any = self.data
+        data: Any = self.ground_truth
         pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
         height, width = self.image_shape
         inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)

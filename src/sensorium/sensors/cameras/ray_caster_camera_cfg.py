@@ -15,8 +15,7 @@ from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
-from sensorium.sensors.rays.ray_caster import AXES, DriftRange, Range
-from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
 from sensorium.spec import Field
 
 IMAGE = ("height", "width", "channel")
@@ -139,8 +138,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         super().__init__(**data)
         if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
             fix = "Only a camera of the model (camera=) has its own image and lens."
-            fault = Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)
-            raise ConfigError(f"{type(self).__name__}({self.label!r})", [fault])
+            raise ConfigError(self.title, [Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)])
 
     @field_validator("pattern")
     @classmethod
@@ -167,22 +165,12 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             raise bad("a distance beside points_b", "Add distance_to_image_plane: the points follow from it.")
         return value
 
-    @field_validator("drift_range")
-    @classmethod
-    def _ordered(cls, value: Any) -> Any:
-        for low, high in [value] if isinstance(value, tuple) else value.values():
-            if not -float("inf") < low <= high < float("inf"):
-                raise bad("a range (low, high) with low <= high, m")
-        return value
-
     @model_validator(mode="after")
     def _fits(self) -> Any:
         if self.no_hit_value is not None and self.depth_clipping_behavior != "none":
             behaviour = self.depth_clipping_behavior
             raise bad(f"no_hit_value: None beside depth_clipping_behavior={behaviour!r}, which says what a miss shows")
-        knob = self.first_imperfection
-        if knob is not None and not {*DISTANCES} & {*self.selected}:
-            raise bad(f"{knob}: it absent where no distance is among the data types", "It acts on a distance.")
+        self.refuse_idle_knobs("no distance is among the data types", *DISTANCES)
         return self
 
     needs_pattern: ClassVar[bool] = True
@@ -209,10 +197,8 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             return own.width, own.height
         fix = f"Camera {name!r} states none either: give it resolution=... in the model." if name else ""
         if camera is None or camera.resolution is None:
-            raise ConfigError(
-                f"{type(self).__name__}({self.label!r})",
-                [Fault("pattern", "nothing", "a PinholeCameraPatternCfg with width and height", fix)],
-            )
+            expected = "a PinholeCameraPatternCfg with width and height"
+            raise ConfigError(self.title, [Fault("pattern", "nothing", expected, fix)])
         return camera.resolution
 
     def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
@@ -231,9 +217,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if camera.is_orthographic and not self.states_focal:
             fix = 'Give it projection="perspective" in the model, or a pattern with fovy=...'
             got = f"camera {name!r}, which is orthographic"
-            raise ConfigError(
-                f"{type(self).__name__}({self.label!r})", [Fault(self.selector[0], got, "a pinhole", fix)]
-            )
+            raise ConfigError(self.title, [Fault(self.selector[0], got, "a pinhole", fix)])
         width, height = self.image_on(camera, name)
         k = camera.matrices(width, height)
         self._state(k, width, height)
@@ -289,10 +273,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         """Ranges of the drift of the position, and of that of the rays (none), for x, y and z, m."""
-        given = self.drift_range
-        of = given if isinstance(given, dict) else dict.fromkeys(AXES, given)
-        none = (0.0, 0.0)
-        return tuple(of.get(axis, none) for axis in AXES), (none,) * 3
+        return spans_of(self.drift_range), spans_of((0.0, 0.0))
 
     @property
     def clips(self) -> bool:

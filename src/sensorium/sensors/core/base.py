@@ -33,6 +33,7 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
+    from sensorium.world.query import QueryContext
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
@@ -111,7 +112,7 @@ class Sensor(Readable[CfgT, DataT]):
         if self.rate.period > MOST_TICKS:
             field = "update_period" if cfg.rate_hz is None else "rate_hz"
             raise ConfigError.single(
-                f"{type(cfg).__name__}({self.name!r})", field, getattr(cfg, field),
+                cfg.title, field, getattr(cfg, field),
                 f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
             )  # fmt: skip
         self.mount: MountView | None = None
@@ -132,13 +133,13 @@ class Sensor(Readable[CfgT, DataT]):
         self._stale: str | None = None
         self._shown_version = self._ring_read = -1
         self._lent = {} if context.debug else None
+        self._is_plain = self.uses_ring_pipeline and not context.debug
         self.notes: dict[str, str] = {}
         """What the sensor decided by itself, for `info`; `setup` fills it."""
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
-        self.constants: dict[str, Any] = {}
-        """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
+        self._constant_names = declared_constants(self.data_class)
         self._allocate()
         before = set(vars(self))
         self.setup()
@@ -267,17 +268,24 @@ class Sensor(Readable[CfgT, DataT]):
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
         return pattern.rays("cpu")
 
+    @property
+    def query_context(self) -> QueryContext:
+        """What queries from this sensor's mounts at the shapes of the scene work with."""
+        config = self.cfg.title
+        assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
+        from sensorium.world.query import QueryContext  # slow to import, and most sensors ask for no shapes
+
+        return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
+
     def ray_cast(self, **options: Any) -> RayCast:
         """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
 
         Args:
-            options: see `RayCast`, from `starts` on.
+            options: see `RaySpec`.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that rays could start from"
-        from sensorium.world.ray_cast import RayCast  # slow to import, and most sensors cast no rays
+        from sensorium.world.ray_cast import RayCast, RaySpec  # as above
 
-        return RayCast(self.rays, self.engine, self.compute_on, self.clock, self.mount, **{"config": config, **options})
+        return RayCast(self.query_context, RaySpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
@@ -285,12 +293,9 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `SolidQuery`, from `points` on.
         """
-        config = f"{type(self.cfg).__name__}({self.cfg.label!r})"
-        assert self.mount is not None, f"{config} is not mounted anywhere that could touch something"
-        given = {"config": config, **options}
-        from sensorium.world.solid_query import SolidQuery  # slow to import, and most sensors touch no solids
+        from sensorium.world.solid_query import SolidQuery  # as above
 
-        return SolidQuery(self.rays, self.engine, self.compute_on, self.clock, self.mount, **given)
+        return SolidQuery(self.query_context, **options)
 
     def _specs(self, fields: Mapping[str, Field]) -> list[FieldSpec]:
         mounts = self.mount.count if self.mount is not None else None
@@ -331,13 +336,11 @@ class Sensor(Readable[CfgT, DataT]):
         """Seal the plan and make the views, once `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
-        for name in declared_constants(self.data_class):
-            if not hasattr(self, name):
-                raise RegistrationError(
-                    f"{self.data_class.__qualname__}.{name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
-                    f", or let {type(self).__qualname__}.setup set self.{name}"
-                )
-            self.constants[name] = getattr(self, name)
+        if missing := [name for name in self._constant_names if not hasattr(self, name)]:
+            raise RegistrationError(
+                f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
+                f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"
+            )
         if self.uses_ring_pipeline:
             ring = self.buffers.ring
             self._truth_view = self._view(self.buffers.truth_out)
@@ -359,7 +362,7 @@ class Sensor(Readable[CfgT, DataT]):
         ):
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
-                raise ConfigError.single(f"{type(self.cfg).__name__}({self.name!r})", knob, value, "it absent", fix)
+                raise ConfigError.single(self.cfg.title, knob, value, "it absent", fix)
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
@@ -376,6 +379,10 @@ class Sensor(Readable[CfgT, DataT]):
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
         self.begin_poses()
+
+    def expire(self) -> None:
+        """Have the next read evaluate the sensor again, where it is computed on read: a setting of it has changed."""
+        self.buffers.counter.count.version = self._shown_version = -1
 
     def begin_poses(self) -> None:
         """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""

@@ -22,7 +22,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, is_finite, must
+from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
@@ -129,7 +129,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         must(lambda t: -100.0 <= t <= 200.0, "degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius."),
     ] = REFERENCE_TEMPERATURE
     """Temperature of the sensor, degrees Celsius. (`TemperatureDrift` is a stage for a device that warms up.)"""
-    temperature_coefficient: Annotated[Float, must(is_finite, "a finite number")] = 0.0
+    temperature_coefficient: Finite = 0.0
     """Offset per kelvin that the sensor is warmer than 25 degrees Celsius, Pa/K."""
     lag: Annotated[Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds")] = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample

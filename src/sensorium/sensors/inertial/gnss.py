@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, Vec3, bad, must
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
@@ -94,10 +94,6 @@ class SkyZone(Cfg):
         return value
 
 
-NotNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
-Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
-
-
 class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     """Configuration of a GNSS receiver; its antenna is at the mount with `offset`. Knobs: ``pos_noise``, ``vel_noise``.
 
@@ -116,10 +112,10 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     sea level is something else: the two differ by the geoid, -107 to 86 m.)"""
     heading_deg: Annotated[Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees")] = 0.0
     """Angle from east to the world's x axis, counter-clockwise seen from above, degrees: 90 for x to the north."""
-    horizontal_sd: NotNegative = 0.0
+    horizontal_sd: NonNegative = 0.0
     """Standard deviation of the wandering position error to the east and to the north, each, at `hdop` 1, m. (Of a
     circular error probable CEP it is CEP / 1.1774.)"""
-    vertical_sd: NotNegative = 0.0
+    vertical_sd: NonNegative = 0.0
     """The same upwards, at `vdop` 1, m."""
     tau: Positive = 60.0
     """Correlation time of the wandering error, s."""
@@ -136,9 +132,9 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
         ),
     ] = "3d"
     """The best fix the receiver reaches; give the deviations that go with it."""
-    time_to_first_fix: NotNegative = 0.0
+    time_to_first_fix: NonNegative = 0.0
     """Seconds after a reset without a fix; captures from then on have one."""
-    reacquisition_time: NotNegative = 0.0
+    reacquisition_time: NonNegative = 0.0
     """Seconds without a fix after the last capture in an outage."""
     zones: tuple[SkyZone, ...] = ()
     """Where the sky is not free."""

@@ -17,12 +17,10 @@ the target fills (e.g. W. Wagner et al., ISPRS J. 60, 2006).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,17 +29,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sensorium.compute import recorded
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
-from sensorium.random import Choice, Normal, Uniform, normal_table
+from sensorium.random import normal_table
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
-    FIXED,
     RETURNS,
     Found,
     Model,
@@ -53,35 +49,21 @@ from sensorium.sensors.rays.lidar_kernels import (
     take_flags,
     true_scan,
 )
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement, exact_fraction
+from sensorium.sensors.rays.lidar_scan import Window, bias_law, sub_rays, window_of
+from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED
+from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
+from sensorium.spec import Field
 from sensorium.world.ray_cast import RayCast
 
-LIGHT_SPEED = 299_792_458.0
-"""Speed of light, m/s."""
+VECTORS_AND_IDS = {
+    **dict.fromkeys(("points_b", "points_w", "normals_w"), wp.vec3),
+    **dict.fromkeys(("geom_ids", "semantic_ids", "channel"), wp.int32),
+}
+"""Types of the fields that are no numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Which rays of a pattern a scan has.
-
-    Attributes:
-        count: rays of a scan.
-        duration: its length, s.
-        moves: whether scans begin at different places of the pattern; where not, each is one whole period.
-        oldest: greatest age of a ray at the capture, s.
-    """
-
-    count: int
-    duration: float
-    moves: bool
-    oldest: float
-
-
-class Lidar(SimpleSensor[LidarCfg, LidarData]):
+class Lidar(RaySensor[LidarCfg, LidarData]):
     """Lidar at one or several mounts."""
-
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-    checks_state: ClassVar[bool] = True
 
     @cached_property
     def pattern(self) -> Rays:
@@ -91,34 +73,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
     @cached_property
     def window(self) -> Window:
         """Which of them a scan has."""
-        cfg, rays, title = self.cfg, self.pattern, f"LidarCfg({self.name!r})"
-        if rays.times is None or rays.period is None:
-            for name in ("scan_duration", "motion_distortion"):
-                if name in cfg.model_fields_set and getattr(cfg, name):
-                    expected = "nothing, for all rays of this pattern fire at once"
-                    fix = "Patterns with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg and others."
-                    raise ConfigError.single(title, name, getattr(cfg, name), expected, fix)
-            return Window(len(rays), 0.0, False, 0.0)
         every = Fraction(self.rate.numerator, self.rate.denominator) * self.clock.dt_exact
-        duration = float(every) if cfg.scan_duration is None else cfg.scan_duration
-        period, times = rays.period, rays.times.numpy()
-        turns = every / exact_fraction(period)
-        is_whole = abs(duration - period) < 1e-9 * period
-        if is_whole and turns.denominator == 1:
-            return Window(len(rays), period, False, period - float(times[0]))
-        count = round(len(rays) * duration / period)
-        if count < 1:
-            fix = f"Its rays are {period / len(rays):g} s apart."
-            raise ConfigError.single(title, "scan_duration", duration, "time for at least one ray of the pattern", fix)
-        even = np.arange(len(rays)) * (period / len(rays))
-        if (times - even).max() > self.clock.dt:
-            fix = f"Let scan_duration be {period:g} s, and sample every {period:g} s or a multiple of it."
-            expected = "whole periods, for the rays of this pattern do not fire at an even rate"
-            raise ConfigError.single(title, "scan_duration", duration, expected, fix)
-        is_even = (turns * len(rays)).denominator == (every / self.clock.dt_exact).denominator == 1
-        late = 0.0 if is_even else 0.5  # by so much of a ray a window's end may be rounded down
-        oldest = (count + late) * period / len(rays) + max(float((even - times).max()), 0.0)
-        return Window(count, duration, True, oldest)
+        return window_of(self.cfg, self.pattern, every, self.clock.dt_exact)
 
     @cached_property
     def distorts(self) -> bool:
@@ -138,18 +94,10 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             if name == "channel" and self.pattern.channels is None:
                 if self.cfg.fields == "all":
                     continue
-                fix = "Leave it out of fields."
-                title = f"LidarCfg({self.name!r})"
-                raise ConfigError.single(title, "fields", name, "fields that the pattern has; it has no channels", fix)
-            field = declared[name]
-            shape: tuple[int, ...] = (count,)
-            axes: tuple[str, ...] = ("ray",)
-            if self.returns > 1 and name not in PER_RAY:
-                shape, axes = (count, self.returns), ("ray", "return")
-            vector = ("xyz",) if field.shape == (3,) else ()
-            found[name] = Field(
-                field.unit, (*shape, *field.shape), (*axes, *vector), field.dtype, field.frame, field.kind, field.role
-            )
+                expected, fix = "fields that the pattern has; it has no channels", "Leave it out of fields."
+                raise ConfigError.single(self.cfg.title, "fields", name, expected, fix)
+            sizes = (count, self.returns) if self.returns > 1 and name not in PER_RAY else (count,)
+            found[name] = ray_field(declared[name], *sizes)
         return found
 
     @property
@@ -167,15 +115,13 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
         common: dict[str, Any] = {
             "targets": cfg.seen,
-            "config": f"{type(cfg).__name__}({cfg.label!r})",
             "limits": cfg.limits,
             "period": rays.period or 0.0,
             "per_tick": len(rays) / (rays.period or 1.0) * self.clock.dt if window.moves else 0.0,
         }
-        context = (self.rays, self.engine, self.compute_on, self.clock, self.mount)
         times = None if rays.times is None else rays.times.numpy()
-        self._cast = RayCast(
-            *context, starts=starts, directions=directions, times=times, count=window.count, slots=slots,
+        self._cast = self.ray_cast(
+            starts=starts, directions=directions, times=times, count=window.count, slots=slots,
             new_state=self.new_state if slots > 1 else None, **common,
         )  # fmt: skip
         self.notes["scan"] = f"{window.count} rays" + (f" in {window.duration:g} s" if window.duration else "")
@@ -184,85 +130,25 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         if self.distorts:
             self._flags = [self.new_state(name, (self.mount.count,)) for name in ("seen", "shown")]
         if cfg.has_footprint:
-            sub_starts, sub_directions, self._weights = self._bundles(starts, directions)
+            sub_starts, sub_directions, self._weights = sub_rays(cfg, starts, directions)
             subs = len(self._weights)
-            self._beams = RayCast(
-                *context, starts=sub_starts, directions=sub_directions, group=subs, motion=self._cast,
+            self._beams = self.ray_cast(
+                starts=sub_starts, directions=sub_directions, group=subs, motion=self._cast,
                 times=None if times is None else np.repeat(times, subs), count=window.count * subs, **common,
             )  # fmt: skip
         self._tables = self._make_tables()
         self._model = self._make_model()
         self._scratch: dict[tuple[str, int], Tensor] = {}
 
-    def _bundles(
-        self, starts: NDArray[Any], directions: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return starts and directions of the sub-rays of all rays, neighbours of each other, and their weights."""
-        step, turns = (0.5, ((6, 1.0, 0.0),))
-        if self.cfg.sub_rays == 19:
-            step, turns = 0.4, ((6, 1.0, 0.0), (6, math.sqrt(3.0), math.pi / 6.0), (6, 2.0, 0.0))  # type: ignore[assignment]
-        offsets = [(0.0, 0.0)]
-        for count, radius, phase in turns:
-            for k in range(count):
-                angle = phase + 2.0 * math.pi * k / count
-                offsets.append((step * radius * math.cos(angle), step * radius * math.sin(angle)))
-        grid = np.array(offsets)
-        weights = np.exp(-4.0 * math.log(2.0) * (grid**2).sum(axis=1))
-        weights /= weights.sum()
-        d = np.asarray(directions, np.float64)
-        left = np.cross([0.0, 0.0, 1.0], d)
-        straight = np.linalg.norm(left, axis=1) < 1e-6
-        left[straight] = (0.0, 1.0, 0.0)
-        left /= np.linalg.norm(left, axis=1, keepdims=True)
-        up = np.cross(d, left)
-        across, along = (grid[:, k, None] for k in range(2))  # [sub, 1]
-        spread = np.tan(np.array(self.cfg.divergence))
-        aside = across * spread[0] * left[:, None] + along * spread[1] * up[:, None]
-        shift = self.cfg.beam_diameter * (across * left[:, None] + along * up[:, None])
-        sub_directions = d[:, None] + aside
-        sub_starts = np.asarray(starts, np.float64)[:, None] + shift
-        return sub_starts.reshape(-1, 3), sub_directions.reshape(-1, 3), weights
-
-    def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
-        return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
-
     def _make_tables(self) -> Any:
         rays, tables = self.pattern, Tables()
-        tables.reflectance = self._array(self._reflectances())
+        tables.reflectance = self._array(self._of_shapes("reflectance"))
         tables.semantic = self._array(self.rays.semantic_ids, wp.int32)
         channels = np.zeros(0) if rays.channels is None else rays.channels.numpy()
         tables.channel = self._array(channels, wp.int32)
         self._azimuth, self._elevation = angles_of(rays.directions.numpy())
         tables.azimuth, tables.elevation = self._array(self._azimuth), self._array(self._elevation)
         return tables
-
-    def _reflectances(self) -> list[float]:
-        """Return the reflectance of each shape.
-
-        Raises:
-            SelectionError: a word of `reflectance` is no label and matches no name.
-        """
-        scene = self.rays
-        values = [shape.reflectance for shape in scene.shapes]
-        names = [(shape.name, body, *labels)
-                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
-        for word, value in self.cfg.reflectance.items():
-            title, what = f"LidarCfg({self.name!r})", f"reflectance[{word!r}]"
-            try:
-                regex = re.compile(word)
-            except re.error as error:
-                expected = "a label, a name or a regular expression"
-                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
-            rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
-            if not rows:
-                known = [*scene.label_names, *dict.fromkeys(scene.body_names), *(shape.name for shape in scene.shapes)]
-                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
-                raise SelectionError(
-                    title, [Fault(what, repr(word), "a semantic label, or the name of a body or a geom", fix)]
-                )
-            for i in rows:
-                values[i] = value
-        return values
 
     def _make_model(self) -> Any:
         cfg, model = self.cfg, Model()
@@ -290,32 +176,11 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         model.weights = self._array(self._weights)
         model.key0, model.key1 = (wp.uint32(word) for word in self.stream("return"))
         model.bias_key0, model.bias_key1 = (wp.uint32(word) for word in self.stream("channel_bias"))
-        self._set_bias(model)
+        law = bias_law(cfg, self.channels)
+        model.bias_kind, model.bias_joint = law.kind, law.joint
+        model.bias_first, model.bias_second = self._array(law.first), self._array(law.second)
+        model.bias_choices = self._array(law.choices)
         return model
-
-    def _set_bias(self, model: Any) -> None:
-        """Put the law of the channel biases into the model."""
-        amount: Any = self.cfg.channel_bias
-        columns = self.channels if amount is not None else 0
-        given = amount.columns if isinstance(amount, Uniform | Normal | Choice) else (
-            len(amount) if isinstance(amount, tuple) else None
-        )  # fmt: skip
-        if given is not None and given != columns:
-            expected = f"one number, or one for each of the {columns} channels"
-            raise ConfigError.single(f"LidarCfg({self.name!r})", "channel_bias", amount, expected)
-        first, second, choices = np.zeros(columns), np.zeros(columns), np.zeros((columns, 1))
-        kind: int = FIXED
-        if isinstance(amount, Choice):
-            kind, choices = Choice.kind, amount.parameters(columns)[2].T.astype(np.float64)
-        elif isinstance(amount, Uniform | Normal):
-            kind = type(amount).kind
-            first, second = (np.asarray(part, np.float64) for part in amount.parameters(columns)[:2])
-        elif amount is not None:
-            first = np.broadcast_to(np.asarray(amount, np.float64), columns)
-        model.bias_kind = kind
-        model.bias_joint = int(isinstance(amount, Choice) and amount.joint)
-        model.bias_first, model.bias_second = self._array(first), self._array(second)
-        model.bias_choices = self._array(np.ascontiguousarray(choices))
 
     # Work -------------------------------------------------------------------------------------------------------------
 
@@ -378,20 +243,11 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             self._scratch[what, count] = torch.zeros(shape, dtype=dtype, device=self.device)
         return self._scratch[what, count]
 
-    def _twin(self, tensor: Tensor | None, count: int, dtype: Any) -> Any:
-        """View a tensor as a Warp array `[env, mount, count]`; an empty one where there is none."""
-        if tensor is None:
-            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
-        shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
-        return wp.from_torch(tensor.view(shape), dtype=dtype)
-
     def _out(self, record: Record, *, moves: bool, miss: float) -> Any:
         """Return a record as kernels write it."""
         out = Scan()
         for name in FIELDS:
-            dtype = wp.vec3 if name in ("points_b", "points_w", "normals_w") else wp.float32
-            if name in ("geom_ids", "semantic_ids", "channel"):
-                dtype = wp.int32
+            dtype = VECTORS_AND_IDS.get(name, wp.float32)
             count = self.num_rays * (1 if name in PER_RAY else self.returns)
             setattr(out, name, self._twin(record[name] if name in record else None, count, dtype))
         out.returns, out.miss, out.moves = self.returns, miss, int(moves)
@@ -439,11 +295,6 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         return 1 if self.pattern.channels is None else int(self.pattern.channels.max()) + 1
 
     @property
-    def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene: what `geom_ids` count."""
-        return tuple(shape.name for shape in self.rays.shapes)
-
-    @property
     def semantic_names(self) -> tuple[str, ...]:
         """Names of the semantic labels: what `semantic_ids` count; the first is that of no label, empty."""
         return ("", *self.rays.label_names)
@@ -469,23 +320,10 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
             mount: which mount, where the selector is plural.
             measured: False for the true scan.
         """
-        data = self.data if measured else self.ground_truth
-        rows = {}
-        for name in self.cfg.selected:
-            values = getattr(data, name)
-            if values is None:
-                continue
-            row = values[env].detach().cpu().numpy()
-            row = row[mount] if self._mount_axis else row
-            if self.returns > 1 and name in PER_RAY:
-                row = np.repeat(row[:, None], self.returns, axis=1)
-            rows[name] = row
-        if "points_b" in rows:
-            is_hit = np.isfinite(rows["points_b"]).all(axis=-1)
-        else:
-            is_hit = np.isfinite(rows["distances"])
-            if self.cfg.no_hit_value is not None:
-                is_hit &= rows["distances"] != np.float32(self.cfg.no_hit_value)
+        rows = self._rows_of(env, mount, measured=measured)
+        if self.returns > 1:
+            rows |= {name: np.repeat(rows[name][:, None], self.returns, axis=1) for name in PER_RAY if name in rows}
+        is_hit = np.isfinite(rows["points_b"]).all(axis=-1) if "points_b" in rows else self.is_hit(rows["distances"])
         return {name: row[is_hit] for name, row in rows.items()}
 
     def get_point_count(self, channel: int, env: int = 0, mount: int = 0) -> int:
@@ -496,12 +334,10 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         """
         if not 0 <= channel < self.channels:
             raise IndexError(f"channel {channel}: this lidar has {self.channels}, 0 to {self.channels - 1}")
-        values = self.data.points_b if self.data.points_b is not None else self.data.distances
-        row = values[env][mount] if self._mount_axis else values[env]
-        is_hit = torch.isfinite(row).all(dim=-1) if self.data.points_b is not None else torch.isfinite(row)
-        if self.data.points_b is None and self.cfg.no_hit_value is not None:
-            is_hit &= row != self.cfg.no_hit_value
-        found = is_hit.reshape(self.num_rays, -1).cpu().numpy()
+        data = self.data
+        is_hit = self.is_hit(data.distances) if data.points_b is None else data.points_b.isfinite().all(dim=-1)
+        row = is_hit[env][mount] if self._mount_axis else is_hit[env]
+        found = row.reshape(self.num_rays, -1).cpu().numpy()
         ids = self.ray_ids(env)
         own = np.zeros(len(ids), np.int32) if self.pattern.channels is None else self.pattern.channels.numpy()[ids]
         return int(found[own == channel].sum())
@@ -514,8 +350,8 @@ class Lidar(SimpleSensor[LidarCfg, LidarData]):
         return super().nbytes + spare + beams + self._cast.nbytes
 
     def debug_draw(self) -> list[DebugShape]:
-        """Return the points of the scan in the world."""
-        data = self.data
+        """Return the points of the true scan in the world."""
+        data = self.ground_truth
         if data.points_w is not None:
             points = data.points_w
         elif data.points_b is not None:

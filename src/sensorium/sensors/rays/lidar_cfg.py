@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Amount, Float, bad
-from sensorium.errors import nearest
+from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, must
 from sensorium.patterns import PatternField, SpinningPatternCfg
 from sensorium.sensors.rays.ray_cfg import RayCfg
 from sensorium.spec import Field
@@ -65,6 +64,17 @@ DROPOFF = ("atmosphere_attenuation_rate", "dropoff_general_rate", "dropoff_inten
 """Fields that only ``model="dropoff"`` has."""
 
 
+def _above_0(value: Any) -> bool:
+    return np.size(value) > 0 and all(0.0 < part < math.inf for part in np.atleast_1d(value))
+
+
+def _is_flat(value: Any) -> bool:
+    return not isinstance(value, tuple) or all(isinstance(part, float) for part in value)
+
+
+Table = Annotated[Float | tuple[Float, ...], must(_above_0, "numbers greater than 0")]
+
+
 class LidarCfg(RayCfg[LidarData]):
     """Configuration of a lidar. Knobs such as `noise` act on the distances, m, after all else; points follow.
 
@@ -73,7 +83,7 @@ class LidarCfg(RayCfg[LidarData]):
 
     pattern: PatternField = SpinningPatternCfg.vlp16()
     """The rays, and when they fire, in the sensor's frame: x forward, y left, z up."""
-    scan_duration: Float | None = None
+    scan_duration: Positive | None = None
     """Length of the scan that ends at the capture, s; None is the time between samples. Not for patterns without times,
     which are whole at each sample."""
     motion_distortion: bool = True
@@ -85,139 +95,79 @@ class LidarCfg(RayCfg[LidarData]):
     """A farther hit is a miss, m."""
     model: Literal["physical", "dropoff"] = "physical"
     """How light comes back: with ``"dropoff"`` distance alone counts, and faint points are lost."""
-    reflectance: dict[str, Float] = {}  # noqa: RUF012
+    reflectance: dict[str, NonNegative] = {}  # noqa: RUF012
     """Reflectance by semantic label, or by name or pattern of geoms or bodies, instead of the shapes' own; later
     entries win. 1 is a white matt surface; retro-reflectors are above."""
     intensity_mode: Literal["calibrated", "raw"] = "calibrated"
     """``"calibrated"``: rho |cos| exp(-2 alpha R), as devices that undo 1/R^2 show it. ``"raw"``: received power as a
     share of the reference's."""
-    intensity_scale: Float = 1.0
+    intensity_scale: Positive = 1.0
     """Factor on intensities, of both models: 100 shows a white surface as 100."""
-    intensity_max: Float | None = None
+    intensity_max: Positive | None = None
     """Greatest measured intensity: retro-reflectors saturate the receiver."""
-    intensity_noise: Float = 0.0
+    intensity_noise: NonNegative = 0.0
     """Standard deviation of a measured intensity, as a share of it."""
-    attenuation: Float = 0.0
+    attenuation: NonNegative = 0.0
     """Extinction alpha of the air, 1/m: fog, rain, dust. Visibility V is about 3.9 / alpha."""
-    reference_snr: Float | None = None
+    reference_snr: Positive | None = None
     """Signal-to-noise ratio (of powers, no dB) of the reference target; None leaves noise and detection without it."""
-    reference_reflectance: Float = 0.8
+    reference_reflectance: Positive = 0.8
     """Reflectance of the reference target."""
-    reference_range: Float = 100.0
+    reference_range: Positive = 100.0
     """Its distance, m."""
-    detection_threshold: Float | None = None
+    detection_threshold: Finite | None = None
     """Signal-to-noise ratio, dB, at which half of the returns are noticed; None notices all. It needs
     `reference_snr`."""
-    detection_sd: Float = 1.0
+    detection_sd: NonNegative = 1.0
     """Softness s of that threshold, dB: a return is noticed with probability Phi((SNR - threshold) / s)."""
-    drop_rate: Float = 0.0
+    drop_rate: Share = 0.0
     """Probability that a return is lost, whatever its strength."""
-    range_noise: Float | tuple[Float, ...] | None = None
+    range_noise: Table | None = None
     """Standard deviation of a distance, m: one number, or several for the ratios `range_noise_snr`."""
-    range_noise_snr: Float | tuple[Float, ...] | None = None
+    range_noise_snr: Table | None = None
     """Signal-to-noise ratios of `range_noise`. One: the deviation goes with 1/sqrt(SNR). Several: it is interpolated
     between them, in logarithms, and constant beyond."""
-    channel_bias: Amount | None = None
+    channel_bias: Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
     mount and env at each reset."""
-    beam_divergence: Float | tuple[Float, Float] = 0.0
+    beam_divergence: Annotated[
+        Float | tuple[Float, Float],
+        must(
+            lambda value: all(0.0 <= angle < 0.5 for angle in np.atleast_1d(value)),
+            "angles from 0 to 0.5, rad",
+            "0.003 is 3 mrad, 0.17 degrees.",
+        ),
+    ] = 0.0
     """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0, or
     with a `beam_diameter` above 0, each ray is a bundle of `sub_rays`."""
-    beam_diameter: Float = 0.0
+    beam_diameter: NonNegative = 0.0
     """Diameter of the beam at half its greatest power where it leaves, m."""
     sub_rays: Literal[7, 19] = 7
     """Rays in the bundle, on a hexagonal grid of a half (7) or 0.4 (19) of the beam's width, with Gaussian weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
     """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one,
     the second strongest, or none."""
-    pulse_duration: Float = 5.0e-9
+    pulse_duration: Positive = 5.0e-9
     """Length t_p of the pulse of a beam with a footprint, s: echoes less than c t_p / 2 behind each other become one in
     between (a mixed pixel)."""
-    atmosphere_attenuation_rate: Float = 0.004
+    atmosphere_attenuation_rate: NonNegative = 0.004
     """Of ``"dropoff"``: intensity is exp(-a d) with this a, 1/m."""
-    dropoff_general_rate: Float = 0.45
+    dropoff_general_rate: Share = 0.45
     """Of ``"dropoff"``: share of rays that never leave."""
-    dropoff_intensity_limit: Float = 0.8
+    dropoff_intensity_limit: NonNegative = 0.8
     """Of ``"dropoff"``: points above this intensity are kept."""
-    dropoff_zero_intensity: Float = 0.4
+    dropoff_zero_intensity: Share = 0.4
     """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to 0 at the limit."""
-    noise_stddev: Float = 0.0
+    noise_stddev: NonNegative = 0.0
     """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if not isinstance(value, str):
-            for name in value:
-                if name not in FIELDS:
-                    raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-            if not {"distances", "points_b"} & set(value):
-                raise bad("distances or points_b among the fields", "Without them a miss cannot be told.")
-        return value
-
-    @field_validator("scan_duration", "intensity_scale", "reference_snr", "reference_reflectance", "reference_range",
-                     "pulse_duration", "intensity_max")  # fmt: skip
-    @classmethod
-    def _positive(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < math.inf:
-            raise bad("a finite number greater than 0")
-        return value
-
-    @field_validator("intensity_noise", "attenuation", "detection_sd", "beam_diameter", "noise_stddev",
-                     "atmosphere_attenuation_rate", "dropoff_intensity_limit")  # fmt: skip
-    @classmethod
-    def _not_negative(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number >= 0")
-        return value
-
-    @field_validator("drop_rate", "dropoff_general_rate", "dropoff_zero_intensity")
-    @classmethod
-    def _probability(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a probability from 0 to 1")
-        return value
-
-    @field_validator("detection_threshold")
-    @classmethod
-    def _finite(cls, value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise bad("a finite number, dB")
-        return value
-
-    @field_validator("reflectance")
-    @classmethod
-    def _reflectances(cls, value: dict[str, float]) -> dict[str, float]:
-        if not all(0.0 <= share < math.inf for share in value.values()):
-            raise bad("reflectances >= 0")
-        return value
-
-    @field_validator("beam_divergence")
-    @classmethod
-    def _divergence(cls, value: Any) -> Any:
-        if not all(0.0 <= angle < 0.5 for angle in np.atleast_1d(value)):
-            raise bad("angles from 0 to 0.5, rad", "0.003 is 3 mrad, 0.17 degrees.")
-        return value
-
-    @field_validator("range_noise", "range_noise_snr")
-    @classmethod
-    def _table(cls, value: Any) -> Any:
-        if value is not None and not (
-            np.size(value) > 0 and all(0.0 < part < math.inf for part in np.atleast_1d(value))
-        ):
-            raise bad("numbers greater than 0")
-        return value
-
-    @field_validator("channel_bias")
-    @classmethod
-    def _bias(cls, value: Any) -> Any:
-        if isinstance(value, tuple) and not all(isinstance(part, float) for part in value):
-            raise bad("a number, one number per channel, or a distribution")
-        return value
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
     def _fits(self) -> Any:
         given = self.model_fields_set
+        if not {"distances", "points_b"} & {*self.selected}:
+            raise bad("fields: distances or points_b among the fields", "Without them a miss cannot be told.")
         for other, names in (("physical", DROPOFF), ("dropoff", PHYSICAL)):
             wrong = [name for name in names if name in given]
             if self.model == other and wrong:
@@ -241,11 +191,6 @@ class LidarCfg(RayCfg[LidarData]):
                 if name in given and getattr(self, name) != "strongest":
                     raise bad(f"{name}: beside beam_divergence", "A ray without width has one return.")
         return self
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `LidarData`, as far as the pattern has them."""
-        return FIELDS if self.fields == "all" else tuple(name for name in FIELDS if name in self.fields)
 
     @property
     def divergence(self) -> tuple[float, float]:

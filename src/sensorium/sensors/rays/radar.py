@@ -19,26 +19,23 @@ half a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import warp as wp
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sensorium.compute import recorded
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
@@ -52,17 +49,17 @@ from sensorium.sensors.rays.radar_kernels import (
     measured_scan,
     true_scan,
 )
+from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement, exact_fraction
 
 MOST_POINTS = 1 << 24
 """Rays times mounts of one radar: so many elements its random numbers have."""
 
 
-class Radar(SimpleSensor[RadarCfg, RadarData]):
+class Radar(RaySensor[RadarCfg, RadarData]):
     """Radar at one or several mounts."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
-    checks_state: ClassVar[bool] = True
 
     @cached_property
     def pattern(self) -> Rays | None:
@@ -72,7 +69,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     @cached_property
     def num_rays(self) -> int:
         """Rays of one sample of one mount."""
-        cfg, title = self.cfg, f"RadarCfg({self.name!r})"
+        cfg, title = self.cfg, self.cfg.title
         if self.pattern is not None:
             count = len(self.pattern)
         elif cfg.points is not None:
@@ -94,13 +91,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
         declared = super().fields()
-        found = {}
-        for name in self.cfg.selected:
-            field = declared[name]
-            axes = ("ray", *(("xyz",) if field.shape else ()))
-            shape = (self.num_rays, *field.shape)
-            found[name] = Field(field.unit, shape, axes, field.dtype, field.frame, field.kind, field.role)
-        return found
+        return {name: ray_field(declared[name], self.num_rays) for name in self.cfg.selected}
 
     @property
     def _finishes(self) -> bool:
@@ -126,11 +117,7 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
     def setup(self) -> None:
         """Choose the shapes, and make the memory of the rays."""
         cfg, count = self.cfg, self.num_rays
-        common: dict[str, Any] = {
-            "targets": cfg.seen,
-            "limits": cfg.limits,
-            "miss": cfg.miss,
-        }
+        common: dict[str, Any] = {"targets": cfg.seen, "limits": cfg.limits, "miss": cfg.miss}
         self.notes = self._notes()
         self.buffers.body_at_fault = self._body_at_fault
         self._directions: Tensor | None = None
@@ -158,14 +145,11 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         self._body = self._array(rows, wp.int32)
         self._model = self._make_model()
 
-    def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
-        return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
-
     def _make_model(self) -> Any:
         cfg, model = self.cfg, Model()
         model.detects = int(cfg.detects)
         model.snr, model.reach, model.exponent = cfg.reference_snr or 0.0, cfg.reference_range, cfg.incidence_exponent
-        model.sections = self._array(self._sections())
+        model.sections = self._array(self._of_shapes("rcs"))
         model.threshold = 0.0 if cfg.false_alarm_probability is None else -math.log(cfg.false_alarm_probability)
         model.limit = cfg.range_limit
         if cfg.estimation_noise:
@@ -178,33 +162,6 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
                                for cell in (cfg.range_cell, cfg.velocity_cell, *cfg.angle_cells)))  # fmt: skip
         model.key0, model.key1 = (wp.uint32(word) for word in self.stream("detection"))
         return model
-
-    def _sections(self) -> list[float]:
-        """Return the radar cross-section of each shape, m^2.
-
-        Raises:
-            SelectionError: a word of `rcs` is no label and matches no name.
-        """
-        scene = self.rays
-        values = [shape.reflectance for shape in scene.shapes]
-        names = [(shape.name, body, *labels)
-                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
-        for word, value in self.cfg.rcs.items():
-            title, what = f"RadarCfg({self.name!r})", f"rcs[{word!r}]"
-            try:
-                regex = re.compile(word)
-            except re.error as error:
-                expected = "a label, a name or a regular expression"
-                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
-            rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
-            if not rows:
-                known = [*scene.label_names, *dict.fromkeys(scene.body_names), *(shape.name for shape in scene.shapes)]
-                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
-                expected = "a semantic label, or the name of a body or a geom"
-                raise SelectionError(title, [Fault(what, repr(word), expected, fix)])
-            for i in rows:
-                values[i] = value
-        return values
 
     # Work -------------------------------------------------------------------------------------------------------------
 
@@ -237,8 +194,8 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         if "cosine" in self._spare:
             found["cosine"] = self._spare["cosine"]
         self._cast.cast(found)
-        cosine = self._twin(found.get("cosine"), wp.float32)
-        inputs = [self._cast.bundle, self._motion(), self._model, self._twin(shape, wp.int32), cosine]
+        cosine = self._twin(found.get("cosine"), self.num_rays, wp.float32)
+        inputs = [self._cast.bundle, self._motion(), self._model, self._twin(shape, self.num_rays, wp.int32), cosine]
         flags = [self.buffers.bad_wp, clock.bad_wp]
         compute.launch(true_scan, (self.mount.count, self.num_rays), inputs, [self._out(raw, spare=True), *flags])
 
@@ -253,20 +210,13 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         motion.quat = wp.from_torch(mount.quat_w, dtype=wp.vec4)
         return motion
 
-    def _twin(self, tensor: Tensor | None, dtype: Any) -> Any:
-        """View a tensor as a Warp array `[env, mount, ray]`; an empty one where there is none."""
-        if tensor is None:
-            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
-        shape = (self.num_envs, self.mount.count, self.num_rays, *((3,) if dtype is wp.vec3 else ()))
-        return wp.from_torch(tensor.view(shape), dtype=dtype)
-
     def _out(self, record: Record, *, spare: bool = False) -> Any:
         """Return a record as kernels write it, with memory of our own for what it lacks if asked for."""
         out = Scan()
         for name in FIELDS:
             dtype = {"points_b": wp.vec3, "geom_ids": wp.int32}.get(name, wp.float32)
             tensor = record[name] if name in record else self._spare.get(name) if spare else None
-            setattr(out, name, self._twin(tensor, dtype))
+            setattr(out, name, self._twin(tensor, self.num_rays, dtype))
         return out
 
     @recorded
@@ -278,11 +228,6 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
 
     # Host -------------------------------------------------------------------------------------------------------------
 
-    @property
-    def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene: what `geom_ids` count."""
-        return tuple(shape.name for shape in self.rays.shapes)
-
     def detections(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
         """Return the detections of one env, on the host: each selected field as an array `[detection, ...]`.
 
@@ -291,25 +236,15 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
             mount: which mount, where the selector is plural.
             measured: False for the true scan.
         """
-        data = self.data if measured else self.ground_truth
-        rows = {}
-        for name in self.cfg.selected:
-            row = getattr(data, name)[env].detach().cpu().numpy()
-            rows[name] = row[mount] if self._mount_axis else row
-        is_hit = np.isfinite(rows["range"])
-        if self.cfg.no_hit_value is not None:
-            is_hit &= rows["range"] != np.float32(self.cfg.no_hit_value)
+        rows = self._rows_of(env, mount, measured=measured)
+        is_hit = self.is_hit(rows["range"])
         return {name: row[is_hit] for name, row in rows.items()}
 
     def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
-        names = self.engine.names("body")
-        bodies = [int(self.mount.body[mount]), *(shape.row for shape in self.rays.shapes if not shape.is_static)]
-        for row in bodies:
-            motion = [self.engine.array(f"body_{what}_vel_w")[env, row] for what in ("lin", "ang")] if row >= 0 else []
-            if not all(bool(torch.isfinite(part).all()) for part in motion):
-                return names[row]
-        return self._cast.body_at_fault(env, mount)
+        bodies = [shape.row for shape in self.rays.shapes if not shape.is_static]
+        states = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w")
+        return self.query_context.body_at_fault(env, mount, bodies, states)
 
     @property
     def nbytes(self) -> int:
@@ -318,13 +253,11 @@ class Radar(SimpleSensor[RadarCfg, RadarData]):
         return super().nbytes + own + self._cast.nbytes
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return the detections as points in the world."""
-        data = self.data
+        """Return the true detections as points in the world."""
+        data = self.ground_truth
         lead = (self.num_envs, self.mount.count, self.num_rays)
         t, azimuth, altitude = (part.reshape(lead) for part in (data.range, data.azimuth, data.altitude))
-        is_hit = t.isfinite()
-        if self.cfg.no_hit_value is not None:
-            is_hit &= t != self.cfg.no_hit_value
+        is_hit = self.is_hit(t)
         flat = altitude.cos()
         inside = torch.stack([flat * azimuth.cos(), flat * azimuth.sin(), altitude.sin()], dim=-1) * t[..., None]
         if self.pattern is not None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import field_validator, model_validator
+import numpy as np
+from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad
-from sensorium.errors import nearest
+from sensorium.cfg import Float, NonNegative, Positive, bad, must
 from sensorium.patterns import OptionalPatternField
 from sensorium.patterns.base import Int
-from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED, RayCfg
 from sensorium.spec import Field
-
-LIGHT_SPEED = 299_792_458.0
-"""Speed of light, m/s, exact (SI)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,14 @@ class RadarData:
 FIELDS = ("range", "velocity", "azimuth", "altitude", "snr", "points_b", "geom_ids")
 ALWAYS = FIELDS[:4]
 """Fields that make a detection, and are computed in any case."""
+
+
+def up_to(most: int) -> AfterValidator:
+    """Return an annotation of angles, degrees."""
+    return must(lambda angle: 0.0 <= angle <= most, f"an angle from 0 to {most}, degrees")
+
+
+COUNTS = must(lambda value: min(np.atleast_1d(value)) >= 1, "whole numbers from 1 on")
 CONE = ("horizontal_fov_deg", "vertical_fov_deg", "points_per_second", "points", "distribution")
 """Fields that a fixed pattern replaces."""
 
@@ -54,13 +59,15 @@ class RadarCfg(RayCfg[RadarData]):
     Without any imperfection the measured scan is the true one.
     """
 
-    horizontal_fov_deg: Float = 30.0
+    horizontal_fov_deg: Annotated[
+        Float, must(lambda angle: 0.0 <= angle <= 360.0, "an angle from 0 to 360, degrees")
+    ] = 30.0
     """Full horizontal angle of the cone, degrees; at most 360, below 180 with the central distribution."""
-    vertical_fov_deg: Float = 30.0
+    vertical_fov_deg: Annotated[Float, up_to(180)] = 30.0
     """Full vertical angle of the cone, degrees; at most 180, and below it with the central distribution."""
-    points_per_second: Float = 1500.0
+    points_per_second: Positive = 1500.0
     """Rays per second; a sample has those of the time between two samples, rounded down."""
-    points: Int | None = None
+    points: Annotated[Int, COUNTS] | None = None
     """Rays of one sample, instead of `points_per_second`."""
     distribution: Literal["area", "central"] = "area"
     """How rays lie in the cone: ``"area"`` evenly over the ellipse of azimuth and altitude; ``"central"`` denser
@@ -71,93 +78,46 @@ class RadarCfg(RayCfg[RadarData]):
     """What is computed besides range, velocity, azimuth and altitude; ``"all"`` is all that can be."""
     max_distance: Float = 100.0
     """A farther hit is a miss, m."""
-    carrier_frequency: Float = 77.0e9
+    carrier_frequency: Positive = 77.0e9
     """Frequency of the wave, Hz; its length is lambda = c / f."""
-    bandwidth: Float | None = None
+    bandwidth: Positive | None = None
     """Bandwidth B of a chirp, Hz: the range cell is c / (2 B)."""
-    chirp_time: Float | None = None
+    chirp_time: Positive | None = None
     """Time T_c from one chirp to the next, s: measured velocities fold into +- lambda / (4 T_c)."""
-    frame_time: Float | None = None
+    frame_time: Positive | None = None
     """Time T_f of all chirps of a sample, s: the velocity cell is lambda / (2 T_f)."""
-    sampling_rate: Float | None = None
+    sampling_rate: Positive | None = None
     """Samples per second f_s of a chirp, Hz: nothing beyond f_s c T_c / (2 B) is noticed."""
-    channels: Int | tuple[Int, Int] | None = None
+    channels: Annotated[Int | tuple[Int, Int], COUNTS] | None = None
     """Virtual antennas N, half a wavelength apart, in azimuth, or in azimuth and altitude: the angle cell is 2 / N."""
     grid: bool = False
     """Whether measured range, velocity and angles are rounded to multiples of their cells, as far as there are any."""
-    reference_snr: Float | None = None
+    reference_snr: Positive | None = None
     """Signal-to-noise ratio (of powers, no dB) of a target of 1 m^2 at `reference_range`; None leaves noise and
     detection without it."""
-    reference_range: Float = 50.0
+    reference_range: Positive = 50.0
     """Distance of that target, m."""
-    rcs: dict[str, Float] = {}  # noqa: RUF012
+    rcs: dict[str, NonNegative] = {}  # noqa: RUF012
     """Radar cross-section that a ray finds head-on, m^2, by semantic label, or by name or pattern of geoms or bodies;
     later entries win. Of other shapes it is their reflectance times 1 m^2."""
-    incidence_exponent: Float = 1.0
+    incidence_exponent: NonNegative = 1.0
     """Power n of |cos| of the angle of incidence in the cross-section; 0 for none."""
-    false_alarm_probability: Float | None = None
+    false_alarm_probability: (
+        Annotated[Float, must(lambda p: 0.0 < p < 1.0, "a probability above 0 and below 1", "1e-6 is usual.")] | None
+    ) = None
     """p_fa of the detector, which sets its threshold; a target is noticed with p_fa^(1 / (1 + SNR)). None notices all.
     It needs `reference_snr`."""
     estimation_noise: bool = True
     """Whether range and velocity scatter with cell / sqrt(2 SNR), where `reference_snr` and the cells are known; never
     by more than one cell."""
-    clutter_rate: Float = 0.0
+    clutter_rate: NonNegative = 0.0
     """Mean number of false alarms of a scan that meets nothing: each ray without a detection shows one with probability
     1 - exp(-clutter_rate / rays), at a uniform range and velocity."""
-    clutter_speed: Float | None = None
+    clutter_speed: Positive | None = None
     """Greatest speed of a false alarm, m/s; None is that of `chirp_time`."""
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        for name in () if isinstance(value, str) else value:
-            if name not in FIELDS:
-                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-        return value
-
-    @field_validator("horizontal_fov_deg", "vertical_fov_deg")
-    @classmethod
-    def _angle(cls, value: float, info: Any) -> float:
-        most = 360.0 if info.field_name == "horizontal_fov_deg" else 180.0
-        if not 0.0 <= value <= most:
-            raise bad(f"an angle from 0 to {most:g}, degrees")
-        return value
-
-    @field_validator("points_per_second", "carrier_frequency", "bandwidth", "chirp_time", "frame_time", "sampling_rate",
-                     "reference_snr", "reference_range", "clutter_speed")  # fmt: skip
-    @classmethod
-    def _positive(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < math.inf:
-            raise bad("a finite number greater than 0")
-        return value
-
-    @field_validator("incidence_exponent", "clutter_rate")
-    @classmethod
-    def _not_negative(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number >= 0")
-        return value
-
-    @field_validator("points", "channels")
-    @classmethod
-    def _counts(cls, value: Any) -> Any:
-        if value is not None and not all(count >= 1 for count in (value if isinstance(value, tuple) else (value,))):
-            raise bad("whole numbers from 1 on")
-        return value
-
-    @field_validator("false_alarm_probability")
-    @classmethod
-    def _probability(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < 1.0:
-            raise bad("a probability above 0 and below 1", "1e-6 is usual.")
-        return value
-
-    @field_validator("rcs")
-    @classmethod
-    def _sections(cls, value: dict[str, float]) -> dict[str, float]:
-        if not all(0.0 <= section < math.inf for section in value.values()):
-            raise bad("cross-sections >= 0, m^2")
-        return value
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
+    always: ClassVar[tuple[str, ...]] = ALWAYS
 
     @model_validator(mode="after")
     def _fits(self) -> Any:
@@ -190,10 +150,7 @@ class RadarCfg(RayCfg[RadarData]):
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `RadarData`."""
-        wanted = {*ALWAYS, *(FIELDS if self.fields == "all" else self.fields)}
-        if self.reference_snr is None:
-            wanted.discard("snr")
-        return tuple(name for name in FIELDS if name in wanted)
+        return tuple(name for name in super().selected if name != "snr" or self.reference_snr is not None)
 
     @property
     def wavelength(self) -> float:

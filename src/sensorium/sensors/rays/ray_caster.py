@@ -16,20 +16,19 @@ from typing import Annotated, Any, ClassVar, Generic, Literal
 
 import torch
 import warp as wp
-from pydantic import field_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
-from sensorium.errors import ConfigError, nearest
+from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, PatternField, Rays
 from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
-from sensorium.sensors.rays.ray_cfg import DataT, RayCfg
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.sensors.rays.ray_cfg import DataT, DriftRange, DriftRanges, Range, RayCfg, spans_of
+from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
+from sensorium.spec import Field
 from sensorium.world.ray_cast import Alignment
 
 
@@ -59,9 +58,6 @@ class RayCasterData:
 
 FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "body_ids", "face_ids")
 PER_RAY = FIELDS[2:]
-Range = tuple[Float, Float]
-DriftRange = Range | dict[Literal["x", "y", "z"], Range]
-AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 
 
 class RayScanCfg(RayCfg[DataT], Generic[DataT]):
@@ -82,61 +78,31 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     drift_range: DriftRange = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
     has one for each axis."""
-    ray_cast_drift_range: dict[Literal["x", "y", "z"], Range] = {}  # noqa: RUF012
+    ray_cast_drift_range: DriftRanges = {}  # noqa: RUF012
     """Ranges of errors of the measured scan, m, drawn likewise: x and y move the rays along the axes of their
     alignment, z moves the hits."""
     debug_rays: bool = False
     """Whether debug drawing shows the rays beside the hits: up to them, and of misses the first metre."""
 
-    own_fields: ClassVar[tuple[str, ...]] = FIELDS
-    """All fields, in the order of the data class."""
-    always: ClassVar[tuple[str, ...]] = ()
-    """Fields that are computed in any case."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        config, knob = f"{type(self).__name__.split('[')[0]}({self.label!r})", self.first_imperfection
-        if not self.selected:
-            raise ConfigError.single(config, "fields", self.fields, "at least one field that is computed")
-        if knob is not None and "distances" not in self.selected:
-            expected = "it absent where no distances or hits are computed"
-            raise ConfigError.single(config, knob, getattr(self, knob), expected, "It acts on the field distances.")
-
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if not isinstance(value, str):
-            for name in value:
-                if name not in cls.own_fields:
-                    raise bad(f"fields among {', '.join(cls.own_fields)}", nearest(name, cls.own_fields).strip())
-            if not value:
-                raise bad("at least one field")
-        return value
-
-    @field_validator("drift_range", "ray_cast_drift_range")
-    @classmethod
-    def _ordered(cls, value: Any) -> Any:
-        for low, high in [value] if isinstance(value, tuple) else value.values():
-            if not -float("inf") < low <= high < float("inf"):
-                raise bad("a range (low, high) with low <= high, m")
-        return value
+    @model_validator(mode="after")
+    def _has_what_knobs_act_on(self) -> Any:
+        self.refuse_idle_knobs("no distances or hits are computed", "distances")
+        return self
 
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of the data class."""
-        names = self.own_fields if self.fields == "all" else self.fields
-        wanted = {*names, *self.always}
+        wanted = {*super().selected}
         if not self.is_clean and wanted & {"ray_hits_w", "points_b"}:
             wanted.add("distances")  # the measured hits follow from them
-        return tuple(name for name in self.own_fields if name in wanted)
+        return tuple(name for name in self.selectable if name in wanted)
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         """Ranges of the drift of the position, and of that of the scan, for x, y and z, m."""
-        given = self.drift_range
-        of = given if isinstance(given, dict) else dict.fromkeys(AXES, given)
-        first, second = (tuple(each.get(axis, (0.0, 0.0)) for axis in AXES) for each in (of, self.ray_cast_drift_range))
-        return first, second
+        return spans_of(self.drift_range), spans_of(self.ray_cast_drift_range)
 
     @property
     def drifts(self) -> bool:
@@ -219,11 +185,8 @@ def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> No
         distances[env, mount, ray] = miss
 
 
-class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
+class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     """Ray caster at one or several mounts."""
-
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-    checks_state: ClassVar[bool] = True
 
     @cached_property
     def pattern(self) -> Rays:
@@ -269,11 +232,6 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         ]
 
     @property
-    def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene: what `geom_ids` count."""
-        return tuple(shape.name for shape in self.rays.shapes)
-
-    @property
     def num_frames(self) -> int:
         """Number of mounts."""
         return self.mount.count
@@ -312,7 +270,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         data = self.data
         for name in ("pos_w", "ray_hits_w"):
             if getattr(data, name) is None:
-                config = f"{type(self.cfg).__name__}({self.name!r})"
+                config = self.cfg.title
                 raise ConfigError.single(config, "fields", self.cfg.fields, f"{name!r} among them for height_scan")
         hit = data.ray_hits_w[..., 2]
         miss = self.cfg.max_distance if miss_value is None else miss_value
@@ -358,27 +316,27 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         }
         wanted = {name: record[field] for name, field in outputs.items() if field in record}
         self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look, miss=miss)
-        pose = [wp.from_torch(self.mount.pos_w, dtype=wp.vec3), wp.from_torch(self.mount.quat_w, dtype=wp.vec4)]
         none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
-        moved = none[wp.vec3] if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
         if "pos_w" in record or "quat_w" in record:
-            self.compute_on.launch(_note_pose, (self.mount.count,), [*pose, moved], outs)
+            self.compute_on.launch(
+                _note_pose, (self.mount.count,), [*self._cast.mount_pose(), self._moved(drift)], outs
+            )
         self._follow(record, drifts)
+
+    def _moved(self, drift: Tensor | None) -> Any:
+        """Return a drift `[env, mount]` for kernels; an empty one where there is none."""
+        if drift is None:
+            return wp.zeros((0, 0), dtype=wp.vec3, device=self.device)
+        return wp.from_torch(drift, dtype=wp.vec3)
 
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
         """Launch what follows from the hits in the world."""
         if "points_b" not in record:
             return
         drift, _ = drifts
-        moved = torch.zeros((0, 0, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         hits = record.warp.ray_hits_w if "ray_hits_w" in record else record.warp.points_b
-        inputs = [
-            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
-            wp.from_torch(self.mount.quat_w, dtype=wp.vec4),
-            wp.from_torch(moved, dtype=wp.vec3),
-            hits,
-        ]
+        inputs = [*self._cast.mount_pose(), self._moved(drift), hits]
         self.compute_on.launch(_into_mount, (self.mount.count, len(self.pattern)), inputs, [record.warp.points_b])
 
     @recorded
@@ -412,8 +370,8 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
         return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else quat_apply(turn, directions)
 
     def debug_draw(self) -> list[DebugShape]:
-        """Return measured hits as green points, misses as red ones at the starts of their rays; rays if configured."""
-        data = self.data
+        """Return true hits as green points, misses as red ones at the starts of their rays; rays if configured."""
+        data = self.ground_truth
         if data.ray_hits_w is None and data.distances is None:
             return []
         lead = (self.num_envs, self.mount.count, len(self.pattern))
@@ -424,7 +382,7 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             hits = data.ray_hits_w.reshape(*lead, 3)
         else:
             distances = data.distances.reshape(*lead, 1)
-            hits = starts + torch.where(distances == self.cfg.miss, torch.inf, distances) * directions
+            hits = starts + torch.where(self.is_hit(distances), distances, torch.inf) * directions
         is_hit = hits.isfinite().all(dim=-1)
         green, red = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
 
@@ -437,12 +395,6 @@ class RayCaster(SimpleSensor[RayCasterCfg, RayCasterData]):
             lines = torch.stack([starts, ends], dim=-2)
             shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
-
-
-def ray_field(field: Field, rays: int) -> Field:
-    """Return a field with one value, or vector, per ray."""
-    axes = ("ray", *(("xyz",) if field.shape == (3,) else ()))
-    return replace(field, shape=(rays, *field.shape), axes=axes)
 
 
 __all__ = [

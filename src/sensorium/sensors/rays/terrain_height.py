@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import torch
 import warp as wp
 from torch import Tensor
 
@@ -23,7 +22,8 @@ from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.rays.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg, ray_field
+from sensorium.sensors.rays.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg
+from sensorium.sensors.rays.ray_sensor import ray_field
 from sensorium.spec import Field
 from sensorium.world.ray_cast import Alignment
 
@@ -57,7 +57,7 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     max_distance: Float = 10.0
     """A farther hit is a miss, m; what a miss counts as beside hits."""
 
-    own_fields: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")
+    selectable: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")
     always: ClassVar[tuple[str, ...]] = ("distances", "ray_hits_w", "normals_w", "heights")
 
 
@@ -131,15 +131,14 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
         super()._follow(record, drifts)
         drift, _ = drifts
-        moved = torch.zeros((0, 0, 3), dtype=torch.float32, device=self.device) if drift is None else drift
         cfg, heights = self.cfg, record.heights.view(self.num_envs, self.mount.count, -1)
         inputs = [
             _REDUCTIONS.index(cfg.reduction),
             cfg.max_distance,
             cfg.miss,
             int(cfg.mount_height_on_miss),
-            wp.from_torch(self.mount.pos_w, dtype=wp.vec3),
-            wp.from_torch(moved, dtype=wp.vec3),
+            self._cast.mount_pose()[0],
+            self._moved(drift),
             record.warp.ray_hits_w,
             record.warp.normals_w,
         ]

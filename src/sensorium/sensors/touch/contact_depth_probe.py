@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import warp as wp
 from torch import Tensor
@@ -24,7 +24,8 @@ from sensorium.compute import Rows, kernel
 from sensorium.geometry.solid_around import Around, Shapes, deepest
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.touch.taxels import TaxelCfg, TaxelSensor, drawn_radius
+from sensorium.sensors.touch.taxel_cfg import TaxelCfg
+from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius
 from sensorium.spec import Field
 
 
@@ -39,11 +40,6 @@ class ContactDepthProbeData:
 class ContactDepthProbeCfg(TaxelCfg[ContactDepthProbeData]):
     """Configuration of contact depth probes. Knobs such as `noise` act on the depth, m."""
 
-    @classmethod
-    def example(cls) -> Self:
-        """Return a config for `sensorium.testing.tumbling_engine`."""
-        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
-
 
 TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
 ProbeDataT = TypeVar("ProbeDataT")
@@ -53,11 +49,7 @@ ProbeDataT = TypeVar("ProbeDataT")
 def _depths(
     rows: Rows,
     block: int,
-    points: wp.array[wp.vec3],
-    radius_in: wp.array[wp.float32],
-    noise: float,
-    key0: wp.uint32,
-    key1: wp.uint32,
+    skin: Skin,
     shapes: Shapes,
     around: Around,
     depth_out: wp.array3d[wp.float32],
@@ -68,17 +60,17 @@ def _depths(
     if rows.mask[env] == wp.uint8(0):
         return
     is_noisy = depth_measured.shape[0] > 0
-    count = points.shape[0]
+    count = skin.points.shape[0]
     for probe in range(first * block, wp.min((first + 1) * block, count)):
         depth = wp.float32(0.0)
         depth_2 = wp.float32(0.0)
-        radius = radius_in[probe]
+        radius = skin.radius[probe]
         if radius > 0.0 and around.count[env, mount] > 0:
             measured = radius
             if is_noisy:
                 element = mount * count + probe
-                measured = drawn_radius(rows, env, element, radius, noise, key0, key1)
-            touched = deepest(shapes, around, env, mount, points[probe], wp.max(radius, measured))
+                measured = drawn_radius(rows, env, element, radius, skin.noise, skin.key0, skin.key1)
+            touched = deepest(shapes, around, env, mount, skin.points[probe], wp.max(radius, measured))
             if touched.near >= 0:
                 depth = wp.max(radius - touched.distance, 0.0)
                 depth_2 = wp.max(measured - touched.distance, 0.0)
@@ -95,20 +87,14 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
     def feel(self, raw: Record, slot: Record | None) -> None:
         """Write how deep each probe is (a launch)."""
         taxels = self._taxels
-        inputs = [
-            taxels.block, wp.from_torch(taxels.points, dtype=wp.vec3), wp.from_torch(taxels.radius, dtype=wp.float32),
-            self.cfg.probe_radius_noise, *(wp.uint32(word) for word in taxels.key), taxels.query.shapes,
-            taxels.query.around,
-        ]  # fmt: skip
+        inputs = [taxels.block, taxels.skin, taxels.query.shapes, taxels.query.around]
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
         self.compute_on.launch(_depths, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a point at each probe that touches something."""
         truth: Any = self.ground_truth
-        touches = truth.view(self._taxels.shape) > 0
-        counts = touches.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("points", self._taxels.points_w[touches].cpu().numpy(), counts=counts)
+        yield DebugShape.where(truth.view(self._taxels.shape) > 0, "points", self._taxels.points_w)
 
 
 class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):

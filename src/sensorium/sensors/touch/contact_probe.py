@@ -16,19 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import torch
 import warp as wp
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad
+from sensorium.cfg import Float, bad, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.touch.contact_depth_probe import DepthSensor
-from sensorium.sensors.touch.taxels import TaxelCfg, laid_out
+from sensorium.sensors.touch.taxel_cfg import TaxelCfg, laid_out
 from sensorium.spec import Field
 
 
@@ -40,25 +40,16 @@ class ContactProbeData:
     """Whether each probe touches something."""
 
 
+Depth = Annotated[Float, must(lambda depth: 0.0 <= depth < math.inf, "a finite depth from 0 up, m")]
+
+
 class ContactProbeCfg(TaxelCfg[ContactProbeData]):
     """Configuration of contact probes. Knobs such as `noise` act on the depth, m. Thresholds may be set per env."""
 
-    contact_threshold: Float = 1e-4
+    contact_threshold: Depth = 1e-4
     """Depth above which a probe turns on, m."""
-    release_threshold: Float | None = None
+    release_threshold: Depth | None = None
     """Depth at or below which it turns off again, m; None: `contact_threshold`, no hysteresis."""
-
-    @classmethod
-    def example(cls) -> Self:
-        """Return a config for `sensorium.testing.tumbling_engine`."""
-        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
-
-    @field_validator("contact_threshold", "release_threshold")
-    @classmethod
-    def _deep(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < math.inf:
-            raise bad("a finite depth from 0 up, m")
-        return value
 
     @model_validator(mode="after")
     def _in_order(self) -> Any:
@@ -124,7 +115,7 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         if knob in ("contact_threshold", "release_threshold") and bool((self._off > self._on).any()):
             self._on.copy_(before[0])
             self._off.copy_(before[1])
-            title = f"{type(self.cfg).__name__}({self.name!r})"
+            title = self.cfg.title
             raise ConfigError.single(title, knob, value, "release_threshold at most contact_threshold in each env")
 
     @recorded

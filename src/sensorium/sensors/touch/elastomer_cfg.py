@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
@@ -10,16 +11,20 @@ import numpy as np
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3, bad
-from sensorium.geometry.samples import MOST_SAMPLES
+from sensorium.cfg import Float, NonNegative, bad, must
 from sensorium.sensors.touch.elastomer_grid import Lattice, lattice_of
-from sensorium.sensors.touch.taxels import Places, TaxelCfg, checked_normals, unit_normals
+from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, SampleCount
 from sensorium.spec import Field
 
-LIVE = ("dilate_scale", "normal_exponent")
-"""Numbers of the config that can be set per env while the scene runs."""
-LIVE_SHEAR = ("shear_scale", "contact_threshold", "release", "max_shear")
-"""Likewise, where there is shear."""
+LIVE = {"dilate": "dilate_scale", "exponent": "normal_exponent"}
+"""Numbers of the config that can be set per env while the scene runs, by their names in `elastomer_kernels.Law`."""
+LIVE_SHEAR = LIVE | {
+    "shear": "shear_scale",
+    "threshold": "contact_threshold",
+    "release": "release",
+    "slip": "max_shear",
+}
+"""Those where there is shear."""
 FFT_FROM = 64
 """Probes from which on ``method="auto"`` takes the FFT."""
 
@@ -32,7 +37,10 @@ class ElastomerTaxelData:
     """How far each marker is from its place at rest, m, where the config's scales are in SI units; see the module."""
 
 
-class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
+Length = Annotated[Float, must(lambda length: 0.0 < length < math.inf, "a finite length above 0, m")]
+
+
+class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
     """Configuration of elastomer taxels. Knobs such as `noise` act on the displacement.
 
     `dilate_scale`, `normal_exponent` and, where there is shear, `shear_scale`, `contact_threshold`, `release` and
@@ -40,36 +48,38 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
     one: 0 fills a place of a grid. Where there is shear, `targets` (or `labels`) must say what drags.
     """
 
-    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
-    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
-    length but 0."""
-    lambda_d: Float = 700.0
+    lambda_d: NonNegative = 700.0
     """How fast a pressed place stops to act on others, 1/m^2: it falls as exp(-lambda_d r^2)."""
-    lambda_s: Float = 300.0
+    lambda_s: NonNegative = 300.0
     """How fast a dragged point does, 1/m^2."""
-    dilate_scale: Float = 1.0
+    dilate_scale: NonNegative = 1.0
     """Factor of the dilation; for its unit see the module."""
-    shear_scale: Float = 1.0
+    shear_scale: NonNegative = 1.0
     """Factor of the shear, 1/m (1/m^3 with `area_weighted`); 0 leaves shear out, and no points are followed."""
-    normal_exponent: Float = 2.0
+    normal_exponent: Annotated[
+        Float,
+        must(lambda e: 1.0 <= e < math.inf, "a finite exponent >= 1", "Below 1 it jumps at the first touch."),
+    ] = 2.0
     """Exponent of the depth along the normal; at least 1."""
-    compressibility: Float = 1.0
+    compressibility: Annotated[
+        Float, must(lambda share: 0.0 <= share <= 1.0, "a number from 0 (incompressible) to 1 (compressible)")
+    ] = 1.0
     """How the gel gives aside, from 1 (locally: a Gaussian) to 0 (far: an inverse square). It says nothing where there
     is a layer, see `elastomer_thickness`."""
-    elastomer_thickness: Float = 0.0
+    elastomer_thickness: NonNegative = 0.0
     """Thickness of the gel, m. On a regular grid, above 0 the gel is an incompressible layer of that thickness on a
     rigid backing. For other probes it is the length that softens the inverse square; 0 takes the spacing of the
     probes."""
-    contact_threshold: Float = 1e-5
+    contact_threshold: NonNegative = 1e-5
     """Depth below the skin at which a point of a surface sticks to it, m."""
     release: Float = -1e-4
     """Depth at which it comes off, m; negative above the skin. At most `contact_threshold`. A point whose shape is away
     from the skin by more than the probes are wide comes off in any case."""
-    max_shear: Float | None = None
+    max_shear: Length | None = None
     """Farthest that a point drags the skin along, m: beyond it slips. None for no bound."""
-    n_sample_points: int = 500
+    n_sample_points: SampleCount = 500
     """Points on all surfaces that are tracked, split by area. Unbounded planes have none."""
-    sample_spacing: Float | None = None
+    sample_spacing: Length | None = None
     """How far apart the points are, m, instead of how many they are."""
     area_weighted: bool = False
     """Whether a point weighs as the area that it stands for, m^2, so that the shear does not depend on how many points
@@ -82,46 +92,6 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
         """Return a config for `sensorium.testing.tumbling_engine`."""
         return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), targets=".*")
 
-    @field_validator("probe_local_normal")
-    @classmethod
-    def _directed(cls, value: Any) -> Any:
-        return checked_normals(value)
-
-    @field_validator("lambda_d", "lambda_s", "dilate_scale", "shear_scale", "elastomer_thickness", "contact_threshold")
-    @classmethod
-    def _not_below_0(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite number from 0 up")
-        return value
-
-    @field_validator("max_shear", "sample_spacing")
-    @classmethod
-    def _above_0(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 < value < float("inf"):
-            raise bad("a finite length above 0, m")
-        return value
-
-    @field_validator("normal_exponent")
-    @classmethod
-    def _at_least_1(cls, value: float) -> float:
-        if not 1.0 <= value < float("inf"):
-            raise bad("a finite exponent >= 1", "Below 1 the skin would jump at the first touch.")
-        return value
-
-    @field_validator("compressibility")
-    @classmethod
-    def _share(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a number from 0 (incompressible) to 1 (compressible)")
-        return value
-
-    @field_validator("n_sample_points")
-    @classmethod
-    def _some_points(cls, value: int) -> int:
-        if not 1 <= value <= MOST_SAMPLES:
-            raise bad(f"a number of points from 1 to {MOST_SAMPLES}")
-        return value
-
     @field_validator("probe_radius_noise")
     @classmethod
     def _no_radius(cls, value: float) -> float:
@@ -131,7 +101,6 @@ class ElastomerTaxelCfg(TaxelCfg[ElastomerTaxelData]):
 
     @model_validator(mode="after")
     def _consistent(self) -> Any:
-        unit_normals(self.probe_local_normal, self)
         if not -float("inf") < self.release <= self.contact_threshold:
             raise bad(
                 f"release: a depth up to contact_threshold, {self.contact_threshold:g} m, not {self.release:g}",

@@ -77,7 +77,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     def setup(self) -> None:
         """Gather probes, the shapes that press them, the points that drag them, and the tables of the sums."""
-        cfg, device = self.cfg, self.device
+        cfg = self.cfg
         self._lattice = None if isinstance(cfg.lattice, str) else cfg.lattice
         typical, widest = typical_spacing(cfg.places) if self._lattice is None else self._lattice.spacing
         if self._lattice is not None:
@@ -88,15 +88,9 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._soft = cfg.elastomer_thickness or typical or self._reach
         self._make_taxels(reach=self._reach)
         self._law = kernels.Law()
-        names = (("dilate", "dilate_scale"), ("exponent", "normal_exponent"), ("shear", "shear_scale"),
-                 ("threshold", "contact_threshold"), ("release", "release"), ("slip", "max_shear"))  # fmt: skip
         self._has_shear = cfg.shear_scale > 0.0
-        for name, field in names:
-            if field in LIVE or self._has_shear:
-                table = self.params.table(field, self.num_envs, device)
-            else:
-                table = torch.zeros((0, 1), dtype=torch.float32, device=device)
-            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._live = LIVE_SHEAR if self._has_shear else LIVE
+        self._put(self._law, self._live)
         self._make_gel()
         self._make_sums()
         self._dragged = kernels.Dragged()
@@ -111,9 +105,8 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     def _make_gel(self) -> None:
         cfg, lattice, device = self.cfg, self._lattice, self.device
         gel = self._gel = kernels.Gel()
-        gel.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        gel.normals = wp.from_torch(self._normals, dtype=wp.vec3)
-        gel.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
+        skin = self._taxels.skin
+        gel.points, gel.normals, gel.radius = skin.points, skin.normals, skin.radius
         span = np.linalg.norm(cfg.places - self._centre, axis=1).max() + self._reach
         gel.reach, gel.deepest = self._reach, float(span)
         self._ball_radius = BESIDE * math.sqrt(2.0) * float(span)
@@ -172,7 +165,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         Raises:
             ConfigError: nothing that is tracked has a surface of bounded area.
         """
-        cfg, device, config = self.cfg, self.device, self._taxels.config
+        cfg, device, config = self.cfg, self.device, self.cfg.title
         shapes, bodies = self.rays.shapes, self.mount.body.tolist()
         view, hidden = self.rays.solids(cfg.seen, bodies, config)
         links: dict[int, list[Shape]] = {}
@@ -233,11 +226,6 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     # What is asked of it ----------------------------------------------------------------------------------------------
 
     @property
-    def probe_local_normal(self) -> Tensor:
-        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
-        return self._normals
-
-    @property
     def sample_points(self) -> Mapping[str, SurfaceSamples]:
         """The points that can stick to the skin, of each link, in its frame (of what stands still in the world's)."""
         return dict(zip(self._links, self._samples, strict=True))
@@ -250,8 +238,8 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         """
         if self._is_param(knob) and not self.params.has_table(knob):
             fix = f"Use scene.reconfigure({self.name!r}, {knob}=...)."
-            live = ", ".join((*LIVE, *(LIVE_SHEAR if self._has_shear else ())))
-            raise ConfigError.single(self._taxels.config, knob, value, f"a number that is read anew: {live}", fix)
+            expected = f"a number that is read anew: {', '.join(self._live.values())}"
+            raise ConfigError.single(self.cfg.title, knob, value, expected, fix)
         super().set(knob, value, env_ids)
 
     def _notes(self) -> dict[str, str]:
@@ -299,22 +287,15 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     def _touch(self) -> None:
         """Find what is near, how deep each probe is in it, and which points stick (two launches, or four)."""
-        taxels, launch, mount, array = self._taxels, self.compute_on.launch, self.mount, self.engine.array
+        taxels, launch, mount = self._taxels, self.compute_on.launch, self.mount
         query = taxels.query
         query.place()
         inputs = [taxels.block, self._gel, self._law, query.shapes, query.around]
         launch(kernels.press, taxels.items, inputs, [wp.from_torch(self._heights)])
         if not self._has_shear:
             return
-        poses = [
-            wp.from_torch(each, dtype=kind)
-            for each, kind in (
-                (mount.pos_w, wp.vec3), (mount.quat_w, wp.vec4), (array("body_pos_w"), wp.vec3),
-                (array("body_quat_w"), wp.vec4),
-            )
-        ]  # fmt: skip
         inputs = [wp.vec3(*self._centre), self._ball_radius, self._gel, self._law, self._surface]
-        inputs += [query.shapes, query.around, *poses]
+        inputs += [query.shapes, query.around, *query.mount_pose(), *query.body_pose()]
         dragged = self._dragged
         outputs = [wp.from_torch(self._anchor, dtype=wp.vec4), dragged.pressed, dragged.place, dragged.drag]
         launch(kernels.stick, (mount.count, self._num_blocks), inputs, outputs)
@@ -340,8 +321,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         starts = self._taxels.points_w
         ends = starts + quat_apply(self.mount.quat_w[:, :, None], moved)
         is_moved = moved.abs().amax(dim=-1) > 0.0
-        counts = is_moved.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("lines", torch.stack([starts, ends], dim=-2)[is_moved].cpu().numpy(), counts=counts)
+        yield DebugShape.where(is_moved, "lines", torch.stack([starts, ends], dim=-2))
 
 
 def _open_area(shapes: list[Shape]) -> float:

@@ -34,16 +34,17 @@ The force is a geometric estimate, not the solver's: shapes that the solver does
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3, bad
+from sensorium.cfg import Float, bad, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
@@ -52,14 +53,8 @@ from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_apply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.touch.taxels import (
-    Places,
-    TaxelCfg,
-    TaxelSensor,
-    checked_normals,
-    drawn_radius,
-    unit_normals,
-)
+from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting
+from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 
 
@@ -74,68 +69,46 @@ class KinematicTactileSensorData:
     """Torque of each probe about the link's origin, N m; likewise."""
 
 
-COEFFICIENTS = (
-    "normal_stiffness", "normal_damping", "normal_exponent", "shear_scalar", "twist_scalar", "shear_stiffness",
-    "friction",
-)  # fmt: skip
-"""Numbers of the config that can be set per env while the scene runs."""
+COEFFICIENTS = {
+    "stiffness": "normal_stiffness",
+    "damping": "normal_damping",
+    "exponent": "normal_exponent",
+    "shear": "shear_scalar",
+    "twist": "twist_scalar",
+    "hold": "shear_stiffness",
+    "friction": "friction",
+}
+"""Numbers of the config that can be set per env while the scene runs, by their names in `Law`."""
 
 
-class KinematicTactileSensorCfg(TaxelCfg[KinematicTactileSensorData]):
+class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Configuration of a kinematic tactile sensor. Coefficients may be set per env: ``sensor.set("friction", 0.4)``."""
 
-    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
-    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
-    length but 0."""
-    normal_stiffness: Float = 1000.0
+    normal_stiffness: Resisting = 1000.0
     """Force per depth to the power of `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
-    normal_damping: Float = 1.0
+    normal_damping: Resisting = 1.0
     """Force per such depth and velocity, N s/m^2 for an exponent of 1."""
-    normal_exponent: Float = 1.0
+    normal_exponent: Annotated[
+        Float,
+        must(lambda e: 1.0 <= e < math.inf, "a finite exponent >= 1", "Below 1 stiffness starts infinite."),
+    ] = 1.0
     """Exponent of the depth: 1 is a linear spring, 1.5 Hertz's ball; at least 1."""
-    shear_scalar: Float = 1.0
+    shear_scalar: Resisting = 1.0
     """Shear force per tangential velocity, N s/m."""
-    twist_scalar: Float = 1.0
+    twist_scalar: Resisting = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link, see the module."""
     shear_along_motion: bool = False
     """Whether, with `surface_normals`, shear and twist are along the motion of the link, as if friction drove it."""
-    friction: Float | None = None
+    friction: Resisting | None = None
     """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
     at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
-    shear_stiffness: Float | None = None
+    shear_stiffness: Resisting | None = None
     """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
 
-    @classmethod
-    def example(cls) -> Self:
-        """Return a config for `sensorium.testing.tumbling_engine`."""
-        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
-
-    @field_validator("probe_local_normal")
-    @classmethod
-    def _directed(cls, value: Any) -> Any:
-        return checked_normals(value)
-
-    @field_validator(
-        "normal_stiffness", "normal_damping", "shear_scalar", "twist_scalar", "friction", "shear_stiffness"
-    )
-    @classmethod
-    def _not_below_0(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < float("inf"):
-            raise bad("a finite number from 0 up", "A negative one would drive the motion that it should resist.")
-        return value
-
-    @field_validator("normal_exponent")
-    @classmethod
-    def _at_least_1(cls, value: float) -> float:
-        if not 1.0 <= value < float("inf"):
-            raise bad("a finite exponent >= 1", "Below 1 the stiffness is infinite at the first touch.")
-        return value
-
     @model_validator(mode="after")
-    def _one_normal_each(self) -> Any:
-        unit_normals(self.probe_local_normal, self)
+    def _one_kind_of_shear(self) -> Any:
         if self.shear_along_motion and not self.surface_normals:
             raise bad("shear_along_motion: it absent without surface_normals", "The other variant has one sign only.")
         if self.shear_along_motion and (self.friction is not None or self.shear_stiffness is not None):
@@ -170,27 +143,6 @@ class Law:
     on_link: wp.int32
 
 
-@wp.struct
-class Skin:
-    """The probes.
-
-    Attributes:
-        points: places, m, in the mount's frame.
-        normals: unit normals.
-        radius: m.
-        noise: amplitude of the radius of measured readings, m.
-        key0: of the random stream.
-        key1: likewise.
-    """
-
-    points: wp.array[wp.vec3]
-    normals: wp.array[wp.vec3]
-    radius: wp.array[wp.float32]
-    noise: wp.float32
-    key0: wp.uint32
-    key1: wp.uint32
-
-
 @wp.func
 def _normal_force(
     stiffness: float, damping: float, exponent: float, is_one_way: bool, depth: float, speed: float
@@ -219,6 +171,17 @@ def _slip_torque(mu: float, normal: float, depth: float, radius: float) -> wp.fl
     """Return the torque at which a disc of the size of the contact slips, N m; NaN for a NaN `mu`."""
     inside = wp.min(depth, radius)
     return mu * normal * wp.sqrt(inside * (2.0 * radius - inside)) * 2.0 / 3.0
+
+
+@wp.func
+def _pressed(
+    p: wp.vec3, n: wp.vec3, shear: wp.vec3, turning: float, side: float, along: float, mu: float, normal: float,
+    depth: float, radius: float,
+) -> tuple[wp.vec3, wp.vec3]:  # fmt: skip
+    """Return force and torque of a probe, with shear and twist within their bounds."""
+    force = side * normal * n + along * _bounded(shear, mu * normal)
+    bound = _slip_torque(mu, normal, depth, radius)
+    return force, wp.cross(p, force) + along * _bounded(turning * n, bound)
 
 
 @wp.func
@@ -322,15 +285,11 @@ def _feel(
                 held = wp.vec4(at[0], at[1], at[2], wp.float32(row + 1))
                 shear = shear + hold * way
             if depth > 0.0:
-                force = side * normal * n + along * _bounded(shear, mu * normal)
-                bound = _slip_torque(mu, normal, depth, radius)
-                torque = wp.cross(p, force) + along * _bounded(turning * n, bound)
+                force, torque = _pressed(p, n, shear, turning, side, along, mu, normal, depth, radius)
             depth = measured - least
             if is_noisy and depth > 0.0:
                 normal = _normal_force(stiffness, damping, exponent, is_one_way, depth, speed)
-                force_2 = side * normal * n + along * _bounded(shear, mu * normal)
-                bound = _slip_torque(mu, normal, depth, measured)
-                torque_2 = wp.cross(p, force_2) + along * _bounded(turning * n, bound)
+                force_2, torque_2 = _pressed(p, n, shear, turning, side, along, mu, normal, depth, measured)
         force_out[env, mount, probe] = force
         torque_out[env, mount, probe] = torque
         if is_noisy:
@@ -350,16 +309,8 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """Gather probes, the shapes that they feel, and the law."""
         super().setup()
         cfg = self.cfg
-        self._skin, self._law = Skin(), Law()
-        self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
-        self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
-        self._skin.noise = cfg.probe_radius_noise
-        self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
-        names = ("stiffness", "damping", "exponent", "shear", "twist", "hold", "friction")
-        for name, field in zip(names, COEFFICIENTS, strict=True):
-            table = self.params.table(field, self.num_envs, self.device)
-            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._law = Law()
+        self._put(self._law, COEFFICIENTS)
         self._law.on_link = int(cfg.surface_normals) + int(cfg.shear_along_motion)
         self._anchor = None
         if cfg.shear_stiffness is not None:
@@ -370,11 +321,6 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """The measured sample; with a `history_length`, `history` instead: the last samples."""
         return self.history if self.cfg.history_length > 0 else super().data
 
-    @property
-    def probe_local_normal(self) -> Tensor:
-        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
-        return self._normals
-
     def feel(self, raw: Record, slot: Record | None) -> None:
         """Write forces and torques (a launch)."""
         taxels, anchor = self._taxels, self._anchor
@@ -382,9 +328,8 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
             held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
         else:
             held = wp.from_torch(anchor, dtype=wp.vec4)
-        inputs = [taxels.block, self._skin, self._law, taxels.query.shapes, taxels.query.around]
-        outputs = [held, taxels.vectors(raw.force), taxels.vectors(raw.torque)]
-        outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
+        inputs = [taxels.block, taxels.skin, self._law, taxels.query.shapes, taxels.query.around]
+        outputs = [held, *self._wrenches(raw, slot)]
         self.compute_on.launch(_feel, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
@@ -393,9 +338,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         turned = quat_apply(self.mount.quat_w[:, :, None], force)
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
-        is_felt = force.abs().amax(dim=-1) > 0.0
-        counts = is_felt.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("lines", lines[is_felt].cpu().numpy(), counts=counts)
+        yield DebugShape.where(force.abs().amax(dim=-1) > 0.0, "lines", lines)
 
 
 __all__ = [

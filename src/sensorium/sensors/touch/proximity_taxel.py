@@ -29,32 +29,24 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import warp as wp
-from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3, bad
+from sensorium.cfg import Positive
 from sensorium.compute import Memory, Rows, kernel
 from sensorium.errors import ConfigError, SensoriumWarning
-from sensorium.geometry.samples import MOST_SAMPLES, SurfaceSamples, body_samples, covered, surface_area
+from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.solid_around import Around
 from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
-from sensorium.sensors.touch.taxels import (
-    Places,
-    TaxelCfg,
-    TaxelSensor,
-    check_points,
-    checked_normals,
-    drawn_radius,
-    unit_normals,
-)
+from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting, SampleCount
+from sensorium.sensors.touch.taxels import Skin, TaxelSensor, check_points, drawn_radius
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Geometry
 
@@ -69,8 +61,13 @@ class ProximityTaxelData:
     """Torque of each probe about the link's origin, N m; likewise."""
 
 
-COEFFICIENTS = ("stiffness", "shear_coupling", "twist_scalar", "density_scalar")
-"""Numbers of the config that can be set per env while the scene runs."""
+COEFFICIENTS = {
+    "stiffness": "stiffness",
+    "shear": "shear_coupling",
+    "twist": "twist_scalar",
+    "density": "density_scalar",
+}
+"""Numbers of the config that can be set per env while the scene runs, by their names in `Law`."""
 SPARSE = 2.0
 """Points that are farther apart than this many radii of a probe are warned of: it may slip between them."""
 BITS = wp.constant(wp.int32(64))
@@ -79,7 +76,7 @@ FINE = 3.0
 """Points for a radius that such a warning proposes."""
 
 
-class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
+class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     """Configuration of proximity taxels. Coefficients may be set per env: ``sensor.set("stiffness", 40.0)``.
 
     Meshes may be open: their surfaces count, not what is inside.
@@ -89,61 +86,22 @@ class ProximityTaxelCfg(TaxelCfg[ProximityTaxelData]):
     """Which shapes are near: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
     contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape). An object with a shape for the eye and
     another for contacts would count twice in ``"any"``."""
-    probe_local_normal: Vec3 | Places = (0.0, 0.0, 1.0)
-    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
-    length but 0."""
-    stiffness: Float = 100.0
+    stiffness: Resisting = 100.0
     """Force along the normal per weighted sum of P, N/m."""
-    shear_coupling: Float = 0.0
+    shear_coupling: Resisting = 0.0
     """Force per weighted sum of P times tangential velocity, N s/m^2."""
-    twist_scalar: Float = 1.0
+    twist_scalar: Resisting = 1.0
     """Torque about the normal per angular velocity about it, N m s. It does not fade with the distance."""
-    density_scalar: Float = 100.0
+    density_scalar: Resisting = 100.0
     """Weight of an area of `reference_area`: points per square metre, as it were."""
-    reference_area: Float | Literal["tracked"] = 1.0
+    reference_area: Positive | Literal["tracked"] = 1.0
     """Area that has the weight `density_scalar`, m^2. ``"tracked"`` is the area of all that is tracked, which is what
     Genesis does; then no unbounded plane may be tracked."""
-    n_sample_points: int = 500
+    n_sample_points: SampleCount = 500
     """Points on all surfaces that are tracked, split by area over links and their shapes. More make readings smoother:
     they should be a third of `probe_radius` apart, or less. Unbounded planes need none."""
-    sample_spacing: Float | None = None
+    sample_spacing: Positive | None = None
     """How far apart the points are, m, instead of how many they are."""
-
-    @classmethod
-    def example(cls) -> Self:
-        """Return a config for `sensorium.testing.tumbling_engine`."""
-        return cls(body="body", probe_local_pos=((0.3, 0.0, 0.0), (0.0, 0.3, -0.1)), probe_radius=2.0)
-
-    @field_validator("probe_local_normal")
-    @classmethod
-    def _directed(cls, value: Any) -> Any:
-        return checked_normals(value)
-
-    @field_validator(*COEFFICIENTS)
-    @classmethod
-    def _not_below_0(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite number from 0 up", "A negative one would drive the motion that it should resist.")
-        return value
-
-    @field_validator("reference_area", "sample_spacing")
-    @classmethod
-    def _positive(cls, value: Any) -> Any:
-        if value is not None and value != "tracked" and not 0.0 < value < float("inf"):
-            raise bad("a positive finite number")
-        return value
-
-    @field_validator("n_sample_points")
-    @classmethod
-    def _some_points(cls, value: int) -> int:
-        if not 1 <= value <= MOST_SAMPLES:
-            raise bad(f"a number of points from 1 to {MOST_SAMPLES}")
-        return value
-
-    @model_validator(mode="after")
-    def _one_normal_each(self) -> Any:
-        unit_normals(self.probe_local_normal, self)
-        return self
 
 
 @wp.struct
@@ -163,33 +121,6 @@ class Law:
     twist: wp.array2d[wp.float32]
     density: wp.array2d[wp.float32]
     area: wp.float32
-
-
-@wp.struct
-class Skin:
-    """The probes.
-
-    Attributes:
-        points: places, m, in the mount's frame.
-        normals: unit normals.
-        radius: m.
-        centre: of a ball around their places, m, in the mount's frame.
-        span: its radius, m.
-        reach: how far any of them looks, m.
-        noise: amplitude of the radius of measured readings, m.
-        key0: of the random stream.
-        key1: likewise.
-    """
-
-    points: wp.array[wp.vec3]
-    normals: wp.array[wp.vec3]
-    radius: wp.array[wp.float32]
-    centre: wp.vec3
-    span: wp.float32
-    reach: wp.float32
-    noise: wp.float32
-    key0: wp.uint32
-    key1: wp.uint32
 
 
 @wp.struct
@@ -312,21 +243,10 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         """Gather probes, and spread points over the shapes that count."""
         super().setup()
         cfg, device = self.cfg, self.device
-        self._skin, self._law = Skin(), Law()
-        self._skin.points = wp.from_torch(self._taxels.points, dtype=wp.vec3)
-        self._skin.normals = wp.from_torch(self._normals, dtype=wp.vec3)
-        self._skin.radius = wp.from_torch(self._taxels.radius, dtype=wp.float32)
-        centre = 0.5 * (cfg.places.min(axis=0) + cfg.places.max(axis=0))
-        self._skin.centre = wp.vec3(*centre)
-        self._skin.span = float(np.linalg.norm(cfg.places - centre, axis=1).max()) * (1.0 + 1e-5) + 1e-6
-        self._skin.reach = float(cfg.radii.max()) + cfg.probe_radius_noise
-        self._skin.noise = cfg.probe_radius_noise
-        self._skin.key0, self._skin.key1 = (wp.uint32(word) for word in self._taxels.key)
-        for name, field in zip(("stiffness", "shear", "twist", "density"), COEFFICIENTS, strict=True):
-            table = self.params.table(field, self.num_envs, device)
-            setattr(self._law, name, wp.from_torch(table, dtype=wp.float32))
+        self._law = Law()
+        self._put(self._law, COEFFICIENTS)
         shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
-        samples = _tracked(cfg, shapes, self._taxels.config, self.compute_on.memory)
+        samples = _tracked(cfg, shapes, cfg.title, self.compute_on.memory)
         self._samples = [
             SurfaceSamples(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0, np.int32))
             if each is None
@@ -335,12 +255,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         ]
         self._area = sum(each.area for each in self._samples)
         self._law.area = self._area if cfg.reference_area == "tracked" else cfg.reference_area
-        self._filed = file_clouds(samples, self._skin.reach, device)
-
-    @property
-    def probe_local_normal(self) -> Tensor:
-        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
-        return self._normals
+        self._filed = file_clouds(samples, self._taxels.skin.reach, device)
 
     @property
     def tracked_area(self) -> float:
@@ -360,16 +275,13 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
     def feel(self, raw: Record, slot: Record | None) -> None:
         """Sum up what is near (a launch)."""
         taxels = self._taxels
-        inputs = [taxels.block, self._skin, self._law, self._filed.clouds, taxels.query.around]
-        outputs = [taxels.vectors(raw.force), taxels.vectors(raw.torque)]
-        outputs += [taxels.vectors(slot.force if slot else None), taxels.vectors(slot.torque if slot else None)]
-        self.compute_on.launch(_sense, taxels.items, inputs, outputs)
+        inputs = [taxels.block, taxels.skin, self._law, self._filed.clouds, taxels.query.around]
+        self.compute_on.launch(_sense, taxels.items, inputs, self._wrenches(raw, slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return the probes that something is near to, as points."""
         is_near = self.ground_truth.force.view(*self._taxels.shape, 3).abs().amax(dim=-1) > 0.0
-        counts = is_near.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("points", self._taxels.points_w[is_near].cpu().numpy(), counts=counts)
+        yield DebugShape.where(is_near, "points", self._taxels.points_w)
 
 
 # Clouds ---------------------------------------------------------------------------------------------------------------

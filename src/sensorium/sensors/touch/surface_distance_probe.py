@@ -8,19 +8,19 @@ point of all surfaces that it sees, from outside as from inside, no farther than
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import warp as wp
-from pydantic import field_validator, model_validator
+from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, as_plain, bad
+from sensorium.cfg import Float, bad, must
 from sensorium.compute import Rows, kernel, recorded, sample_normals
-from sensorium.errors import nearest
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
@@ -28,7 +28,7 @@ from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DistanceCfg
-from sensorium.sensors.touch.taxels import Line, Places, checked_places
+from sensorium.sensors.touch.taxel_cfg import Line, ProbesCfg, laid_out
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.surface_query import SurfaceQuery
 
@@ -51,27 +51,40 @@ class SurfaceDistanceProbeData:
 FIELDS = ("distance", "nearest_points_w", "geom_ids", "value")
 
 
-class SurfaceDistanceProbeCfg(DistanceCfg[SurfaceDistanceProbeData]):
+def _rising(value: Line) -> Line:
+    table = np.array(value, dtype=np.float64)
+    if len(table) < 2 or not np.isfinite(table).all():
+        raise bad("at least two rows (distance, value, noise) of finite numbers")
+    if (np.diff(table[:, 0]) <= 0.0).any():
+        row = int(np.flatnonzero(np.diff(table[:, 0]) <= 0.0)[0])
+        raise bad(f"distances that rise; row {row + 1} has {table[row + 1, 0]:g} m after {table[row, 0]:g} m")
+    if (table[:, 2] < 0.0).any():
+        raise bad("noise from 0 up: a standard deviation relative to the value")
+    return value
+
+
+Lookup = Annotated[Line, AfterValidator(_rising)]
+Reach = Annotated[
+    Float | tuple[Float, ...],
+    must(lambda radii: all(0.0 < r < math.inf for r in np.atleast_1d(radii)), "finite radii above 0, m"),
+]
+
+
+class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[SurfaceDistanceProbeData]):
     """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
 
-    probe_local_pos: Places = ((0.0, 0.0, 0.0),)
-    """Places of the probes in the sensor's frame, m: a list `[probe, 3]`, or a grid `[row, column, 3]`, whose layout
-    readings keep."""
-    probe_radius: Float | tuple[Float, ...] = 0.5
+    probe_radius: Reach = 0.5
     """How far a probe looks, m: one number, or one per probe, row by row."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
     """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
     misses_at_radius: bool = False
     """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point."""
-    lookup: Line | None = None
+    lookup: Lookup | None = None
     """Response of a device: rows (distance, value, noise), distances rising, m. Values in between are interpolated,
     beyond the ends those of the ends hold. Noise is white, its standard deviation relative to the value (0.1 is 10 %),
     as in Webots' DistanceSensor, whose tables can be used as they are. It gives the field `value`."""
 
     def __init__(self, /, **data: Any) -> None:
-        for name in ("probe_local_pos", "probe_radius", "lookup"):
-            if name in data:
-                data[name] = as_plain(data[name])
         if data.get("lookup") is not None and "fields" not in data:
             data["fields"] = (*type(self).model_fields["fields"].default, "value")
         super().__init__(**data)
@@ -81,70 +94,18 @@ class SurfaceDistanceProbeCfg(DistanceCfg[SurfaceDistanceProbeData]):
         """Return a config for `sensorium.testing.tumbling_engine`."""
         return cls(body="body", probe_local_pos=((0.1, 0.0, 0.0), (0.0, 0.2, -0.1)), probe_radius=3.0)
 
-    @field_validator("probe_local_pos", mode="before")
-    @classmethod
-    def _placed(cls, value: Any) -> Any:
-        return checked_places(value)
-
-    @field_validator("probe_radius")
-    @classmethod
-    def _reaching(cls, value: Any) -> Any:
-        radii = np.atleast_1d(np.array(value, dtype=np.float64))
-        if not (np.isfinite(radii) & (radii > 0.0)).all():
-            raise bad("finite radii above 0, m")
-        return value
-
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if not isinstance(value, str):
-            for name in value:
-                if name not in FIELDS:
-                    raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-            if not value:
-                raise bad("at least one field")
-        return value
-
-    @field_validator("lookup")
-    @classmethod
-    def _rising(cls, value: Line | None) -> Line | None:
-        if value is None:
-            return None
-        table = np.array(value, dtype=np.float64)
-        if len(table) < 2 or not np.isfinite(table).all():
-            raise bad("at least two rows (distance, value, noise) of finite numbers")
-        if (np.diff(table[:, 0]) <= 0.0).any():
-            row = int(np.flatnonzero(np.diff(table[:, 0]) <= 0.0)[0])
-            raise bad(f"distances that rise; row {row + 1} has {table[row + 1, 0]:g} m after {table[row, 0]:g} m")
-        if (table[:, 2] < 0.0).any():
-            raise bad("noise from 0 up: a standard deviation relative to the value")
-        return value
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
-    def _fitting(self) -> Any:
-        radii = np.atleast_1d(np.array(self.probe_radius, dtype=np.float64))
-        if isinstance(self.probe_radius, tuple) and len(radii) != self.num_probes:
-            raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe; not {len(radii)}")
-        if not (radii > self.min_distance).all():
+    def _consistent(self) -> Any:
+        if not (self.radii > self.min_distance).all():
             raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
         if self.misses_at_radius and self.no_hit_value is not None:
             raise bad("misses_at_radius, no_hit_value: only one of the two")
         if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:
             raise bad("lookup: a table for the field value", "Give lookup=((distance, value, noise), ...).")
-        knob = self.first_imperfection
-        if knob is not None and "distance" not in self.selected:
-            raise bad(f"{knob}: it absent where distance is not among the fields", "It acts on the distance.")
+        self.refuse_idle_knobs("distance is not among the fields", "distance")
         return self
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """Sizes of the axes of probes."""
-        return np.array(self.probe_local_pos).shape[:-1]
-
-    @property
-    def num_probes(self) -> int:
-        """Number of probes of one mount."""
-        return int(np.prod(self.layout))
 
     @property
     def replaces_misses(self) -> bool:
@@ -153,10 +114,8 @@ class SurfaceDistanceProbeCfg(DistanceCfg[SurfaceDistanceProbeData]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `SurfaceDistanceProbeData`."""
-        if isinstance(self.fields, str):
-            return FIELDS if self.lookup is not None else FIELDS[:-1]
-        return tuple(name for name in FIELDS if name in self.fields)
+        """The fields that are computed, in the order of the data class; ``"all"`` has a value only with a `lookup`."""
+        return tuple(name for name in super().selected if name != "value" or self.lookup is not None)
 
 
 @kernel
@@ -200,16 +159,8 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, in the layout of the probes."""
-        declared, layout = super().fields(), self.cfg.layout
-        axes = ("probe",) if len(layout) == 1 else ("row", "column")
-        return {
-            name: replace(
-                declared[name],
-                shape=(*layout, *declared[name].shape),
-                axes=(*axes, *(("xyz",) if declared[name].shape else ())),
-            )
-            for name in self.cfg.selected
-        }
+        declared = super().fields()
+        return laid_out({name: declared[name] for name in self.cfg.selected}, self.cfg.layout)
 
     @property
     def _is_clean(self) -> bool:
@@ -218,19 +169,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     def setup(self) -> None:
         """Choose the shapes, and build what is not built yet."""
         cfg = self.cfg
-        self.buffers.body_at_fault = self._body_at_fault
         self._query = SurfaceQuery(
-            self.rays,
-            self.engine,
-            self.compute_on,
-            self.clock,
-            self.mount,
+            self.query_context,
             points=cfg.probe_local_pos,
             reach=cfg.probe_radius,
             least=cfg.min_distance,
             targets=cfg.seen,
-            config=f"{type(cfg).__name__}({cfg.label!r})",
         )
+        self.buffers.body_at_fault = self._query.body_at_fault
         self._shown = (None if cfg.misses_at_radius else cfg.miss, cfg.misses_at_radius)
         shape = (self.num_envs, self.mount.count, cfg.num_probes)
         self._distance = (
@@ -238,14 +184,6 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         )
         if cfg.lookup is not None:
             self._lookup = torch.tensor(cfg.lookup, dtype=torch.float32, device=self.device)
-
-    def _body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes that it sees, whose pose is not finite."""
-        pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
-        ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
-        rows = [int(self.mount.body[mount]), *(row for row in self._query.view.bodies.tolist() if row >= 0)]
-        names = self.engine.names("body")
-        return next((names[row] for row in rows if row >= 0 and bool(ill[row])), self.mount.body_names[mount])
 
     @property
     def geom_names(self) -> tuple[str, ...]:
@@ -323,16 +261,14 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line from each probe to what is nearest to it."""
-        points = self.data.nearest_points_w
+        points = self.ground_truth.nearest_points_w
         if points is None:
             return
         places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
         turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
         ends = pos + quat_apply(turn, places)
-        lines = torch.stack([ends.reshape(-1, 3), points.reshape(-1, 3)], dim=1)
-        is_near = lines.isfinite().all(dim=-1).all(dim=-1)
-        counts = is_near.reshape(self.num_envs, -1).sum(dim=1).tolist()
-        yield DebugShape("lines", lines[is_near].cpu().numpy(), counts=counts)
+        lines = torch.stack([ends, points.view_as(ends)], dim=-2)
+        yield DebugShape.where(lines.isfinite().flatten(3).all(dim=-1), "lines", lines)
 
 
 __all__ = [

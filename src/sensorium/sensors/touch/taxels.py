@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 import warp as wp
-from numpy.typing import NDArray
-from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Float, ObjRef, Vec3, as_plain, bad, numbers_in
 from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box
@@ -26,173 +22,11 @@ from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
 from sensorium.sensors.core.hooks import used_if
-from sensorium.sensors.frames.targets_cfg import TargetsCfg
+from sensorium.sensors.touch.taxel_cfg import TaxelCfg, laid_out, unit_normals
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.ray_scene import Geometry
 
 BLOCK = 64
 """Probes of one CPU thread."""
-DataT = TypeVar("DataT")
-Line = tuple[Vec3, ...]
-Places = Line | tuple[Line, ...]
-
-
-class TaxelCfg(TargetsCfg[DataT], Generic[DataT]):
-    """Probes on a link. They feel every shape that is not the link's own, whether it takes part in contacts or not.
-
-    Meshes that are felt must be closed, for only then is there an inside. ``geometry="collision"`` leaves out those
-    that are only looked at.
-    """
-
-    entity_name: str = "robot"
-    """Entity that carries the link: the part of full names before ``/``. In a model without such an entity, and for a
-    `link_name` that is a full name itself, it says nothing."""
-    geometry: Geometry = "any"
-    """Which shapes are felt: ``"any"`` (every shape), ``"collision"`` (those that take part in contacts), ``"visual"``
-    (visible, of geom groups 0 to 2) or ``"all"`` (every visible shape)."""
-    exclude_own_links: bool = False
-    """Whether other links of the robot are not felt."""
-    probe_local_pos: Places = ((0.0, 0.0, 0.0),)
-    """Places of the probes in the link's frame, m: a list `[probe, 3]`, or a grid `[row, column, 3]`, whose layout
-    readings keep."""
-    probe_radius: Float | tuple[Float, ...] = 0.01
-    """Radius of a probe, m: one number, or one per probe, row by row. A probe of radius 0 fills a place of the layout
-    and reads 0."""
-    probe_radius_noise: Float = 0.0
-    """How far the radius of a measured reading is off, m: R + U(-1, 1) times this, but not below 0, drawn anew for each
-    probe and sample. The truth knows the radius itself."""
-
-    def __init__(self, /, **data: Any) -> None:
-        for name in ("probe_local_pos", "probe_local_normal", "probe_radius"):
-            if name in data:
-                data[name] = as_plain(data[name])
-        super().__init__(**data)
-
-    @property
-    def selector(self) -> tuple[str, Any]:
-        """The selector that was given; a link's name is looked for in the entity."""
-        kind, value = super().selector
-        if kind not in ("link_name", "link_names"):
-            return kind, value
-        names = value if isinstance(value, tuple) else (value,)
-        inside = tuple(
-            ObjRef(type="body", name=name, entity=self.entity_name)
-            if isinstance(name, str) and self.entity_name and "/" not in name and name != "world"
-            else name
-            for name in names
-        )
-        return kind, inside if isinstance(value, tuple) else inside[0]
-
-    @field_validator("probe_local_pos", mode="before")
-    @classmethod
-    def _placed(cls, value: Any) -> Any:
-        return checked_places(value)
-
-    @field_validator("probe_radius")
-    @classmethod
-    def _round(cls, value: Any) -> Any:
-        radii = np.atleast_1d(np.array(value, dtype=np.float64))
-        if not (np.isfinite(radii) & (radii >= 0.0)).all():
-            raise bad("finite radii from 0 up, m", "A probe of radius 0 reads 0.")
-        if not radii.any():
-            raise bad("at least one radius above 0, m")
-        return value
-
-    @field_validator("probe_radius_noise")
-    @classmethod
-    def _not_negative(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite number from 0 up, m")
-        return value
-
-    @model_validator(mode="after")
-    def _fitting(self) -> Any:
-        radii = np.atleast_1d(np.array(self.probe_radius, dtype=np.float64))
-        if isinstance(self.probe_radius, tuple) and len(radii) != self.num_probes:
-            raise bad(f"probe_radius: one number, or {self.num_probes}, one for each probe; not {len(radii)}")
-        return self
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """Sizes of the axes of probes."""
-        return np.array(self.probe_local_pos).shape[:-1]
-
-    @property
-    def num_probes(self) -> int:
-        """Number of probes of one mount."""
-        return int(np.prod(self.layout))
-
-    @property
-    def places(self) -> NDArray[np.float64]:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
-        return np.array(self.probe_local_pos, dtype=np.float64).reshape(-1, 3)
-
-    @property
-    def radii(self) -> NDArray[np.float64]:
-        """Radius of each probe `[probe]`, m."""
-        return np.broadcast_to(np.array(self.probe_radius, dtype=np.float64), self.num_probes).copy()
-
-
-def checked_places(value: Any) -> Any:
-    """Return what was given as places of probes: a list `[probe, 3]`, or a grid `[row, column, 3]`.
-
-    Raises:
-        ValueError: it has another shape, or is not finite.
-    """
-    try:
-        places = numbers_in(value)
-    except ValueError:
-        places = np.zeros(0)
-    if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
-        raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
-    if not np.isfinite(places).all():
-        raise bad("finite places, m")
-    return value
-
-
-def checked_normals(value: Any) -> Any:
-    """Return what was given as normals: one, or one per probe in a list or a grid.
-
-    Raises:
-        ValueError: one has no length, or is not finite.
-    """
-    try:
-        normals = numbers_in(value)
-    except ValueError:
-        normals = np.zeros(0)
-    if normals.ndim not in (1, 2, 3) or normals.shape[-1:] != (3,) or not np.isfinite(normals).all():
-        raise bad("three finite numbers, or three for each probe")
-    short = np.flatnonzero(np.linalg.norm(normals.reshape(-1, 3), axis=1) < 1e-12)
-    if short.size:
-        which = "" if normals.ndim == 1 else f" {int(short[0])}"
-        raise bad("directions that are not zero", f"Normal{which} has no length.")
-    return value
-
-
-def unit_normals(value: Any, cfg: TaxelCfg[Any]) -> NDArray[np.float64]:
-    """Return the unit normal of each probe `[probe, 3]`.
-
-    Raises:
-        ValueError: there are neither one nor as many as probes.
-    """
-    normals = np.array(value, dtype=np.float64)
-    if normals.ndim > 1 and normals.shape[:-1] != cfg.layout:
-        got = " x ".join(map(str, normals.shape[:-1]))
-        raise bad(f"probe_local_normal: one, or one for each of {cfg.num_probes} probes in their layout, not {got}")
-    rows = np.broadcast_to(normals.reshape(-1, 3), (cfg.num_probes, 3))
-    unit: NDArray[np.float64] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit
-
-
-def laid_out(declared: Mapping[str, Field], layout: tuple[int, ...]) -> dict[str, Field]:
-    """Return fields with the axes of the probes before their own."""
-    axes = ("probe",) if len(layout) == 1 else ("row", "column")
-    return {
-        name: replace(field, shape=(*layout, *field.shape), axes=(*axes, *(("xyz",) if field.shape else ())))
-        for name, field in declared.items()
-    }
-
-
 HOST_BYTES_PER_POINT = 1000
 """Host memory that a point on a surface takes for a moment while it is made, bytes (970 were measured)."""
 
@@ -213,6 +47,33 @@ def check_points(memory: Memory, spacing: float | None, count: int, area: float,
     if spacing is not None and area / spacing**2 > MOST_SAMPLES:
         expected = f"at most {MOST_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
         raise ConfigError.single(config, "sample_spacing", spacing, expected, "It is in metres.")
+
+
+@wp.struct
+class Skin:
+    """The probes, for kernels.
+
+    Attributes:
+        points: places, m, in the mount's frame.
+        normals: unit normals.
+        radius: m.
+        centre: of a ball around their places, m, in the mount's frame.
+        span: its radius, m.
+        reach: how far any of them looks, m.
+        noise: amplitude of the radius of measured readings, m.
+        key0: of the random stream.
+        key1: likewise.
+    """
+
+    points: wp.array[wp.vec3]
+    normals: wp.array[wp.vec3]
+    radius: wp.array[wp.float32]
+    centre: wp.vec3
+    span: wp.float32
+    reach: wp.float32
+    noise: wp.float32
+    key0: wp.uint32
+    key1: wp.uint32
 
 
 @wp.func
@@ -259,8 +120,6 @@ class Taxels:
         cfg, mount = sensor.cfg, sensor.mount
         assert isinstance(cfg, TaxelCfg) and mount is not None
         self._sensor, self.cfg, self._mount = sensor, cfg, mount
-        self.config = f"{type(cfg).__name__}({cfg.label!r})"
-        """For messages."""
         self.query = sensor.solids(
             points=cfg.places,
             reach=np.maximum(cfg.radii + cfg.probe_radius_noise, reach),
@@ -271,6 +130,8 @@ class Taxels:
         device = sensor.device
         self.points = torch.tensor(cfg.places, dtype=torch.float32, device=device)
         self.radius = torch.tensor(cfg.radii, dtype=torch.float32, device=device)
+        normals = unit_normals(getattr(cfg, "probe_local_normal", (0.0, 0.0, 1.0)), cfg)
+        self.normals = torch.tensor(normals, dtype=torch.float32, device=device)
         self._warn_of_distant()
 
     def _warn_of_distant(self) -> None:
@@ -299,7 +160,7 @@ class Taxels:
             if far.size:
                 worst = int(far[np.argmax(gap[far])])
                 warnings.warn(
-                    f"{self.config}: probe_local_pos: {far.size} of {len(places)} probes are outside "
+                    f"{self.cfg.title}: probe_local_pos: {far.size} of {len(places)} probes are outside "
                     f"{self._mount.body_names[mount]!r} by more than its size of {size:.3g} m; probe {worst} is "
                     f"{gap[worst]:.3g} m away from it. Places are in metres, in the frame of the mount.",
                     SensoriumWarning,
@@ -322,9 +183,17 @@ class Taxels:
         return self._mount.count, -(-self.shape[2] // self.block)
 
     @cached_property
-    def key(self) -> tuple[int, int]:
-        """Key of the random stream of radii."""
-        return self._sensor.stream("probe_radius")
+    def skin(self) -> Any:
+        """The probes, for kernels: a `Skin`."""
+        cfg, skin, centre = self.cfg, Skin(), 0.5 * (self.cfg.places.min(axis=0) + self.cfg.places.max(axis=0))
+        skin.points, skin.normals = (wp.from_torch(each, dtype=wp.vec3) for each in (self.points, self.normals))
+        skin.radius = wp.from_torch(self.radius, dtype=wp.float32)
+        skin.centre = wp.vec3(*centre)
+        skin.span = float(np.linalg.norm(cfg.places - centre, axis=1).max()) * (1.0 + 1e-5) + 1e-6
+        skin.reach = float(cfg.radii.max()) + cfg.probe_radius_noise
+        skin.noise = cfg.probe_radius_noise
+        skin.key0, skin.key1 = (wp.uint32(word) for word in self._sensor.stream("probe_radius"))
+        return skin
 
     @property
     def points_w(self) -> torch.Tensor:
@@ -379,8 +248,17 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
     def _make_taxels(self, reach: float = 0.0) -> None:
         self._taxels = Taxels(self, with_motion=self.with_motion, with_inside=self.with_inside, reach=reach)
         self.buffers.body_at_fault = self._taxels.query.body_at_fault
-        normals = unit_normals(getattr(self.cfg, "probe_local_normal", (0.0, 0.0, 1.0)), self.cfg)
-        self._normals = torch.tensor(normals, dtype=torch.float32, device=self.device)
+
+    def _put(self, law: Any, fields: Mapping[str, str]) -> None:
+        """Put numbers of the config that can be set per env into a struct: name of the member to that of the field."""
+        for name, field in fields.items():
+            table = self.params.table(field, self.num_envs, str(self.device))
+            setattr(law, name, wp.from_torch(table, dtype=wp.float32))
+
+    def _wrenches(self, raw: Record, slot: Record | None) -> list[Any]:
+        """Return the forces and torques of two records for a kernel; empty arrays for None."""
+        given = [raw.force, raw.torque, *((slot.force, slot.torque) if slot else (None, None))]
+        return [self._taxels.vectors(each) for each in given]
 
     @property
     def num_probes(self) -> int:
@@ -391,6 +269,11 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
     def probe_local_pos(self) -> torch.Tensor:
         """Places of the probes `[probe, 3]`, m, in the link's frame."""
         return self._taxels.points
+
+    @property
+    def probe_local_normal(self) -> torch.Tensor:
+        """Unit normals of the probes `[probe, 3]`, in the link's frame."""
+        return self._taxels.normals
 
     @property
     def nbytes(self) -> int:
@@ -422,16 +305,4 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
             self._taxels.clear_fillers(slot[name])
 
 
-__all__ = [
-    "Line",
-    "Places",
-    "TaxelCfg",
-    "TaxelSensor",
-    "Taxels",
-    "check_points",
-    "checked_normals",
-    "checked_places",
-    "drawn_radius",
-    "laid_out",
-    "unit_normals",
-]
+__all__ = ["Skin", "TaxelSensor", "Taxels", "check_points", "drawn_radius"]

@@ -42,7 +42,6 @@ from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, Tempera
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_scene import Targets
 from sensorium.world.select import WORLD
-from sensorium.world.solid_query import SolidQuery
 
 
 class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
@@ -62,17 +61,13 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def setup(self) -> None:
         """Cut the links into cells, and make the memory of their temperatures."""
         cfg, names = self.cfg, (*self.engine.names("body"),)
-        self._config = f"{type(cfg).__name__}({cfg.label!r})"
         self._materials = cfg.properties_of((WORLD, *names))
         bodies = self._mounted_bodies()
         self._cells = math.prod(cfg.grid_size)
         self._links = [self._cut(body, cfg.grid_size, cfg.surface_samples) for body in bodies]
         own = [self._materials[names[body]] for body in bodies]
         points = np.concatenate([link.samples.points for link in self._links])
-        self._query = SolidQuery(
-            self.rays, self.engine, self.compute_on, self.clock, self.mount,
-            points=points, reach=cfg.contact_distance, targets=cfg.seen, config=self._config,
-        )  # fmt: skip
+        self._query = self.solids(points=points, reach=cfg.contact_distance, targets=cfg.seen)
         self.buffers.body_at_fault = self._query.body_at_fault
         for name, link in zip(self.mount.body_names, self._links, strict=True):
             cells, volume, area = int((link.volume > 0.0).sum()), link.volume.sum(), link.area.sum()
@@ -99,6 +94,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             size = (self.num_envs, self.mount.count * self._cells)
             self._heat = torch.zeros(size, dtype=torch.float32, device=self.device)
             self._heat.copy_(self._watts(cfg.heat_generation, 1))
+            self.buffers.kept["heat_generation"] = self._heat
 
     def _mounted_bodies(self) -> list[int]:
         """Return the row of each mount's body.
@@ -112,10 +108,10 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             is_link = bool((mount.offset_pos[:, k] == 0.0).all() and (mount.offset_quat[:, k] == straight).all())
             if bodies[k] < 0 or not is_link:
                 fix = "" if bodies[k] < 0 else f"Give body={mount.body_names[k]!r}."
-                raise ConfigError.single(self._config, "mount", name, "a link: the grid is over all of one", fix)
+                raise ConfigError.single(self.cfg.title, "mount", name, "a link: the grid is over all of one", fix)
             if bodies[k] in bodies[:k]:
                 first = mount.names[bodies.index(bodies[k])]
-                raise ConfigError.single(self._config, "mount", name, f"each link once; it is that of {first!r}")
+                raise ConfigError.single(self.cfg.title, "mount", name, f"each link once; it is that of {first!r}")
         return bodies
 
     def _cut(self, body: int, grid: tuple[int, int, int], count: int) -> LinkCells:
@@ -124,17 +120,17 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         rows = [k for k, shape in enumerate(shapes) if shape.row == body]
         if rows:
             targets = Targets(geometry=cfg.geometry, groups=cfg.include_geom_groups, include=(name,))
-            rows = [k for k in self.rays.select(targets, self._config) if shapes[k].row == body]
+            rows = [k for k in self.rays.select(targets, self.cfg.title) if shapes[k].row == body]
         if not rows:
             fix = 'Choose others with geometry="any", for instance.'
             expected = f"a link that has shapes with geometry={cfg.geometry!r}"
-            raise ConfigError.single(self._config, "mount", name, expected, fix)
+            raise ConfigError.single(self.cfg.title, "mount", name, expected, fix)
         pos, quat = (
             self.engine.array(array)[0, body].cpu().numpy().astype(np.float64)
             for array in ("body_pos_w", "body_quat_w")
         )
         solid = [in_link(shapes[k], pos, quat) if shapes[k].is_static else shapes[k] for k in rows]
-        return link_cells(solid, grid, count, self._config, name)
+        return link_cells(solid, grid, count, self.cfg.title, name)
 
     def _simulated_links(self, bodies: list[int]) -> list[int]:
         """Return the bodies that have one temperature, which changes."""
@@ -278,7 +274,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         self.ensure_current()
         if self._heat is None:
             fix = f"Give heat_generation=0.0 in the config, or use scene.reconfigure({self.name!r}, ...)."
-            raise ConfigError.single(self._config, knob, value, "a knob that the config gives", fix)
+            raise ConfigError.single(self.cfg.title, knob, value, "a knob that the config gives", fix)
         rows = env_rows(env_ids, self.num_envs, self.device)
         count = self.num_envs if rows is None else len(rows)
         watts = self._watts(value, count)
@@ -298,7 +294,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         if shapes.get(given.ndim) != given.shape or not np.isfinite(given).all():
             expected = f"watts: a number or finite numbers of shape {(count,)}, {(count, mounts)}, {grid}, "
             expected += f"{(count, *grid)} or {(count, mounts, *grid)}"
-            raise ConfigError.single(self._config, "heat_generation", value, expected)
+            raise ConfigError.single(self.cfg.title, "heat_generation", value, expected)
         lead = given.shape[0] if given.ndim not in (0, 3) else 1
         if given.ndim < 3:
             share = np.stack([link.volume / link.volume.sum() for link in self._links])
@@ -315,15 +311,10 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Alias of ``set("heat_generation", ...)``."""
         self.set("heat_generation", value, env_ids)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that must be saved to resume."""
-        return super().tensors() | ({} if self._heat is None else {"heat_generation": self._heat})
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
         own = [self._covered, self._swept, self._span, self._node, self._conductance]
-        own += [] if self._heat is None else [self._heat]
         return super().nbytes + self._query.nbytes + sum(each.numel() * each.element_size() for each in own)
 
     # One sample -------------------------------------------------------------------------------------------------------
@@ -333,8 +324,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Let the time since the last sample pass: contacts, exchange, conduction along each axis, losses."""
         cfg, launch, mount, samples = self.cfg, self.compute_on.launch, self.mount, self._node.shape[2]
         self._query.place()
-        poses = [mount.pos_w, mount.quat_w, self.engine.array("body_pos_w"), self.engine.array("body_quat_w")]
-        poses = [wp.from_torch(each, dtype=kind) for each, kind in zip(poses, (wp.vec3, wp.vec4) * 2, strict=True)]
+        poses = [*self._query.mount_pose(), *self._query.body_pose()]
         touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
         launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)

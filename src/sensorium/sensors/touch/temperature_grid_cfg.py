@@ -8,17 +8,25 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, ValidationInfo, field_validator
 from pydantic import Field as PydanticField
-from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, OffsetCfg, as_plain, bad, numbers_in
+from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, must, numbers_in
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
 
 ABSOLUTE_ZERO = -273.15
 """0 K in degrees Celsius."""
+Celsius = Annotated[
+    Float,
+    must(
+        lambda value: ABSOLUTE_ZERO <= value < 1e4,
+        "degrees Celsius, -273.15 to 10000",
+        "273.15 K are 0 degrees Celsius.",
+    ),
+]
 Line = tuple[Float, ...]
 Cells = tuple[tuple[Line, ...], ...]
 
@@ -35,35 +43,16 @@ class TemperatureGridData:
 class LinkThermalCfg(Cfg):
     """Material and first temperature of a link. The defaults are those of a moulded plastic such as ABS."""
 
-    base_temperature: Float = 21.0
+    base_temperature: Celsius = 21.0
     """Temperature at the start of an episode, degC; of a link that is not simulated, always."""
-    conductivity: Float = 0.2
+    conductivity: Positive = 0.2
     """Thermal conductivity, W/(m K)."""
-    density: Float = 1050.0
+    density: Positive = 1050.0
     """Density, kg/m^3."""
-    specific_heat: Float = 1400.0
+    specific_heat: Positive = 1400.0
     """Specific heat capacity, J/(kg K)."""
-    emissivity: Float = 0.9
+    emissivity: Share = 0.9
     """Share of a black body's radiation, 0 to 1; 0 does not radiate (a polished metal is near 0.05)."""
-
-    @field_validator("base_temperature")
-    @classmethod
-    def _base(cls, value: float) -> float:
-        return _celsius(value)
-
-    @field_validator("conductivity", "density", "specific_heat")
-    @classmethod
-    def _positive(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite number above 0")
-        return value
-
-    @field_validator("emissivity")
-    @classmethod
-    def _emissivity(cls, value: float) -> float:
-        if not 0.0 <= value <= 1.0:
-            raise bad("a share from 0 to 1")
-        return value
 
 
 class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
@@ -72,40 +61,39 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     `targets`, `exclude` and the fields beside them choose what the links exchange heat with where they touch.
     """
 
-    grid_size: tuple[int, int, int] = (1, 1, 1)
+    grid_size: Annotated[
+        tuple[int, int, int],
+        must(
+            lambda counts: min(counts) >= 1 and math.prod(counts) <= 100_000,
+            "three whole numbers from 1 up, at most 100000 cells in all",
+        ),
+    ] = (1, 1, 1)
     """Number of cells along the link's x, y and z axis."""
     properties: dict[str, LinkThermalCfg] = PydanticField(default_factory=dict)
     """Materials by name or full-match pattern of links (``"world"`` is the world); the first that matches counts."""
     default_properties: LinkThermalCfg = LinkThermalCfg()
     """Material of links that no pattern matches."""
-    ambient_temperature: Float = 21.0
+    ambient_temperature: Celsius = 21.0
     """Temperature of the air, and of the walls that the links radiate to, degC."""
-    convection: Float = 5.0
+    convection: NonNegative = 5.0
     """Heat transfer coefficient to the air, W/(m^2 K); free convection in air has 2 to 25."""
-    heat_generation: Float | Cells | None = None
+    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain)] = None
     """Heat that is set free inside, W: a number for the whole link, spread evenly over its volume, or one per cell
     `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses; None
     takes no memory and cannot be set."""
-    contact_conductance: Float | None = None
+    contact_conductance: Positive | None = None
     """Conductance of the touching surfaces, W/(m^2 K), in series with half a cell on either side; None is perfect."""
-    contact_distance: Float = 0.001
+    contact_distance: Positive = 0.001
     """How near a surface touches, m. Surfaces that penetrate touch as well."""
-    surface_samples: int = 512
+    surface_samples: Annotated[int, must(lambda count: 8 <= count <= 100_000, "a whole number from 8 to 100000")] = 512
     """About how many points stand for the surface of each link; contact areas are sums of their areas."""
     simulate_all_link_temperatures: bool = False
     """Whether links without a grid have a temperature that changes, one for the whole link; else, and where they stand
     still, they keep their base temperature."""
-    sensor_time_constant: Float | None = None
+    sensor_time_constant: Positive | None = None
     """Time constant of the sensing elements, s, of the measured branch only; None for no lag."""
     geometry: Geometry = "collision"
     """Which shapes the links are made of, and can touch: ``"collision"``, ``"visual"``, ``"all"`` or ``"any"``."""
-
-    @field_validator("grid_size")
-    @classmethod
-    def _grid(cls, value: tuple[int, int, int]) -> tuple[int, int, int]:
-        if min(value) < 1 or math.prod(value) > 100_000:
-            raise bad("three whole numbers from 1 up, at most 100000 cells in all")
-        return value
 
     @field_validator("offset")
     @classmethod
@@ -113,39 +101,6 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
         if value != OffsetCfg():
             raise bad("no offset", "The grid is always over the whole link, along the link's own axes.")
         return value
-
-    @field_validator("ambient_temperature")
-    @classmethod
-    def _ambient(cls, value: float) -> float:
-        return _celsius(value)
-
-    @field_validator("convection")
-    @classmethod
-    def _convection(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number from 0 up, W/(m^2 K)")
-        return value
-
-    @field_validator("contact_conductance", "contact_distance", "sensor_time_constant")
-    @classmethod
-    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
-        units = {"contact_conductance": "W/(m^2 K)", "contact_distance": "m", "sensor_time_constant": "s"}
-        if value is not None and not 0.0 < value < math.inf:
-            fix = "" if info.field_name == "contact_distance" else "None leaves it out."
-            raise bad(f"a finite number above 0, {units[str(info.field_name)]}", fix)
-        return value
-
-    @field_validator("surface_samples")
-    @classmethod
-    def _samples(cls, value: int) -> int:
-        if not 8 <= value <= 100_000:
-            raise bad("a whole number from 8 to 100000")
-        return value
-
-    @field_validator("heat_generation", mode="before")
-    @classmethod
-    def _plain(cls, value: Any) -> Any:
-        return as_plain(value)
 
     @field_validator("heat_generation")
     @classmethod
@@ -173,16 +128,10 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
 
         found: dict[str, LinkThermalCfg] = {}
         for pattern, each in self.properties.items():
-            config = f"{type(self).__name__}({self.label!r})"
+            config = self.title
             for name in match_names(pattern, links, config=config, field="properties", what="link"):
                 found.setdefault(name, each)
         return {name: found.get(name, self.default_properties) for name in links}
-
-
-def _celsius(value: float) -> float:
-    if not ABSOLUTE_ZERO <= value < 1e4:
-        raise bad("degrees Celsius, -273.15 to 10000", "273.15 K are 0 degrees Celsius.")
-    return value
 
 
 __all__ = ["ABSOLUTE_ZERO", "Cells", "LinkThermalCfg", "TemperatureGridCfg", "TemperatureGridData"]

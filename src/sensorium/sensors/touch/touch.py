@@ -48,7 +48,7 @@ class TouchCfg(MountedSensorCfg[TouchData]):
         if self.offset != OffsetCfg():
             faults.append(Fault("offset", repr(self.offset), "it absent", "Move the site in the model."))
         if faults:
-            raise ConfigError(f"{type(self).__name__}({self.label!r})", faults)
+            raise ConfigError(self.title, faults)
 
 
 def _sites(cfg: TouchCfg, model: Named) -> list[str]:
@@ -57,7 +57,7 @@ def _sites(cfg: TouchCfg, model: Named) -> list[str]:
     found: list[str] = []
     for pattern in value if isinstance(value, tuple) else (value,):
         name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
-        config = f"{type(cfg).__name__}({cfg.label!r})"
+        config = cfg.title
         names = match_names(name, model.names("site"), config=config, field=selector, what="site")
         found += [each for each in names if each not in found]
     return found

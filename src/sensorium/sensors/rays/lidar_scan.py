@@ -1,0 +1,139 @@
+"""Which rays the scan of a lidar has: its window of the pattern, the sub-rays of its beams; and its channel biases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sensorium.errors import ConfigError
+from sensorium.patterns import Rays
+from sensorium.random import Choice, Normal, Uniform
+from sensorium.sensors.rays.lidar_cfg import LidarCfg
+from sensorium.sensors.rays.lidar_kernels import FIXED
+from sensorium.spec import exact_fraction
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rays of a pattern a scan has.
+
+    Attributes:
+        count: rays of a scan.
+        duration: its length, s.
+        moves: whether scans begin at different places of the pattern; where not, each is one whole period.
+        oldest: greatest age of a ray at the capture, s.
+    """
+
+    count: int
+    duration: float
+    moves: bool
+    oldest: float
+
+
+def window_of(cfg: LidarCfg, rays: Rays, every: Fraction, dt: Fraction) -> Window:
+    """Return which rays of a pattern a scan has.
+
+    Args:
+        cfg: the lidar.
+        rays: those of one period.
+        every: time between samples, s.
+        dt: physics step, s.
+
+    Raises:
+        ConfigError: the pattern has no such scan.
+    """
+    if rays.times is None or rays.period is None:
+        for name in ("scan_duration", "motion_distortion"):
+            if name in cfg.model_fields_set and getattr(cfg, name):
+                expected = "nothing, for all rays of this pattern fire at once"
+                fix = "Patterns with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg and others."
+                raise ConfigError.single(cfg.title, name, getattr(cfg, name), expected, fix)
+        return Window(len(rays), 0.0, False, 0.0)
+    duration = float(every) if cfg.scan_duration is None else cfg.scan_duration
+    period, times = rays.period, rays.times.numpy()
+    turns = every / exact_fraction(period)
+    if abs(duration - period) < 1e-9 * period and turns.denominator == 1:
+        return Window(len(rays), period, False, period - float(times[0]))
+    count = round(len(rays) * duration / period)
+    if count < 1:
+        fix = f"Its rays are {period / len(rays):g} s apart."
+        raise ConfigError.single(cfg.title, "scan_duration", duration, "time for at least one ray of the pattern", fix)
+    even = np.arange(len(rays)) * (period / len(rays))
+    if (times - even).max() > float(dt):
+        fix = f"Let scan_duration be {period:g} s, and sample every {period:g} s or a multiple of it."
+        expected = "whole periods, for the rays of this pattern do not fire at an even rate"
+        raise ConfigError.single(cfg.title, "scan_duration", duration, expected, fix)
+    is_even = (turns * len(rays)).denominator == (every / dt).denominator == 1
+    late = 0.0 if is_even else 0.5  # by so much of a ray a window's end may be rounded down
+    return Window(count, duration, True, (count + late) * period / len(rays) + max(float((even - times).max()), 0.0))
+
+
+def sub_rays(cfg: LidarCfg, starts: NDArray[Any], directions: NDArray[Any]) -> tuple[Array, Array, Array]:
+    """Return starts and directions of the sub-rays of all rays, neighbours of each other, and their weights."""
+    step, turns = 0.5, [(6, 1.0, 0.0)]
+    if cfg.sub_rays == 19:
+        step, turns = 0.4, [(6, 1.0, 0.0), (6, math.sqrt(3.0), math.pi / 6.0), (6, 2.0, 0.0)]
+    offsets = [(0.0, 0.0)]
+    for count, radius, phase in turns:
+        angles = [phase + 2.0 * math.pi * k / count for k in range(count)]
+        offsets += [(step * radius * math.cos(angle), step * radius * math.sin(angle)) for angle in angles]
+    grid = np.array(offsets)
+    weights = np.exp(-4.0 * math.log(2.0) * (grid**2).sum(axis=1))
+    weights /= weights.sum()
+    d = np.asarray(directions, np.float64)
+    left = np.cross([0.0, 0.0, 1.0], d)
+    left[np.linalg.norm(left, axis=1) < 1e-6] = (0.0, 1.0, 0.0)
+    left /= np.linalg.norm(left, axis=1, keepdims=True)
+    up = np.cross(d, left)
+    across, along = (grid[:, k, None] for k in range(2))  # [sub, 1]
+    spread = np.tan(np.array(cfg.divergence))
+    aside = across * spread[0] * left[:, None] + along * spread[1] * up[:, None]
+    shift = cfg.beam_diameter * (across * left[:, None] + along * up[:, None])
+    sub_starts = np.asarray(starts, np.float64)[:, None] + shift
+    return sub_starts.reshape(-1, 3), (d[:, None] + aside).reshape(-1, 3), weights
+
+
+@dataclass(frozen=True, slots=True)
+class BiasLaw:
+    """The law of the errors of channels; see `lidar_kernels.Model`."""
+
+    kind: int
+    joint: int
+    first: Array
+    second: Array
+    choices: Array
+
+
+def bias_law(cfg: LidarCfg, channels: int) -> BiasLaw:
+    """Return the law of the errors of channels, m.
+
+    Raises:
+        ConfigError: it has another number of columns than there are channels.
+    """
+    amount: Any = cfg.channel_bias
+    columns = channels if amount is not None else 0
+    given = len(amount) if isinstance(amount, tuple) else getattr(amount, "columns", None)
+    if given is not None and given != columns:
+        expected = f"one number, or one for each of the {columns} channels"
+        raise ConfigError.single(cfg.title, "channel_bias", amount, expected)
+    first, second, choices = np.zeros(columns), np.zeros(columns), np.zeros((columns, 1))
+    kind: int = FIXED
+    if isinstance(amount, Choice):
+        kind, choices = Choice.kind, amount.parameters(columns)[2].T.astype(np.float64)
+    elif isinstance(amount, Uniform | Normal):
+        kind = type(amount).kind
+        first, second = (np.asarray(part, np.float64) for part in amount.parameters(columns)[:2])
+    elif amount is not None:
+        first = np.broadcast_to(np.asarray(amount, np.float64), columns)
+    joint = int(isinstance(amount, Choice) and amount.joint)
+    return BiasLaw(kind, joint, first, second, np.ascontiguousarray(choices))
+
+
+__all__ = ["Window", "bias_law", "sub_rays", "window_of"]

@@ -1,0 +1,97 @@
+"""What the sensors that cast rays share: the rays, the names of what they hit, and values of shapes by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+import warp as wp
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sensorium.errors import Fault, SelectionError, listed, nearest
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.world.ray_cast import RayCast
+
+RayCfgT = TypeVar("RayCfgT", bound=RayCfg[Any])
+RayDataT = TypeVar("RayDataT")
+
+
+class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
+    """A sensor that casts rays; `setup` makes them."""
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    checks_state: ClassVar[bool] = True
+
+    _cast: RayCast
+
+    @property
+    def geom_names(self) -> tuple[str, ...]:
+        """Names of all shapes of the scene: what `geom_ids` count."""
+        return tuple(shape.name for shape in self.rays.shapes)
+
+    def is_hit(self, distances: Any) -> Any:
+        """Return where distances, m, as readers see them, are those of hits; tensor or array."""
+        isfinite = torch.isfinite if isinstance(distances, Tensor) else np.isfinite
+        none = self.cfg.no_hit_value
+        return isfinite(distances) if none is None else isfinite(distances) & (distances != np.float32(none))
+
+    def _rows_of(self, env: int, mount: int, *, measured: bool) -> dict[str, NDArray[Any]]:
+        """Return each selected field of one env and mount on the host, `[ray, ...]`."""
+        data, rows = self.data if measured else self.ground_truth, {}
+        for name in self.cfg.selected:
+            if (values := getattr(data, name)) is not None:
+                row = values[env].detach().cpu().numpy()
+                rows[name] = row[mount] if self._mount_axis else row
+        return rows
+
+    def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
+        return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
+
+    def _twin(self, tensor: Tensor | None, count: int, dtype: Any) -> Any:
+        """View a tensor as a Warp array `[env, mount, count]`; an empty one where there is none."""
+        if tensor is None:
+            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
+        shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
+        return wp.from_torch(tensor.view(shape), dtype=dtype)
+
+    def _of_shapes(self, field: str) -> list[float]:
+        """Return the reflectance of each shape, replaced by what a field of the config says, by label or name.
+
+        Raises:
+            SelectionError: a word of the field is no label and matches no name.
+        """
+        scene, given = self.rays, getattr(self.cfg, field)
+        values = [shape.reflectance for shape in scene.shapes]
+        names = [(shape.name, body, *labels)
+                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
+        for word, value in given.items():
+            title, what = self.cfg.title, f"{field}[{word!r}]"
+            try:
+                regex = re.compile(word)
+            except re.error as error:
+                expected = "a label, a name or a regular expression"
+                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
+            rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
+            if not rows:
+                known = [*scene.label_names, *dict.fromkeys(scene.body_names), *self.geom_names]
+                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
+                expected = "a semantic label, or the name of a body or a geom"
+                raise SelectionError(title, [Fault(what, repr(word), expected, fix)])
+            for i in rows:
+                values[i] = value
+        return values
+
+
+def ray_field(field: Field, *sizes: int) -> Field:
+    """Return a field with one value, or vector, per ray, or per ray and return."""
+    axes = ("ray", "return")[: len(sizes)]
+    return replace(field, shape=(*sizes, *field.shape), axes=(*axes, *(("xyz",) if field.shape == (3,) else ())))
+
+
+__all__ = ["RaySensor", "ray_field"]
