@@ -167,7 +167,7 @@ def test_a_discovered_sensor_costs_nothing_until_it_is_read() -> None:
     scene.update(ticks=0, force_recompute=True)
     scene.publish()
     scene.description()
-    assert scene._sensors.keys() == {"imu"}
+    assert scene._table.built.keys() == {"imu"}
     for sensor in scene.sensors.values():  # looking at it is not reading it
         _ = sensor.info, sensor.name
     scene.update(force_recompute=True)

@@ -229,7 +229,7 @@ def turned(angle: float) -> torch.Tensor:
 
 def values_of(sensor: Any, *, is_measured: bool) -> dict[str, torch.Tensor]:
     """Return a copy of each tensor that a reader sees."""
-    sensor.bring_up_to_date(is_measured=is_measured)
+    sensor.ensure_current(is_measured=is_measured)
     return {name: values.clone() for name, values in sensor.own_tensors(is_measured=is_measured).items()}
 
 

@@ -125,7 +125,7 @@ class Plugins:
 
     def _load(self, point: EntryPoint) -> list[BrokenPlugin]:
         """Import one plugin and return what is wrong with it."""
-        tables = [(table, dict(table)) for table in self.tables]
+        tables = [(table, dict(table.data)) for table in self.tables]
         found: list[tuple[str, str, str]] = []
 
         def work() -> None:
@@ -252,15 +252,15 @@ class Registry(UserDict[K, V]):
         """
         other = self.get(key)
         if other is not None and path_of(other) != path_of(cls):
-            keeps_all = self.plugins.is_loading or not self.keeps_ours
-            if keeps_all or (is_ours(other) and not is_ours(cls)):
+            takes = not is_ours(cls) and (is_ours(other) or self.plugins.is_loading)
+            if takes or not self.keeps_ours:
                 raise RegistrationError(self.clash.format(key=key, cls=path_of(cls), other=path_of(other)))
         self[key] = cls
 
     def registered(self, stacklevel: int = 2) -> dict[K, V]:
         """Return all classes that are known, those of installed packages included."""
         self.plugins.load(stacklevel=stacklevel + 1)
-        return dict(self)
+        return dict(self.data)
 
     def lookup(self, key: K) -> V | None:
         """Return the class of a name, None without one; installed packages are looked into where it is unknown."""

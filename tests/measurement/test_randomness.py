@@ -362,8 +362,8 @@ def test_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(syn.menagerie(), num_envs=37)
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     made: list[int] = []
-    split = program.Segment._make_shards
-    monkeypatch.setattr(program.Segment, "_make_shards", lambda self, n: (made.append(n), split(self, n))[1])
+    split = program.Segment._share
+    monkeypatch.setattr(program.Segment, "_share", lambda self, n: (made.append(n), split(self, n))[1])
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(program.os, "cpu_count", lambda: 3)
     sharded = run(syn.menagerie(), num_envs=37)

@@ -27,6 +27,7 @@ ENTRY_POINT_GROUP = "sensorium.client_sensors"
 
 OURS = ("sensorium.client.lane_invasion",)
 """Modules with our own client sensors."""
+REGISTRY = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
 
 AHEAD = 16
 """Snapshots that wait while one is worked on; more, and who brings them waits."""
@@ -132,7 +133,7 @@ class ClientSensor(SpawnedSensor):
     events: ClassVar[bool] = True
     """Whether its messages are events: it tells something only when something happens."""
 
-    _registry = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
+    _registry = REGISTRY
     _host: SensorHost
     _strand: Strand
     _on_destroy: Callable[[], object] | None
@@ -428,7 +429,7 @@ def registered() -> dict[str, type[ClientSensor]]:
 
     A plugin that cannot be loaded is reported by name, once, and takes nothing down.
     """
-    return ClientSensor._registry.registered()
+    return REGISTRY.registered()
 
 
 def definitions() -> dict[str, SensorDefinition]:
@@ -442,7 +443,7 @@ def find(id: str) -> type[ClientSensor]:
     Raises:
         UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
     """
-    return ClientSensor._registry.find(id)
+    return REGISTRY.find(id)
 
 
 __all__ = [

@@ -224,7 +224,8 @@ class Compute:
                 wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)
             )
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
-        self._active = self.all_envs
+        self.mask = self.all_envs
+        """The uint8 [env] mask of envs that hooks work on now."""
         self._recording: list[_Launch] | None = None
         self._recorder = 0
         self.recordings = 0
@@ -241,11 +242,6 @@ class Compute:
         return f"Compute(device={self.device!r}, num_envs={self.num_envs}, threads={self.threads}{shards}, {mode})"
 
     @property
-    def mask(self) -> torch.Tensor:
-        """The uint8 [env] mask of envs that hooks work on now."""
-        return self._active
-
-    @property
     def is_loading(self) -> bool:
         """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
         return loading.lock.takes_long
@@ -259,7 +255,7 @@ class Compute:
         """End what an exception left open in the owner's thread: a recording, a mask."""
         if self._recorder in (0, threading.get_ident()):
             self._recording, self._recorder = None, 0
-            self._active = self.all_envs
+            self.mask = self.all_envs
 
     def _check_recorder(self) -> None:
         """Raise `ScheduleError` where another thread than the one that records launches something."""
@@ -273,12 +269,12 @@ class Compute:
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
         """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
-        previous = self._active
+        previous = self.mask
         try:
-            self._active = mask
+            self.mask = mask
             yield
         finally:
-            self._active = previous
+            self.mask = previous
 
     def launch(
         self,
@@ -328,7 +324,7 @@ class Compute:
             return
         self.load([launch.kernel])
         with graph.launching, loading.lock:
-            args = [self._rows_of[id(self._active)], *launch.arguments(self)]
+            args = [self._rows_of[id(self.mask)], *launch.arguments(self)]
             self._follow()
             wp.launch(launch.kernel, dim=launch.dim, inputs=args, device=self.wp_device, stream=self.stream)
 
@@ -592,6 +588,8 @@ class Program:
     def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
         runs: list[tuple[int, list[Segment]]] = []
         for group, segment in segments:
+            if segment.is_recorded and not segment._launches:
+                continue
             previous = runs[-1] if runs else None
             if previous and previous[0] == group and previous[1][-1].is_recorded and segment.is_recorded:
                 previous[1].append(segment)

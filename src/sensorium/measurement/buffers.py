@@ -54,6 +54,8 @@ class SensorBuffers:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.kept: dict[str, torch.Tensor] = {}
+        """What else of the sensor must be saved to resume, such as settings made at run time; no reset alters it."""
         self.custom: dict[str, States] = {}
         """States that the sensor registered for itself."""
         self.tables: WeakSet[ChainTable] = WeakSet()
@@ -228,12 +230,7 @@ class SensorBuffers:
 
     def _unmasked(self) -> list[torch.Tensor]:
         """Return what Python hooks may write, `[env, ...]` each."""
-        records = [*self.truths, *self.slots, self.work, self.truth_out, self.work_out, *self.posts[0], *self.posts[1]]
-        unique = {id(record): record for record in records}
-        tensors = [view for record in unique.values() for _, view in record.items()]
-        tensors += [self.bad, *self.walks.values(), *self.flags]
-        tensors += [states.memory for states in (*self.custom.values(), *(run.states for run in self.stages))]
-        return tensors
+        return list({id(tensor): tensor for tensor in self._written().values()}.values())
 
     def restart(self) -> None:
         """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
@@ -244,8 +241,8 @@ class SensorBuffers:
 
     # State, size ------------------------------------------------------------------------------------------------------
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the memory, by name: with the counter's tensors, all that must be saved to resume."""
+    def _written(self) -> dict[str, torch.Tensor]:
+        """Return what a sample writes besides the ring, by name; a record may be there under several."""
         out: dict[str, torch.Tensor] = {"bad": self.bad}
         groups = {"truth": self.truths, "slot": self.slots, "work": [self.work], "truth_out": [self.truth_out],
                   "work_out": [self.work_out], "post_truth": self.posts[0], "post_work": self.posts[1]}  # fmt: skip
@@ -256,10 +253,12 @@ class SensorBuffers:
         out |= {f"walk/{name}": walk for name, walk in self.walks.items()}
         out |= {f"state/{name}": states.memory for name, states in self.custom.items()}
         out |= {f"stage/{k}": run.states.memory for k, run in enumerate(self.stages)}
-        out |= {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
-        if self.ring is not None:
-            out |= self.ring.tensors()
         return out
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the memory, by name: with the counter's tensors, all that must be saved to resume."""
+        knobs = {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
+        return {**self._written(), **knobs, **(self.ring.tensors() if self.ring is not None else {}), **self.kept}
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -239,7 +240,7 @@ class ChainTable:
     def __init__(self, compute: Compute, fields: Sequence[ChainField]) -> None:
         self._compute, self._fields = compute, fields
         self.count = sum(-(-field.columns // 4) for field in fields)
-        self._host = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
+        self._host: Any = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
         self._memory = torch.zeros(max(self._host.nbytes, 1), dtype=torch.uint8, device=compute.device)
         self._quads = wp.array(ptr=self._memory.data_ptr(), shape=(self.count,), dtype=Quad, device=compute.wp_device)
         self.refresh()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import warp as wp
 
 from sensorium.cfg import COLUMN_KNOBS, LARGEST, parse_amount
 from sensorium.compute import Compute
@@ -75,8 +74,7 @@ class KnobTable:
     def redraw(self) -> None:
         """Draw the envs of the active mask anew, where the knob is a distribution."""
         if self._draw is not None:
-            outputs = [wp.from_torch(self.values, dtype=wp.float32)]
-            self._compute.launch(draw_columns, (self.values.shape[1],), self._draw, outputs)
+            self._compute.launch(draw_columns, (self.values.shape[1],), self._draw, [self.values])
 
     def give_rows(self) -> None:
         """Give each env a row of its own; from then on the address of the values stays."""
@@ -167,7 +165,7 @@ class Knobs:
         """Return the factor from an amount to the number per sample, which depends on the rate for densities."""
         if not knob.endswith("_density"):
             return 1.0
-        return self._rate_hz**0.5 if knob == "noise_density" else self._rate_hz**-0.5
+        return float(self._rate_hz ** (0.5 if knob == "noise_density" else -0.5))
 
     def _field_of(self, name: str) -> str:
         """Return the field that a name or a prefix means."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -174,7 +174,7 @@ class Timeline:
 
     __slots__ = ("_is_first", "_offset", "_records")
 
-    def __init__(self, records: list[Record], is_first: Any, offset: int = 0) -> None:
+    def __init__(self, records: list[Record], is_first: Callable[[], torch.Tensor], offset: int = 0) -> None:
         self._records = records
         self._is_first = is_first
         self._offset = offset
@@ -185,8 +185,7 @@ class Timeline:
     @property
     def first(self) -> torch.Tensor:
         """Bool [env]: whether the current sample is the first one since the env's reset."""
-        mask: torch.Tensor = self._is_first()
-        return mask
+        return self._is_first()
 
     def at(self, k: int, copy: bool = False) -> Record:
         """Return the record k samples back.

@@ -28,8 +28,6 @@ from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
 from sensorium.random import Uniform, normal_table, stream_key, word_to_uniform
 
-_LOSS_NONE, _LOSS_BERNOULLI, _LOSS_GILBERT = 0, 1, 2
-
 
 @wp.struct
 class Row:
@@ -51,7 +49,8 @@ class Transport:
     delay: wp.array2d[wp.float32]
     has_jitter: wp.int32
     jitter: Law  # over envs
-    loss_kind: wp.int32
+    has_loss: wp.int32
+    in_bursts: wp.int32
     loss: wp.array2d[wp.float32]
     burst_end: wp.float32
     key0: wp.uint32
@@ -97,18 +96,15 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             good = wp.uint8(0)
     captured = tick_captured(rows)
     words = wp.vec4ui()
-    if t.has_jitter != 0 or t.loss_kind != 0:
+    if t.has_jitter != 0 or t.has_loss != 0:
         words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
     late = t.delay[env, 0]
     if t.has_jitter != 0:
         late = late + wp.clamp(draw_of(t.jitter, env, words[0], t.table), -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
-    if t.loss_kind == 1:
-        if word_to_uniform(words[1]) < t.loss[env, 0]:
-            arrives = wp.static(NEVER)
-    if t.loss_kind == 2:
+    if t.has_loss != 0:
         state = t.burst[env]
-        if mode == FIRST:
+        if mode == FIRST or t.in_bursts == 0:
             state = wp.uint8(0)
         turn = word_to_uniform(words[1])
         if state == wp.uint8(0):
@@ -125,12 +121,12 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             t.stamp[slot, env] = captured
             t.arrival[slot, env] = arrives
             t.okay[slot, env] = good
-        if t.loss_kind != 0:
+        if t.has_loss != 0:
             t.carry_stamp[env] = captured
             t.carry_arrival[env] = wp.static(NEVER)
             t.carry_okay[env] = wp.uint8(0)
         return
-    if t.loss_kind != 0:
+    if t.has_loss != 0:
         if t.arrival[head, env] <= tick_now(rows):
             t.carry_stamp[env] = t.stamp[head, env]
             t.carry_arrival[env] = t.arrival[head, env]
@@ -154,10 +150,10 @@ def _freeze(
     if mode_now(rows) == FIRST:
         for slot in range(t.stamp.shape[0]):
             copy_word(wide, source, here, ring, slot * plane + here)
-        if t.loss_kind != 0:
+        if t.has_loss != 0:
             copy_word(wide, source, here, carry, here)
         return
-    if t.loss_kind != 0:
+    if t.has_loss != 0:
         if t.arrival[head, env] <= tick_now(rows):
             copy_word(wide, ring, head * plane + here, carry, here)
     copy_word(wide, source, here, ring, head * plane + here)
@@ -213,7 +209,7 @@ def _select(rows: Rows, t: Transport) -> None:
     t.shown_stamp[env] = t.stamp[oldest, env]
     t.shown_arrival[env] = -1
     t.shown_valid[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
-    if t.loss_kind != 0:
+    if t.has_loss != 0:
         t.shown_slot[env] = -1
         t.shown_stamp[env] = t.carry_stamp[env]
         if t.carry_arrival[env] != wp.static(NEVER):
@@ -289,7 +285,7 @@ class Ring:
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
         self._knobs = {
             "delay": self._knob("delay", 0.0 if cfg.delay is None else converted(cfg.delay, clock.ticks)),
-            "jitter": self._knob("jitter", clock.ticks(cfg.jitter) if self.jitter_is_live else 0.0),
+            "jitter": self._knob("jitter", converted(cfg.jitter, clock.ticks) if self.jitter_is_live else 0.0),
             "loss": self._knob("loss", loss or 0.0),
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
@@ -347,9 +343,9 @@ class Ring:
             if self.jitter_is_live:
                 law.second = wp.from_torch(self._knobs["jitter"].values[:, 0])
             t.jitter, t.has_jitter = law, 1
-        is_burst = isinstance(cfg.loss, GilbertElliott)
-        t.loss_kind = _LOSS_NONE if cfg.loss is None else _LOSS_GILBERT if is_burst else _LOSS_BERNOULLI
-        t.burst_end = cfg.loss.r if isinstance(cfg.loss, GilbertElliott) else 1.0
+        t.has_loss = int(self.has_carry)
+        if isinstance(cfg.loss, GilbertElliott):
+            t.in_bursts, t.burst_end = 1, cfg.loss.r
         t.key0, t.key1 = stream_key(self._plan.seed, self._plan.label, "transport")
         t.table = normal_table(device)
         rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]

@@ -151,10 +151,10 @@ class SensorWork:
             self._add(partial(self._observed_flags, AT_SAMPLE))
         self._stages(buffers.slot, "physics")
         if hooks.transform:
-            self._hold_first()
+            self._add(partial(hold_first, buffers))
             self._hook(hooks.transform, buffers.truth, buffers.truth_timeline, is_measured=False)
             self._hook(hooks.transform, buffers.slot, buffers.slot_timeline, is_measured=True)
-        self._hold_first()
+        self._add(partial(hold_first, buffers))
         if plan.has_hardware:
             plain = [name for name in buffers.slot if plan.has_own_chain or name not in plan.chained]
             self._add(partial(move, buffers, buffers.slot, buffers.work, ALWAYS, plain))
@@ -179,7 +179,7 @@ class SensorWork:
             if self._plan.has_branches:
                 self._add(partial(move, buffers, buffers.truth, buffers.slot, ALWAYS))
                 if hooks.physics:
-                    self._hold_first()
+                    self._add(partial(hold_first, buffers))
                     self._hook(hooks.physics, buffers.slot, buffers.slot_timeline)
 
     def after_chain(self) -> list[Segment]:
@@ -237,11 +237,6 @@ class SensorWork:
         for newer, older in reversed(list(pairwise(records))):
             self._add(partial(move, self._buffers, newer, older, ON_SAMPLE))
 
-    def _hold_first(self) -> None:
-        """Fill the older records with the first sample of an episode."""
-        if self._plan.lookback:
-            self._add(partial(hold_first, self._buffers))
-
     def _hardware(self) -> None:
         """Add the chain in launches of the sensor's own, or the hook in its place, between the stages."""
         buffers, hook = self._buffers, self._plan.hooks.hardware
@@ -279,20 +274,20 @@ class SensorWork:
     # Launches ---------------------------------------------------------------------------------------------------------
 
     def _clear_flags(self) -> None:
-        self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad_wp])
+        self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad])
 
     def _flag_nan(self, truth: Record) -> None:
         """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
+        buffers = self._buffers
         for spec in self._plan.mid_specs:
             if spec.dtype == "float32" and spec.columns:
-                values = wp.from_torch(truth[spec.name].view(self._compute.num_envs, -1), dtype=wp.float32)
-                flags = [self._buffers.bad_wp, self._buffers.clock.bad_wp]
-                self._compute.launch(_flag_nan, (-(-spec.columns // 64),), [spec.columns, values, *flags])
+                values = truth[spec.name].view(self._compute.num_envs, -1)
+                inputs = [spec.columns, values, buffers.bad, buffers.clock.bad]
+                self._compute.launch(_flag_nan, (-(-spec.columns // 64),), inputs)
 
     def _observed_flags(self, when: int) -> None:
         buffers = self._buffers
-        flags = [wp.from_torch(flags, dtype=wp.uint8) for flags in (buffers.bad, *buffers.flags)]
-        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when], flags)
+        self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, buffers.bad, *buffers.flags])
 
     def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
         """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
@@ -317,7 +312,7 @@ def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Ten
 
 
 def hold_first(buffers: SensorBuffers) -> None:
-    """Fill the older records with the first sample of an episode (launches)."""
+    """Fill the older records, if there are some, with the first sample of an episode (launches)."""
     for records in (buffers.truths, buffers.slots):
         for older in records[1:]:
             move(buffers, records[0], older, ON_FIRST)
@@ -326,8 +321,7 @@ def hold_first(buffers: SensorBuffers) -> None:
 def begin_measured(buffers: SensorBuffers, raw: Record, slot: Record) -> None:
     """Have the measured branch start from the truth (launches)."""
     move(buffers, raw, slot, ALWAYS)
-    if buffers.plan.lookback:
-        hold_first(buffers)
+    hold_first(buffers)
 
 
 def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor]:

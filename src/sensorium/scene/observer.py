@@ -152,7 +152,7 @@ class Observer:
         if self._arrangement != self._scene.arrangement:
             self._bind()
         for sensor, is_measured in self._readers:
-            sensor.bring_up_to_date(is_measured=is_measured)
+            sensor.ensure_current(is_measured=is_measured)
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):  # a tensor made in that mode could never be used in a backward pass
                 return self._gather()

@@ -58,7 +58,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
 
     def newest(is_measured: bool) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         """Take the newest sample, also of a sensor whose `data` is its history."""
-        sensor.bring_up_to_date(is_measured=is_measured)
+        sensor.ensure_current(is_measured=is_measured)
         return {name: host.take(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sensorium.compute.clock import SAMPLE
 from sensorium.errors import ConfigError, listed, shown
 from sensorium.sensors.core.base import Sensor
 
@@ -14,10 +15,63 @@ if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
 
 
-def saved_state(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    """Return a copy of all that a sensor needs to resume bit-identically."""
-    tensors = {name: tensor.clone() for name, tensor in sensor.tensors().items()}
-    return {"tensors": tensors, "counters": sensor.buffers.counters()}
+def saved_scene(scene: Scene) -> dict[str, Any]:
+    """Return a copy of all that a scene needs to resume bit-identically."""
+    clock = scene.clock
+    sensors = {}
+    for name, sensor in scene.sensors_in_use.items():
+        tensors = {key: tensor.clone() for key, tensor in sensor.tensors().items()}
+        sensors[name] = {"tensors": tensors, "counters": sensor.buffers.counters()}
+    return {
+        "tick": clock.tick,
+        "skipped": clock.skipped,
+        "control_tick": clock.control_tick,
+        "own_control_steps": scene._own_control_steps,
+        "lag": scene.engine.lag,
+        "episode": clock.episode.clone(),
+        "reset_tick": clock.reset_tick.clone(),
+        "skipped_at_reset": scene._skipped_at_reset.clone(),
+        "seed": scene.seed,
+        "first_env": scene.first_env,
+        "engine": scene.engine.state(),
+        "sensors": sensors,
+    }
+
+
+def fitting_sensors(state: Mapping[str, Any], scene: Scene) -> dict[str, Sensor[Any, Any]]:
+    """Return the sensors of a scene that a state is of, by name; those that were not read before are from now on.
+
+    Raises:
+        ConfigError: this is no state of a scene, or seed, `first_env`, sensors or shapes differ.
+    """
+    check_state(state, scene)
+    table = scene._table
+    if not set(state["sensors"]).symmetric_difference(table.configured) <= set(table.free):
+        expected = f"the sensors of the saved state: {listed(state['sensors'])}"
+        raise ConfigError.single("Scene", "sensors", table.configured, expected)
+    sensors = {name: scene[name] for name in state["sensors"]}
+    for name, sensor in sensors.items():
+        check_saved(sensor, state["sensors"][name]["tensors"])
+    for name in set(sensors) - set(scene.sensors_in_use):
+        scene._schedule.start_reading(sensors[name].buffers)
+    return sensors
+
+
+def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor[Any, Any]]) -> None:
+    """Restore a state into a scene whose sensors fit; they are to be arranged afterwards."""
+    clock = scene.clock
+    scene.engine.load_state(state["engine"])
+    clock.episode.copy_(state["episode"])
+    clock.reset_tick.copy_(state["reset_tick"])
+    scene._skipped_at_reset.copy_(state["skipped_at_reset"])
+    clock.set(state["tick"], SAMPLE, state["lag"])
+    clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
+    scene._own_control_steps = state["own_control_steps"]
+    for name, sensor in scene._table.built.items():
+        if name in sensors:
+            sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
+        else:
+            sensor.buffers.counter.count_from_start(scene.engine.lag, scene._skipped_at_reset)
 
 
 STATE = (
@@ -63,4 +117,4 @@ def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> 
             raise ConfigError.single(title, key, None, f"shape {tuple(tensor.shape)}, as saved", fix)
 
 
-__all__ = ["check_saved", "check_state", "saved_state"]
+__all__ = ["fitting_sensors", "restore", "saved_scene"]

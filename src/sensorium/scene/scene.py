@@ -19,13 +19,7 @@ from sensorium.compute.graph import launching
 from sensorium.compute.use import Use, exclusive, mending
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
-from sensorium.errors import (
-    ConfigError,
-    ScheduleError,
-    SensoriumWarning,
-    listed,
-    shown,
-)
+from sensorium.errors import ConfigError, ScheduleError, SensoriumWarning, listed, shown
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
@@ -34,7 +28,7 @@ from sensorium.scene.needs import requirements_of
 from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
 from sensorium.scene.publish import env_range, take_reading, without_poses
-from sensorium.scene.saving import check_saved, check_state, saved_state
+from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
 from sensorium.scene.watch import Watch, Watches
@@ -122,9 +116,11 @@ class Scene:
             self._context.ray_scene.check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._use)
         self._own_control_steps = False
+        """Whether the owner of the loop says when a control step begins."""
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
+        """int64 [env], `clock.skipped` at the env's last reset."""
         self._watches = Watches()
         self._is_within_step = False
         self._news = self.news()
@@ -183,24 +179,25 @@ class Scene:
         """Name -> sensor: the configured ones in the order they were given, then what the model declares."""
         return SensorMap(self._table.names, self.__getitem__)
 
-    @property
-    def _sensors(self) -> dict[str, Sensor[Any, Any]]:
-        return self._table.built
-
     @launching
     def _find(self, name: str) -> Sensor[Any, Any]:
         """Return a sensor by its full or short name; a discovered one is built now."""
         name = self._table.full_name(name)
-        if name not in self._sensors:
+        if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
             self._schedule.admit(sensor.buffers, partial(self._table.grant, [name]))
-            self._sensors[name] = sensor
-        return self._sensors[name]
+            self._table.built[name] = sensor
+        return self._table.built[name]
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
         return sensor.name not in self._table.free or self._schedule.was_read(sensor.buffers)
+
+    @property
+    def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
+        """The sensors with a config, and the discovered ones that were read."""
+        return {name: sensor for name, sensor in self._table.built.items() if self._is_in_use(sensor)}
 
     @property
     def presets(self) -> Presets:
@@ -348,7 +345,7 @@ class Scene:
                 clock.begin_control_step()
             self._advance_to(new_tick)
         if force_recompute or force_compute:
-            for sensor in [sensor for sensor in self._sensors.values() if self._is_in_use(sensor)]:
+            for sensor in self.sensors_in_use.values():
                 sensor.ensure_current()
         self._schedule.report()
         self._watches.call()
@@ -385,7 +382,7 @@ class Scene:
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
         if self._debug:
-            for sensor in self._sensors.values():
+            for sensor in self._table.built.values():
                 self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
 
     def _committed(self) -> None:
@@ -436,7 +433,7 @@ class Scene:
     def _restart(self) -> None:
         """Drop what an interrupted call left half done, before all episodes begin or a saved state is loaded."""
         self.clock.set(self.engine.tick, SAMPLE, self.engine.lag)
-        for sensor in self._sensors.values():
+        for sensor in self._table.built.values():
             sensor.buffers.restart()
             sensor.begin_poses()
         self.arrange()
@@ -451,7 +448,7 @@ class Scene:
         self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
         self._schedule.note_looks()
         self.engine.refresh()
-        is_new = self._sensors.get(sensor.name) is not sensor
+        is_new = self._table.built.get(sensor.name) is not sensor
         self._use.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
         try:
             self._schedule.reset_one(sensor.buffers, mask)
@@ -526,7 +523,7 @@ class Scene:
     def arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
         self.arrangement += 1
-        self._schedule.arrange(sensor.buffers for sensor in self._sensors.values())
+        self._schedule.arrange(sensor.buffers for sensor in self._table.built.values())
 
     @contextmanager
     def _rearranging(self, call: str) -> Iterator[None]:
@@ -562,21 +559,7 @@ class Scene:
 
         For wrapped engines the caller saves and restores the simulation, before `load_state`.
         """
-        clock = self.clock
-        return {
-            "tick": clock.tick,
-            "skipped": clock.skipped,
-            "control_tick": clock.control_tick,
-            "own_control_steps": self._own_control_steps,
-            "lag": self.engine.lag,
-            "episode": clock.episode.clone(),
-            "reset_tick": clock.reset_tick.clone(),
-            "skipped_at_reset": self._skipped_at_reset.clone(),
-            "seed": self.seed,
-            "first_env": self.first_env,
-            "engine": self.engine.state(),
-            "sensors": {name: saved_state(sensor) for name, sensor in self._sensors.items() if self._is_in_use(sensor)},
-        }
+        return saved_scene(self)
 
     @mending
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -585,39 +568,17 @@ class Scene:
         Raises:
             ConfigError: this is no state of a scene, or seed, `first_env`, sensors or shapes differ.
         """
-        self._load_state(state)
-        self._watches.call()
-
-    @launching
-    def _load_state(self, state: Mapping[str, Any]) -> None:
-        check_state(state, self)
-        if not set(state["sensors"]).symmetric_difference(self._table.configured) <= set(self._table.free):
-            expected = f"the sensors of the saved state: {listed(state['sensors'])}"
-            raise ConfigError.single("Scene", "sensors", self._table.configured, expected)
-        for name, each in state["sensors"].items():
-            check_saved(self[name], each["tensors"])
-        for name in state["sensors"]:
-            if not self._is_in_use(self[name]):
-                self._schedule.start_reading(self[name].buffers)
-        clock, interrupted = self.clock, self._use.changing
-        self._spoil_views()
-        self._use.changing = interrupted or "load_state()"
-        if interrupted:
-            self._restart()
-        self.engine.load_state(state["engine"])
-        clock.episode.copy_(state["episode"])
-        clock.reset_tick.copy_(state["reset_tick"])
-        self._skipped_at_reset.copy_(state["skipped_at_reset"])
-        clock.set(state["tick"], SAMPLE, state["lag"])
-        clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
-        self._own_control_steps = state["own_control_steps"]
-        for name, sensor in self._sensors.items():
-            if name in state["sensors"]:
-                sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
-            else:
-                sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
-        self.arrange()
+        interrupted = self._use.changing
+        with launching:
+            sensors = fitting_sensors(state, self)
+            self._spoil_views()
+            self._use.changing = interrupted or "load_state()"
+            if interrupted:
+                self._restart()
+            restore(state, self, sensors)
+            self.arrange()
         self._committed()
+        self._watches.call()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -658,7 +619,7 @@ class Scene:
         ``news = scene.news()`` once. ``news.of(names)`` then tells which sensors have something new, for nothing, and
         ``scene.publish(names, since=news)`` takes it. See `News`.
         """
-        return News(self._in_use, self.__getitem__)
+        return News(lambda: list(self.sensors_in_use), self.__getitem__)
 
     @exclusive
     def publish(
@@ -692,7 +653,7 @@ class Scene:
             ConfigError: `envs` has gaps, or environments that there are not.
         """
         rows = env_range(envs, self.num_envs)
-        wanted = self._in_use() if names is None else list(names)
+        wanted = list(self.sensors_in_use) if names is None else list(names)
         self._table.grant(wanted)
         news = self._news if since is None else since
         if since is not None:
@@ -715,9 +676,6 @@ class Scene:
         """
         return bodies_of(self.engine, "Scene.bodies")
 
-    def _in_use(self) -> list[str]:
-        return [name for name, sensor in self._sensors.items() if self._is_in_use(sensor)]
-
     @keeps_current
     @launching
     def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
@@ -728,7 +686,7 @@ class Scene:
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
         """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
-        sensors = [self[name] for name in (list(self._sensors) if names is None else names)]
+        sensors = [self[name] for name in (list(self._table.built) if names is None else names)]
         with self._rearranging("forget_poses()"):
             for sensor in sensors:
                 sensor.keep_poses(False)

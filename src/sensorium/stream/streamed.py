@@ -33,6 +33,7 @@ ENTRY_POINT_GROUP = "sensorium.streamed"
 
 OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
 """Modules with our own streamed sensors."""
+REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
 
 
 class StreamedSensor(SpawnedSensor):
@@ -53,7 +54,7 @@ class StreamedSensor(SpawnedSensor):
     is_within_step: bool = False
     """Whether the frame is in the midst of a control step, of which further ticks follow; before each `tick`."""
 
-    _registry = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
+    _registry = REGISTRY
     _bodies: Bodies
     _stream: Stream
 
@@ -125,7 +126,7 @@ def registered() -> dict[str, type[StreamedSensor]]:
 
     A plugin that cannot be loaded is reported by name, once, and takes nothing down.
     """
-    return StreamedSensor._registry.registered()
+    return REGISTRY.registered()
 
 
 def find(id: str) -> type[StreamedSensor]:
@@ -134,7 +135,7 @@ def find(id: str) -> type[StreamedSensor]:
     Raises:
         UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
     """
-    return StreamedSensor._registry.find(id)
+    return REGISTRY.find(id)
 
 
 # What the server does with them ---------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from sensorium.engines.mujoco.hidden import hidden
 from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
 from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches, stage_of
 from sensorium.engines.mujoco.shapes import model_shapes
-from sensorium.engines.mujoco.sleep import is_held, lacks_held, sleeps, static_wrench_fault
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, sensors_disabled
+from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import FIELDS, LiveOffsets
 from sensorium.errors import (
@@ -235,7 +235,7 @@ class MujocoModelEngine(Engine):
     @property
     def _resets_itself(self) -> bool:
         """Whether MuJoCo replaces a state that diverged."""
-        return not int(self.model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        return not disabled(self.model.opt, "AUTORESET")
 
     @property
     def diverged(self) -> torch.Tensor:
@@ -423,7 +423,7 @@ class MujocoModelEngine(Engine):
         needs_sensor = self._needs_sensor(requirement)
         fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
         why = None
-        if needs_sensor and sensors_disabled(options):
+        if needs_sensor and disabled(options, "SENSOR"):
             return f'the model has <flag sensor="disable"/>, with which MuJoCo computes none: {fix}remove it.'
         if kind == "NATIVE_SENSOR":
             why = reason(requirement, self.prepared, self._declared_types(), self._model, options)

@@ -20,7 +20,7 @@ import numpy as np
 
 from sensorium.engines.contact import is_contact, named, names_fault, report_fault
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
-from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.errors import ModelError, listed, nearest
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
@@ -32,11 +32,6 @@ _OBJ = mujoco.mjtObj
 _OBJECTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "subtree": _OBJ.mjOBJ_XBODY}
 _BITS = {field: 1 << bit for bit, field in enumerate(CONTACT_FIELDS)}
 _REDUCE = {"none": 0, "mindist": 1, "maxforce": 2, "netforce": 3}
-_OFF = {
-    "sensor": mujoco.mjtDisableBit.mjDSBL_SENSOR,
-    "contact": mujoco.mjtDisableBit.mjDSBL_CONTACT,
-    "constraint": mujoco.mjtDisableBit.mjDSBL_CONSTRAINT,
-}
 
 
 def contacts(requirements: Iterable[Requirement]) -> list[Requirement]:
@@ -108,8 +103,8 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
         report: the requirement.
         model: the compiled model.
     """
-    for word, bit in _OFF.items():
-        if int(model.opt.disableflags) & int(bit):
+    for word in ("sensor", "contact", "constraint"):
+        if disabled(model.opt, word.upper()):
             return f'the model has <flag {word}="disable"/>, with which MuJoCo reports no contact forces: remove it.'
     if (why := report_fault(report) or names_fault(engine, report)) is not None:
         return why

@@ -24,7 +24,7 @@ from sensorium.engines.mujoco.live import LiveMujocoEngine
 from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
-from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.engines.mujoco.spec import compose_spec, prepare_spec
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
@@ -228,7 +228,7 @@ class MujocoEngine(OwnedModelEngine):
             sources.update(self._previous)
         for name in model_fields_of(prepared):
             sources[name] = self._batch.expand(name)
-        if int(self._model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY) and "opt.gravity" in sources:
+        if "opt.gravity" in sources and disabled(self._model.opt, "GRAVITY"):
             sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
         self._derive_from(prepared, sources)
         self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet

@@ -16,7 +16,7 @@ from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.native import native
 from sensorium.engines.mujoco.needs import FRICTION, STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
-from sensorium.engines.mujoco.sleep import AWAKE, sleeps
+from sensorium.engines.mujoco.sleep import AWAKE, disabled, sleeps
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.errors import ModelError, shown
@@ -192,12 +192,12 @@ class LiveMujocoEngine(WrappedModelEngine):
             if (bad := self._newly_bad()) is not None:
                 self._note_diverged(bad)
         option = self._model.opt
-        off = int(option.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+        weightless = disabled(option, "GRAVITY")
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
             for env in envs:
                 for name in self._options:
-                    is_off = off and name == "opt.gravity"
+                    is_off = weightless and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
                 data = self._forwarded(env) if current and self._fields else self._datas[env]
                 for name in self._fields:

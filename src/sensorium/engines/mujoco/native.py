@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium.engines.base import DataType, NativeSensor
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.sleep import disabled
 from sensorium.errors import ModelError, listed, nearest, shown
 from sensorium.spec import Requirement
 
@@ -289,7 +290,7 @@ def reason(
     """
     name, type = requirement.args[:2]
     word = type or types.get(name, "")
-    if int(options.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR):
+    if disabled(options, "SENSOR"):
         return 'the model has <flag sensor="disable"/>, with which MuJoCo computes no sensor: remove it.'
     if word == "e_kinetic" and int(options.enableflags) & int(mujoco.mjtEnableBit.mjENBL_ENERGY):
         return (

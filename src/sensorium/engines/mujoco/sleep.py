@@ -41,6 +41,16 @@ def sleeps(options: Any) -> bool:
     return bool(int(options.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
 
 
+def disabled(options: Any, flag: str) -> bool:
+    """Return whether a model's options switch something off.
+
+    Args:
+        options: the model's options, compiled or not.
+        flag: the end of its mjtDisableBit, e.g. ``"SENSOR"``.
+    """
+    return bool(int(options.disableflags) & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")))
+
+
 def is_held(requirement: Requirement) -> bool:
     """Return whether a requirement needs hidden sensors where bodies may sleep."""
     return requirement in _ON_BODY or requirement in _ON_JOINT

@@ -269,11 +269,6 @@ def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
     return (int(kind) in _TRIGGERS or user) and float(interval[0]) <= 0.0
 
 
-def sensors_disabled(options: Any) -> bool:
-    """Return whether the model's options switch all sensors off, and with them body accelerations."""
-    return bool(int(options.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR))
-
-
 def _all_names(spec: Any) -> set[str]:
     return {element.name for kind in _NAMED_LISTS for element in getattr(spec, kind, ()) if element.name}
 

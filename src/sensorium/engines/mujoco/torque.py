@@ -22,7 +22,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.sleep import may_sleep, named_joints
+from sensorium.engines.mujoco.sleep import disabled, may_sleep, named_joints
 
 
 def rotor_inertia(model: Any) -> np.ndarray:
@@ -40,13 +40,12 @@ def rotor_inertia(model: Any) -> np.ndarray:
 
 def friction_constants(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return softness `(1 - imp) / imp` and decay `b` (1/s) of the dry friction at each dof, 0 where it is off."""
-    off = int(mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
-    if int(model.opt.disableflags) & off:
+    if disabled(model.opt, "FRICTIONLOSS") or disabled(model.opt, "CONSTRAINT"):
         return np.zeros(model.nv), np.zeros(model.nv)
     low, high = float(mujoco.mjMINIMP), float(mujoco.mjMAXIMP)
     first, last = (np.clip(model.dof_solimp[:, i], low, high) for i in (0, 1))
     time, ratio = model.dof_solref[:, 0], model.dof_solref[:, 1]
-    safe = not int(model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_REFSAFE)
+    safe = not disabled(model.opt, "REFSAFE")
     lag = np.maximum(time, 2.0 * float(model.opt.timestep)) if safe else time
     decay = np.where(ratio > 0.0, 2.0 / np.maximum(float(mujoco.mjMINVAL), last * lag), -ratio / last)
     return (1.0 - first) / first, decay

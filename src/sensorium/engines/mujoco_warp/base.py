@@ -20,7 +20,7 @@ from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
-from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.engines.mujoco_warp.contacts import mistaken
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
@@ -123,7 +123,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     @property
     def _is_weightless(self) -> bool:
-        return bool(int(self._worlds.m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_GRAVITY))
+        return disabled(self._worlds.m.opt, "GRAVITY")
 
     def _follow(self) -> None:
         """Read from arrays that were put in place of others since the last time."""

@@ -24,7 +24,7 @@ import warp as wp
 
 from sensorium.compute import Compute, graph, keeps_current
 from sensorium.engines.mujoco.owned import STATE_FIELDS
-from sensorium.engines.mujoco.sleep import AWAKE, sleeps
+from sensorium.engines.mujoco.sleep import AWAKE, disabled, sleeps
 from sensorium.engines.mujoco.spec import reason_of
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError
 
@@ -314,10 +314,8 @@ class Worlds:
     @property
     def _computes_wrenches(self) -> bool:
         """Whether mujoco_warp.forward computes accelerations and wrenches of bodies."""
-        is_off = int(self.m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
-        return bool(
-            getattr(self.m.opt, "run_rne_postconstraint", False) or (self.m.sensor_rne_postconstraint and not is_off)
-        )
+        asked = self.m.sensor_rne_postconstraint and not disabled(self.m.opt, "SENSOR")
+        return bool(asked or getattr(self.m.opt, "run_rne_postconstraint", False))
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:

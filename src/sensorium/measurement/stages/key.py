@@ -101,21 +101,17 @@ class StageKey:
 
     def scratch(self, purpose: str, field: str) -> torch.Tensor:
         """Return float32 memory `[env, column]` for work within one sample: what it held before means nothing."""
-        values = self._buffers.get((f"scratch/{purpose}", field))
-        if values is None:
-            shape = (self.compute.num_envs, self.columns[field])
-            values = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-            self._buffers[f"scratch/{purpose}", field] = values
-        return values
+        return self._memory(f"scratch/{purpose}", field)
 
     def _fill(self, purpose: str, field: str, is_normal: int) -> torch.Tensor:
-        columns = self.columns[field]
-        values = self._buffers.get((purpose, field))
+        columns, values = self.columns[field], self._memory(purpose, field)
+        inputs = [is_normal, columns, self.stream(purpose, field), normal_table(self.compute.wp_device)]
+        self.compute.launch(_fill_random, (-(-columns // 4),), inputs, [values])
+        return values
+
+    def _memory(self, name: str, field: str) -> torch.Tensor:
+        values = self._buffers.get((name, field))
         if values is None:
-            shape = (self.compute.num_envs, columns)
-            values = self._buffers[purpose, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
-        inputs = [
-            is_normal, columns, self.stream(purpose, field), normal_table(self.compute.wp_device),
-        ]  # fmt: skip
-        self.compute.launch(_fill_random, (-(-columns // 4),), inputs, [wp.from_torch(values, dtype=wp.float32)])
+            shape = (self.compute.num_envs, self.columns[field])
+            values = self._buffers[name, field] = torch.zeros(shape, dtype=torch.float32, device=self.compute.device)
         return values

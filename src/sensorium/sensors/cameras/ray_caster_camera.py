@@ -151,6 +151,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         quat = quat / quat.norm()
         self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
+        kept = {
+            "k": self._k,
+            "inverse_k": self._inverse_k,
+            "offset_pos": self._offset_pos,
+            "offset_quat": self._offset_quat,
+        }
+        self.buffers.kept |= {f"camera/{name}": tensor for name, tensor in kept.items()}
         self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
         self._cast = self.ray_cast(
             targets=cfg.seen,
@@ -373,19 +380,9 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.buffers.counter.count.version = self._shown_version = -1  # what was computed on read, is read again
+        self.expire()  # what was computed on read, is read again
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that must be saved to resume, with intrinsics and poses."""
-        own = {
-            "camera/k": self._k,
-            "camera/inverse_k": self._inverse_k,
-            "camera/offset_pos": self._offset_pos,
-            "camera/offset_quat": self._offset_quat,
-        }
-        return {**super().tensors(), **own}
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `counters` returned."""

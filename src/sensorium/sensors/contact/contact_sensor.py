@@ -296,9 +296,9 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     # What a reader sees -----------------------------------------------------------------------------------------------
 
-    def ensure_current(self) -> None:
+    def ensure_current(self, *, is_measured: bool = False) -> None:
         """Warn of contacts that found no slot, too."""
-        super().ensure_current()
+        super().ensure_current(is_measured=is_measured)
         if not self.cfg.is_prim_form:
             return
         if not self.compute_on.is_cpu:  # what is copied now is looked at by the next read: nobody waits
@@ -424,6 +424,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     @used_if(_shows_places)
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the force on each primary as an arrow, 0.01 m per N."""
+        if not self.has_debug_vis_implementation:
+            return
         self.ensure_current()
         truth = self._truth_view
         is_prim = self.cfg.is_prim_form

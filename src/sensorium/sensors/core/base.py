@@ -133,13 +133,13 @@ class Sensor(Readable[CfgT, DataT]):
         self._stale: str | None = None
         self._shown_version = self._ring_read = -1
         self._lent = {} if context.debug else None
+        self._is_plain = self.uses_ring_pipeline and not context.debug
         self.notes: dict[str, str] = {}
         """What the sensor decided by itself, for `info`; `setup` fills it."""
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
-        self.constants: dict[str, Any] = {}
-        """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
+        self._constant_names = declared_constants(self.data_class)
         self._allocate()
         before = set(vars(self))
         self.setup()
@@ -336,13 +336,11 @@ class Sensor(Readable[CfgT, DataT]):
         """Seal the plan and make the views, once `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
-        for name in declared_constants(self.data_class):
-            if not hasattr(self, name):
-                raise RegistrationError(
-                    f"{self.data_class.__qualname__}.{name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
-                    f", or let {type(self).__qualname__}.setup set self.{name}"
-                )
-            self.constants[name] = getattr(self, name)
+        if missing := [name for name in self._constant_names if not hasattr(self, name)]:
+            raise RegistrationError(
+                f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
+                f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"
+            )
         if self.uses_ring_pipeline:
             ring = self.buffers.ring
             self._truth_view = self._view(self.buffers.truth_out)
@@ -381,6 +379,10 @@ class Sensor(Readable[CfgT, DataT]):
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
         self.begin_poses()
+
+    def expire(self) -> None:
+        """Have the next read evaluate the sensor again, where it is computed on read: a setting of it has changed."""
+        self.buffers.counter.count.version = self._shown_version = -1
 
     def begin_poses(self) -> None:
         """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""

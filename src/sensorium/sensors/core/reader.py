@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import torch
@@ -16,6 +17,7 @@ from sensorium.errors import ConfigError, StaleError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
+from sensorium.measurement.transport import Ring
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_fields
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
@@ -47,7 +49,7 @@ class Readable(Generic[CfgT, DataT]):
     mount: MountView | None
     buffers: SensorBuffers
     notes: dict[str, str]
-    constants: dict[str, Any]
+    _constant_names: tuple[str, ...]
     params: Params
     """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
@@ -63,6 +65,8 @@ class Readable(Generic[CfgT, DataT]):
     """The fields as the sensor's own memory has them, with a mount axis in any case."""
     _truth_view: DataT
     _measured_view: DataT
+    _is_plain: bool
+    """Whether a reader is shown the views of the sensor's own memory."""
     _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
     """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
     they held then."""
@@ -82,6 +86,11 @@ class Readable(Generic[CfgT, DataT]):
         return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
 
     __str__ = __repr__
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
+        return {name: copy(getattr(self, name)) for name in self._constant_names}
 
     @property
     def num_envs(self) -> int:
@@ -108,17 +117,22 @@ class Readable(Generic[CfgT, DataT]):
         """Always true: a built sensor is ready."""
         return True
 
-    def ensure_current(self) -> None:
-        """Have what the sensor shows be of now, as each read does.
+    def ensure_current(self, *, is_measured: bool = False) -> None:
+        """Have the ground truth (or the measured data as well) be of now, as each read does before it shows something.
 
         Raises:
-            StaleError: it is retired, or the engine has moved on without the scene.
+            StaleError: the sensor is retired, or the engine has moved on without the scene.
         """
         if self._stale:
             raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
-        self.buffers.wanted = True
-        if self.buffers.group is not None:
-            self.buffers.group.ensure_current()
+        buffers = self.buffers
+        buffers.wanted = True
+        if buffers.group is not None:
+            buffers.group.ensure_current()
+        if is_measured and self.uses_ring_pipeline:
+            if buffers.ring is not None:
+                self._read_ring()
+            self._shown_version = self.clock.version
 
     @property
     def data(self) -> DataT:
@@ -127,10 +141,9 @@ class Readable(Generic[CfgT, DataT]):
         The views are the sensor's own memory: do not write into them, and take `read()` for a copy. A sensor without
         imperfections, delay or history keeps one sample, so its `data` and `ground_truth` are the same memory.
         """
-        if self._shown_version != self.clock.version or self._lent is not None:
-            self.bring_up_to_date(is_measured=True)
-            return self._show(is_measured=True)
-        return self._measured_view  # a second look at one instant
+        if self._shown_version != self.clock.version:  # else it is a second look at one instant
+            self.ensure_current(is_measured=True)
+        return self._measured_view if self._is_plain else self._show(is_measured=True)
 
     @property
     def ground_truth(self) -> DataT:
@@ -138,15 +151,8 @@ class Readable(Generic[CfgT, DataT]):
 
         Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
         """
-        self.bring_up_to_date(is_measured=False)
-        return self._show(is_measured=False)
-
-    def bring_up_to_date(self, *, is_measured: bool) -> None:
-        """Do what reading `data` (or `ground_truth`) does before it shows something."""
         self.ensure_current()
-        if is_measured and self.uses_ring_pipeline:
-            self._read_ring()
-            self._shown_version = self.clock.version
+        return self._truth_view if self._is_plain else self._show(is_measured=False)
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
@@ -161,12 +167,10 @@ class Readable(Generic[CfgT, DataT]):
         return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
 
     def _show(self, is_measured: bool) -> DataT:
-        """Return the live views, or in a scene with `debug` copies that `spoil` makes unusable."""
+        """Return what a sensor with memory of its own has, or in a scene with `debug` copies that `spoil` spoils."""
         lent = self._lent
         if lent is None:
-            if not self.uses_ring_pipeline:
-                return self._package(self.own_tensors(is_measured=is_measured))
-            return self._measured_view if is_measured else self._truth_view
+            return self._package(self.own_tensors(is_measured=is_measured))
         if is_measured not in lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
@@ -229,6 +233,12 @@ class Readable(Generic[CfgT, DataT]):
         rows = env_rows(env_ids, self.num_envs, self.device)
         return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
 
+    def _late_ring(self) -> Ring | None:
+        """Return the ring, up to date, where `data` may be older than the newest sample."""
+        self.ensure_current(is_measured=True)
+        ring = self.buffers.ring
+        return ring if ring is not None and ring.has_delay else None
+
     @property
     def history(self) -> DataT:
         """The last `history_length` samples `[env, history, ...]`, 0 = newest, undelayed, one per capture (a copy).
@@ -264,12 +274,8 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def capture_tick(self) -> torch.Tensor:
         """int64 [env], tick at which the value in `data` was sensed."""
-        self.ensure_current()
-        ring = self.buffers.ring
-        if ring is not None and ring.has_delay:
-            self._read_ring()
-            return ring.shown_stamp.to(torch.int64)
-        return self.buffers.counter.newest_tick
+        ring = self._late_ring()
+        return self.buffers.counter.newest_tick if ring is None else ring.shown_stamp.to(torch.int64)
 
     @property
     def truth_tick(self) -> torch.Tensor:
@@ -305,22 +311,15 @@ class Readable(Generic[CfgT, DataT]):
 
         Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
         """
-        self.ensure_current()
-        ring = self.buffers.ring
-        if ring is not None and ring.has_delay:
-            self._read_ring()
-            return ring.shown_valid > 0
-        return (self.buffers.bad == 0).all(dim=1)
+        ring = self._late_ring()
+        return (self.buffers.bad == 0).all(dim=1) if ring is None else ring.shown_valid > 0
 
     @property
     def is_new(self) -> torch.Tensor:
         """Bool [env]: the shown sample arrived during the current control step."""
-        self.ensure_current()
-        ring = self.buffers.ring
-        if ring is not None and ring.has_delay:
-            self._read_ring()
-            return ring.shown_arrival > self.clock.control_tick
-        return self.buffers.counter.arrival_tick > self.clock.control_tick
+        ring = self._late_ring()
+        arrival = self.buffers.counter.arrival_tick if ring is None else ring.shown_arrival
+        return arrival > self.clock.control_tick
 
     @property
     def is_lazy(self) -> bool:

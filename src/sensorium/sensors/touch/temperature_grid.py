@@ -94,6 +94,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             size = (self.num_envs, self.mount.count * self._cells)
             self._heat = torch.zeros(size, dtype=torch.float32, device=self.device)
             self._heat.copy_(self._watts(cfg.heat_generation, 1))
+            self.buffers.kept["heat_generation"] = self._heat
 
     def _mounted_bodies(self) -> list[int]:
         """Return the row of each mount's body.
@@ -310,15 +311,10 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Alias of ``set("heat_generation", ...)``."""
         self.set("heat_generation", value, env_ids)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that must be saved to resume."""
-        return super().tensors() | ({} if self._heat is None else {"heat_generation": self._heat})
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
         own = [self._covered, self._swept, self._span, self._node, self._conductance]
-        own += [] if self._heat is None else [self._heat]
         return super().nbytes + self._query.nbytes + sum(each.numel() * each.element_size() for each in own)
 
     # One sample -------------------------------------------------------------------------------------------------------
