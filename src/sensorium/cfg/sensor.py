@@ -256,6 +256,8 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Pose of the sensor's frame in the frame it is mounted on."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = OffsetCfg
+    sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = None
+    """What sensors of this class can sit on, in words, and the selectors of that; None: anything, the world too."""
 
     def __init__(self, /, **data: Any) -> None:
         given = [name for name in SELECTORS if name in data]
@@ -269,6 +271,14 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         elif not given:
             expected = f"one of {', '.join(SELECTORS)}"
             faults.append(Fault("mount", "no selector", expected, 'To mount on the world write body="world".'))
+        elif self.sits_on is not None:
+            what, selectors = self.sits_on
+            selector = wanted[0] if wanted else "body"
+            names = data[selector] if isinstance(data[selector], tuple | list) else (data[selector],)
+            is_world = any(isinstance(name, str) and name == "world" for name in names)
+            if is_world or selector not in selectors:
+                fix = "Name something that moves, not the world." if is_world else ""
+                faults.append(Fault(selector, repr(data[selector]), f"{what}, by one of {', '.join(selectors)}", fix))
         try:
             super().__init__(**data)
         except ConfigError as error:

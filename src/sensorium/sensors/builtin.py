@@ -65,6 +65,7 @@ A `body` is the body's inertial frame, an `xbody` its own frame. A `cutoff` boun
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, name_in
+from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, must, name_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
@@ -196,7 +197,9 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     ref: ObjRef | None = None
     """Element that the values of a frame sensor are relative to; the second element of ``distance``, ``normal``,
     ``fromto``, ``insidesite`` (the site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
-    cutoff: Float = 0.0
+    cutoff: Annotated[
+        Float, must(lambda cutoff: 0.0 <= cutoff < math.inf, "a finite number >= 0", "0 leaves the values unbounded.")
+    ] = 0.0
     """Bound of the values, in their unit; 0 for none. For ``distance``, ``normal``, ``fromto``: how far they search."""
     parameters: dict[str, str | bool] | None = None
     """What else the type takes: ``{"data": "dist normal"}`` of a rangefinder, ``{"enclosed": True}`` of insidesite."""
@@ -207,7 +210,7 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
         except ConfigError as error:
             raise ConfigError(error.config, [*error.faults, *_missing(data)]) from None
         if faults := _missing(data):
-            raise ConfigError(f"{type(self).__name__}" + (f"({self.name!r})" if self.name else ""), faults)
+            raise ConfigError(f"{type(self).__name__}{name_in(data)}", faults)
 
     @classmethod
     def from_existing(cls, name: str, **fields: Any) -> Self:
@@ -246,8 +249,6 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     @field_validator("cutoff")
     @classmethod
     def _cutoff(cls, value: float, info: ValidationInfo) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite number >= 0", "0 leaves the values unbounded.")
         if value > 0.0 and info.data.get("sensor_type") == "":
             raise bad("it absent where sensor_type is empty", "The model says how its own sensor is bounded.")
         return value
@@ -301,12 +302,21 @@ def _example(kind: str) -> str:
     return f"ObjRef(type={kind!r}, name=...)"
 
 
+@wp.struct
+class TakeTask:
+    """One sensor, for the kernel: the engine's values and the record's `[env, value]`."""
+
+    source: wp.array2d[wp.float32]
+    target: wp.array2d[wp.float32]
+
+
 @kernel
-def _take(rows: Rows, values_in: wp.array2d[wp.float32], values_out: wp.array2d[wp.float32]) -> None:
-    i, column = wp.tid()
+def _take(rows: Rows, tasks: wp.array[TakeTask]) -> None:
+    k, i, column = wp.tid()
     env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        values_out[env, column] = values_in[env, column]
+    t = tasks[k]
+    if rows.mask[env] != wp.uint8(0) and column < t.target.shape[1]:
+        t.target[env, column] = t.source[env, column]
 
 
 class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
@@ -351,10 +361,11 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Copy the engine's values."""
-        source, target = self.engine.array(f"native:{self.name}"), raw.value.view(self.num_envs, -1)
-        arrays = [wp.from_torch(values, dtype=wp.float32) for values in (source, target)]
-        self.compute_on.launch(_take, (target.shape[1],), arrays[:1], arrays[1:])
+        """Copy the engine's values in one launch, which all native sensors of one rate share."""
+        t, target = TakeTask(), raw.value.view(self.num_envs, -1)
+        t.source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
+        t.target = wp.from_torch(target, dtype=wp.float32)
+        self.compute_on.launch_task(_take, (target.shape[1],), t)
 
 
 def _unit(cfg: BuiltinSensorCfg) -> str:

@@ -6,15 +6,12 @@ only: free and ball joints have no single position. To name one of those is an e
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator
-
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, bad, name_in
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must, name_in
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
@@ -23,15 +20,16 @@ from sensorium.world.select import entity_pattern, match_names
 DataT = TypeVar("DataT")
 
 
-def _finite(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    row = value if isinstance(value, tuple) else (value,)
-    if not row or not all(map(math.isfinite, row)):
-        raise bad("a finite number, or one per joint")
-    return value
+def per_joint(value: Any) -> tuple[Any, ...]:
+    """Return a number for all joints as a tuple of one; a tuple as it is."""
+    return value if isinstance(value, tuple) else (value,)
 
 
-PerJoint = Annotated[Float | tuple[Float, ...], AfterValidator(_finite)]
+PerJoint = Annotated[
+    Float | tuple[Float, ...], must(lambda value: value != () and is_finite(value), "a finite number, or one per joint")
+]
 """One finite number for all joints, or one per joint in the order of `joint_names`."""
+Positive = Annotated[PerJoint, must(lambda value: min(per_joint(value)) > 0.0, "a number above 0, or one per joint")]
 
 _SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
 
@@ -173,4 +171,4 @@ def _title(cfg: JointsCfg[Any]) -> str:
     return f"{type(cfg).__name__}({cfg.label!r})"
 
 
-__all__ = ["JointsCfg", "PerJoint", "ScalarJoints", "resolve_joints"]
+__all__ = ["JointsCfg", "PerJoint", "Positive", "ScalarJoints", "per_joint", "resolve_joints"]

@@ -35,14 +35,60 @@ def is_finite4(v: wp.vec4) -> wp.bool:
     return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2]) and wp.isfinite(v[3])
 
 
+@wp.struct
+class Mounts:
+    """The mounts of one sensor and the state of their bodies, for its kernels; see `MountView.warp_state`.
+
+    Kernels take an array of one: a thread copies a struct that it gets as a whole, which costs more than the pose.
+    """
+
+    body: wp.array[wp.int32]
+    offset_pos: wp.array2d[wp.vec3]
+    offset_quat: wp.array2d[wp.vec4]
+    body_pos: wp.array2d[wp.vec3]
+    body_quat: wp.array2d[wp.vec4]
+    # Length 0 where they are not needed
+    body_lin_vel: wp.array2d[wp.vec3]
+    body_ang_vel: wp.array2d[wp.vec3]
+
+
+@wp.func
+def mount_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+    """Return position and orientation of a mount in the world."""
+    pos = mounts[0].offset_pos[env, mount]
+    quat = mounts[0].offset_quat[env, mount]
+    body = mounts[0].body[mount]
+    if body >= 0:
+        turn = mounts[0].body_quat[env, body]
+        pos = mounts[0].body_pos[env, body] + quat_rotate(turn, pos)
+        quat = quat_multiply(turn, quat)
+    return pos, quat
+
+
+@wp.func
+def mount_motion(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+    """Return position, orientation, velocity and angular velocity of a mount in the world, and its arm: see above d."""
+    arm = mounts[0].offset_pos[env, mount]
+    quat = mounts[0].offset_quat[env, mount]
+    pos = arm
+    lin_vel = wp.vec3()
+    ang_vel = wp.vec3()
+    body = mounts[0].body[mount]
+    if body >= 0:
+        turn = mounts[0].body_quat[env, body]
+        arm = quat_rotate(turn, arm)
+        quat = quat_multiply(turn, quat)
+        pos = mounts[0].body_pos[env, body] + arm
+        if mounts[0].body_lin_vel.shape[0] > 0:
+            ang_vel = mounts[0].body_ang_vel[env, body]
+            lin_vel = mounts[0].body_lin_vel[env, body] + wp.cross(ang_vel, arm)
+    return pos, quat, lin_vel, ang_vel, arm
+
+
 @kernel
 def _pose(
     rows: Rows,
-    body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array2d[wp.vec3],
-    offset_quat_in: wp.array2d[wp.vec4],
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
+    mounts: wp.array[Mounts],
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
     bad_out: wp.array2d[wp.uint8],
@@ -52,13 +98,7 @@ def _pose(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    pos = offset_pos_in[env, mount]
-    quat = offset_quat_in[env, mount]
-    body = body_in[mount]
-    if body >= 0:
-        turn = body_quat_in[env, body]
-        pos = body_pos_in[env, body] + quat_rotate(turn, pos)
-        quat = quat_multiply(turn, quat)
+    pos, quat = mount_pose(mounts, env, mount)
     pos_out[env, mount] = pos
     quat_out[env, mount] = quat
     if not (is_finite3(pos) and is_finite4(quat)):
@@ -70,10 +110,7 @@ def _pose(
 def _motion(
     rows: Rows,
     order: int,
-    body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    body_ang_vel_in: wp.array2d[wp.vec3],
+    mounts: wp.array[Mounts],
     body_lin_in: wp.array2d[wp.vec3],
     body_ang_in: wp.array2d[wp.vec3],
     lin_out: wp.array2d[wp.vec3],
@@ -87,13 +124,13 @@ def _motion(
         return
     lin = wp.vec3()
     ang = wp.vec3()
-    body = body_in[mount]
+    body = mounts[0].body[mount]
     if body >= 0:
-        d = quat_rotate(body_quat_in[env, body], offset_pos_in[env, mount])
+        d = quat_rotate(mounts[0].body_quat[env, body], mounts[0].offset_pos[env, mount])
         ang = body_ang_in[env, body]
         lin = body_lin_in[env, body] + wp.cross(ang, d)
         if order == 2:
-            w = body_ang_vel_in[env, body]
+            w = mounts[0].body_ang_vel[env, body]
             lin = lin + wp.cross(w, wp.cross(w, d))
     lin_out[env, mount] = lin
     ang_out[env, mount] = ang
@@ -144,6 +181,7 @@ class MountView:
         self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
         self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._versions: dict[str, tuple[bool, int]] = {}
+        self._states: dict[bool, tuple[Any, Any]] = {}
 
     def __repr__(self) -> str:
         pairs = zip(self.names, self.body_names, strict=True)
@@ -163,6 +201,24 @@ class MountView:
             wp.from_torch(self.offset_quat, dtype=wp.vec4),
         ]
 
+    def warp_state(self, *, velocities: bool = False) -> Any:
+        """Return the mounts and the poses of their bodies, with `velocities` their motion too, for a custom kernel.
+
+        `mount_pose` and `mount_motion` read them there. Needs BODY_POSE, and BODY_VELOCITY where asked for.
+        """
+        if velocities in self._states:
+            return self._states[velocities][1]
+        array, mounts = self._engine.array, Mounts()
+        mounts.body, mounts.offset_pos, mounts.offset_quat = self.warp_inputs
+        mounts.body_pos = wp.from_torch(array("body_pos_w"), dtype=wp.vec3)
+        mounts.body_quat = wp.from_torch(array("body_quat_w"), dtype=wp.vec4)
+        if velocities:
+            mounts.body_lin_vel = wp.from_torch(array("body_lin_vel_w"), dtype=wp.vec3)
+            mounts.body_ang_vel = wp.from_torch(array("body_ang_vel_w"), dtype=wp.vec3)
+        state = wp.array([mounts], dtype=Mounts, device=self._compute.wp_device)
+        self._states[velocities] = mounts, state
+        return state
+
     def _view(self, what: str, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         views = self._views.get(what)
         if views is None:
@@ -180,25 +236,19 @@ class MountView:
         return views
 
     def _launch(self, what: str, views: tuple[torch.Tensor, torch.Tensor]) -> None:
-        array = self._engine.array
-        body, offset_pos, offset_quat = self.warp_inputs
-
-        def vectors(name: str) -> Any:
-            return wp.from_torch(array(name), dtype=wp.vec3)
-
-        quats = wp.from_torch(array("body_quat_w"), dtype=wp.vec4)
         flags = [wp.from_torch(self._bad(), dtype=wp.uint8), self._clock.bad_wp]
-        outputs = [wp.from_torch(views[0], dtype=wp.vec3)]
+        first = wp.from_torch(views[0], dtype=wp.vec3)
         if what == "pose":
-            inputs = [body, offset_pos, offset_quat, vectors("body_pos_w"), quats]
-            outputs += [wp.from_torch(views[1], dtype=wp.vec4), *flags]
-            self._compute.launch(_pose, (self.count,), inputs, outputs)
+            outputs = [first, wp.from_torch(views[1], dtype=wp.vec4), *flags]
+            self._compute.launch(_pose, (self.count,), [self.warp_state()], outputs)
             return
-        spin = vectors("body_ang_vel_w")
-        pair = [vectors(f"body_lin_{what}_w"), vectors(f"body_ang_{what}_w")]
-        outputs += [wp.from_torch(views[1], dtype=wp.vec3), *flags]
-        order = 1 if what == "vel" else 2
-        self._compute.launch(_motion, (self.count,), [order, body, offset_pos, quats, spin, *pair], outputs)
+        pair = [
+            wp.from_torch(self._engine.array(name), dtype=wp.vec3)
+            for name in (f"body_lin_{what}_w", f"body_ang_{what}_w")
+        ]
+        inputs = [1 if what == "vel" else 2, self.warp_state(velocities=True), *pair]
+        outputs = [first, wp.from_torch(views[1], dtype=wp.vec3), *flags]
+        self._compute.launch(_motion, (self.count,), inputs, outputs)
 
     @property
     def pos_w(self) -> torch.Tensor:

@@ -76,6 +76,41 @@ def match_names(
     return found
 
 
+def find_names(
+    keys: str | Sequence[str],
+    names: Sequence[str],
+    preserve_order: bool,
+    *,
+    config: str,
+    what: str,
+    once: bool = False,
+) -> tuple[list[int], list[str]]:
+    """Return indices and names of those that keys match, for a sensor's `find_bodies`.
+
+    Args:
+        keys: a name or full-match pattern, or several.
+        names: all names there are.
+        preserve_order: in the order of `keys`, not in that of `names`.
+        config: the asking config, for the message.
+        what: kind of thing, for the message.
+        once: whether two keys that match one name are an error.
+
+    Raises:
+        SelectionError: a key matches nothing, or with `once` a name that another one matches already.
+    """
+    found: list[str] = []
+    for key in (keys,) if isinstance(keys, str) else keys:
+        matches = match_names(key, names, config=config, field="find_bodies", what=what)
+        if once and (twice := [name for name in matches if name in found]):
+            fix = f"Another key matches {twice[0]!r} already: narrow one of them."
+            raise SelectionError(config, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
+        found += [name for name in matches if name not in found]
+    indices = [names.index(name) for name in found]
+    if not preserve_order:
+        indices.sort()
+    return indices, [names[index] for index in indices]
+
+
 def plural(word: str) -> str:
     """Return the plural of a selector or kind of thing."""
     return "bodies" if word == "body" else f"{word}s"

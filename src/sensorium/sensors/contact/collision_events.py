@@ -10,8 +10,9 @@ tick and dt the time step, its impulse is the sum of F dt over the ticks at whic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -19,7 +20,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad
+from sensorium.cfg import SensorCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
@@ -66,26 +67,12 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     """What collides: geoms, bodies or subtrees."""
     secondary: ContactMatch | None = None
     """What they collide with; each match makes a pair with each primary. None: anything, one pair per primary."""
-    max_events: int = 16
+    max_events: Annotated[int, must(lambda n: 1 <= n <= 100_000, "a whole number >= 1, at most 100000")] = 16
     """Rows per environment and control step, at most 100,000."""
-    force_threshold: float = 0.0
+    force_threshold: Annotated[float, must(lambda n: 0.0 <= n < math.inf, "a finite force >= 0 in newton")] = 0.0
     """Net force above which a pair counts as touching, N; 0 counts every contact, also one without force."""
     persist: bool = True
     """Whether a contact that goes on from before the control step has a row in it."""
-
-    @field_validator("max_events")
-    @classmethod
-    def _rows(cls, value: int) -> int:
-        if not 1 <= value <= 100_000:
-            raise bad("a whole number >= 1, at most 100000")
-        return value
-
-    @field_validator("force_threshold")
-    @classmethod
-    def _force(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite force >= 0 in newton")
-        return value
 
     @field_validator("update_period", "rate_hz")
     @classmethod
@@ -169,13 +156,9 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
     pairs.rows[env, row, wp.static(PEAK)] = peak
 
 
-@kernel
-def _begin_tick(rows: Rows, pairs: Pairs, events: Events) -> None:
+@wp.func
+def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
     """Empty the rows of an env where a control step or an episode begins, or where the record is another one."""
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
     marker = float(tick_of_control(rows) & 16777215)  # float32 holds it exactly
     if pairs.marker[env] != marker or is_first(rows, env):
         pairs.marker[env] = marker
@@ -196,24 +179,33 @@ def _begin_tick(rows: Rows, pairs: Pairs, events: Events) -> None:
         _show(pairs, events, env, row)
 
 
+@wp.struct
+class CollisionTask:
+    """One sensor, for the kernel; `reports` has addresses of arrays `[env, primary, (found, force, pos)]`."""
+
+    reports: wp.array[wp.uint64]
+    primaries: wp.int32
+    pairs: Pairs
+    events: Events
+
+
 @kernel
-def _look(
-    rows: Rows,
-    first_pair: int,
-    report_in: wp.array3d[wp.float32],
-    pairs: Pairs,
-    events: Events,
-) -> None:
-    """Go through the pairs of one report `[env, primary, (found, force, pos)]`."""
-    i, _one = wp.tid()
+def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
+    """Go through the pairs of all reports."""
+    k, i = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
+    t = tasks[k]
+    pairs = t.pairs
+    events = t.events
+    _begin_tick(rows, pairs, events, env)
     tick = tick_captured(rows)
-    for primary in range(report_in.shape[1]):
-        pair = first_pair + primary
-        force = wp.vec3(report_in[env, primary, 1], report_in[env, primary, 2], report_in[env, primary, 3])
-        now = report_in[env, primary, 0] > 0.0
+    for pair in range(t.reports.shape[0] * t.primaries):
+        report = wp.array(ptr=t.reports[pair // t.primaries], shape=(2147483647,), dtype=wp.float32)
+        at = 7 * (env * t.primaries + pair % t.primaries)
+        force = wp.vec3(report[at + 1], report[at + 2], report[at + 3])
+        now = report[at] > 0.0
         if pairs.threshold > 0.0:
             now = now and wp.length(force) > pairs.threshold
         before = pairs.touching[env, pair] > 0.0
@@ -237,9 +229,7 @@ def _look(
                 pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
                 pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
                 pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
-            pairs.pos[env, pair] = wp.vec3(
-                report_in[env, primary, 4], report_in[env, primary, 5], report_in[env, primary, 6]
-            )
+            pairs.pos[env, pair] = wp.vec3(report[at + 4], report[at + 5], report[at + 6])
         duration = pairs.ticks[env, pair] * pairs.dt
         row = int(pairs.row[env, pair])
         if row >= 0:
@@ -285,11 +275,9 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields with `max_events` rows."""
-        out = {}
-        for name, field in super().fields().items():
-            shape = (self.cfg.max_events, *field.shape[1:]) if field.shape else ()
-            out[name] = Field(field.unit, shape, field.axes, field.dtype, field.frame, field.kind, field.role)
-        return out
+        rows = self.cfg.max_events
+        return {name: replace(field, shape=(rows, *field.shape[1:])) if field.shape else field
+                for name, field in super().fields().items()}  # fmt: skip
 
     def setup(self) -> None:
         """Make the memory of pairs and envs."""
@@ -313,18 +301,16 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Note what begins, goes on and ends at this tick (one launch per secondary, and one for all)."""
-        events = Events()
+        """Note what begins, goes on and ends at this tick (one launch, which all such sensors share)."""
+        events, t = Events(), CollisionTask()
         for name in ("count", "lost", "pair", "phase", "tick"):
             setattr(events, name, wp.from_torch(raw[name], dtype=wp.int32))
         events.duration, events.peak = wp.from_torch(raw["duration"]), wp.from_torch(raw["peak_force"])
         events.impulse, events.pos = raw.warp.impulse_w, raw.warp.pos_w
-        self.compute_on.launch(_begin_tick, (1,), [self._pairs, events])
-        first = 0
-        for requirement in self._reports:
-            report = self.engine.array(contact_array(requirement))[:, :, 0]
-            self.compute_on.launch(_look, (1,), [first, wp.from_torch(report), self._pairs, events])
-            first += report.shape[1]
+        addresses = [self.engine.array(contact_array(requirement)).data_ptr() for requirement in self._reports]
+        t.reports = wp.array(addresses, dtype=wp.uint64, device=self.compute_on.wp_device)
+        t.primaries, t.pairs, t.events = len(self.pairs) // len(addresses), self._pairs, events
+        self.compute_on.launch_task(_look, (), t)
 
     @cached_property
     def _reports(self) -> list[Requirement]:

@@ -21,16 +21,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import warp as wp
-from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad
+from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
-from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
-from sensorium.sensors.contact.contact_force import Touching, check_touchable, ignored, net_force, reports
+from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored, net_force, reports, touching
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
@@ -48,16 +46,21 @@ class ContactFlagData:
     """Whether it is pressed `[env, mount]`."""
 
 
+Force = Annotated[Float, must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton")]
+
+
 class ContactCfg(MountedSensorCfg[ContactFlagData]):
     """Configuration of contact switches. Select bodies (all their geoms) or geoms. Knobs are in N."""
 
-    on_force: Float = 0.0
+    on_force: Force = 0.0
     """Force above which it turns on, N."""
-    off_force: Float | None = None
+    off_force: Force | None = None
     """Force at or below which it turns off, N; None: `on_force`, no hysteresis."""
-    debounce: Float | None = None
+    debounce: Annotated[Float | None, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds")] = None
     """Time for which a change must last before it is reported, s; measured branch only."""
-    debounce_samples: int | None = PydanticField(default=None, validate_default=True)
+    debounce_samples: Annotated[
+        int | None, must(lambda samples: samples >= 1, "a whole number >= 1", "1 reports every change.")
+    ] = None
     """The same as a number of samples in a row, instead of `debounce`."""
     measure: Literal["net", "strongest"] = "net"
     """Force that counts. ``net``: magnitude of the sum of all contact forces, right for a foot; what presses from two
@@ -66,39 +69,28 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
     means the world's own geoms; a body that is fixed to it is named by itself."""
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        check_touchable(self)
-        if self.offset != OffsetCfg():
-            fix = "A flag has no frame: leave it out."
-            raise ConfigError.single(f"{type(self).__name__}({self.label!r})", "offset", self.offset, "it absent", fix)
+    sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 
-    @field_validator("on_force", "off_force")
+    @field_validator("offset")
     @classmethod
-    def _forces(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None:
-            if not 0.0 <= value < math.inf:
-                raise bad("a finite force >= 0 in newton")
-            most = info.data.get("on_force", math.inf)
-            if info.field_name == "off_force" and value > most:
-                raise bad(f"at most on_force, {most:g} N")
+    def _no_frame(cls, value: OffsetCfg) -> OffsetCfg:
+        if value != OffsetCfg():
+            raise bad("it absent", "A flag has no frame: leave it out.")
         return value
 
-    @field_validator("debounce")
+    @field_validator("off_force")
     @classmethod
-    def _time(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < math.inf:
-            raise bad("a finite time >= 0 in seconds")
+    def _off(cls, value: float | None, info: ValidationInfo) -> float | None:
+        most = info.data.get("on_force", math.inf)
+        if value is not None and value > most:
+            raise bad(f"at most on_force, {most:g} N")
         return value
 
     @field_validator("debounce_samples")
     @classmethod
     def _samples(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None:
-            if value < 1:
-                raise bad("a whole number >= 1", "1 reports every change.")
-            if info.data.get("debounce") is not None:
-                raise bad("nothing beside debounce", "Keep one of the two.")
+        if value is not None and info.data.get("debounce") is not None:
+            raise bad("nothing beside debounce", "Keep one of the two.")
         return value
 
     @field_validator("ignore")
@@ -109,34 +101,49 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
         return value
 
 
+@wp.struct
+class MagnitudeTask:
+    """One sensor, for the kernel."""
+
+    touching: Touching
+    force: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
 @kernel
-def _magnitude(
-    rows: Rows,
-    total_in: wp.array3d[wp.float32],
-    force_out: wp.array2d[wp.float32],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
+def _magnitude(rows: Rows, tasks: wp.array[MagnitudeTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    force = net_force(total_in, env, mount)
-    force_out[env, mount] = wp.length(force)
-    bad_out[env, mount] = wp.uint8(0)
+    force = net_force(t.touching, env, mount)
+    t.force[env, mount] = wp.length(force)
+    t.bad[env, mount] = wp.uint8(0)
     if not is_finite3(force):
-        bad_out[env, mount] = wp.uint8(1)
-        any_bad[0] = 1
+        t.bad[env, mount] = wp.uint8(1)
+        t.any_bad[0] = 1
+
+
+@wp.struct
+class CopyTask:
+    """One sensor, whose values are copied where the true force is 0."""
+
+    truth: wp.array2d[wp.float32]
+    source: wp.array2d[wp.float32]
+    target: wp.array2d[wp.float32]
 
 
 @kernel
-def _copy_unloaded(
-    rows: Rows, truth_in: wp.array2d[wp.float32], values_in: wp.array2d[wp.float32], out: wp.array2d[wp.float32]
-) -> None:
-    i, mount = wp.tid()
+def _copy_unloaded(rows: Rows, tasks: wp.array[CopyTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and truth_in[env, mount] == 0.0:
-        out[env, mount] = values_in[env, mount]
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.truth.shape[1]:
+        return
+    if t.truth[env, mount] == 0.0:
+        t.target[env, mount] = t.source[env, mount]
 
 
 @kernel
@@ -202,7 +209,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         cfg, shape = self.cfg, (self.mount.count,)
         on, off = self._thresholds
         self.notes = {"on": f"{cfg.measure} force > {on:g} N", "off": f"<= {off:g} N"} | ignored(cfg, self.engine)
-        self._touching = Touching(self, reports(cfg, self.engine, REDUCE[cfg.measure]))
+        self._touching = touching(self, reports(cfg, self.engine, REDUCE[cfg.measure]))
         self._clean = torch.zeros((self.num_envs, *shape), dtype=torch.float32, device=self.device)
         self._debounces = bool(cfg.debounce) or (cfg.debounce_samples or 1) > 1
         if self._debounces:
@@ -212,18 +219,23 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Take the magnitudes in one launch."""
-        outputs = [_scalars(raw), self.buffers.bad_wp, self.clock.bad_wp]
-        self.compute_on.launch(_magnitude, (self.mount.count,), [self._touching.total()], outputs)
+        """Take the magnitudes in one launch, which all switches of one rate share."""
+        t = MagnitudeTask()
+        t.touching, t.force = self._touching, _scalars(raw)
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
+        self.compute_on.launch_task(_magnitude, (self.mount.count,), t)
 
     @recorded
     @used_if(lambda self: any(getattr(self.cfg, knob) is not None for knob in COLUMN_KNOBS))
     def apply_hardware_imperfections(self, slot: Record) -> None:
         """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
-        clean, truth, force = wp.from_torch(self._clean, dtype=wp.float32), _scalars(self.buffers.truth), _scalars(slot)
-        self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, force], [clean])
+        before, after = CopyTask(), CopyTask()
+        before.truth = after.truth = _scalars(self.buffers.truth)
+        before.source = after.target = _scalars(slot)
+        before.target = after.source = wp.from_torch(self._clean, dtype=wp.float32)
+        self.compute_on.launch_task(_copy_unloaded, (self.mount.count,), before)
         self.standard_chain(slot)
-        self.compute_on.launch(_copy_unloaded, (self.mount.count,), [truth, clean], [force])
+        self.compute_on.launch_task(_copy_unloaded, (self.mount.count,), after)
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Compare with the thresholds, and debounce the measured flag."""

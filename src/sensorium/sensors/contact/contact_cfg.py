@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad
-from sensorium.errors import ConfigError, Fault, nearest, shown
-from sensorium.spec import CONTACT_FIELDS, ContactReduce, Field
-from sensorium.world.contacts import ContactMatch
+from sensorium.cfg import SensorCfg, bad, must, some_of
+from sensorium.errors import ConfigError, Fault, SelectionError, shown
+from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
+from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
+from sensorium.world.select import Named
 
 _W: dict[str, Any] = {"frame": "world"}
 
@@ -107,6 +109,9 @@ OF_PRIMARY = ("secondary", "fields", "reduce", "num_slots", "global_frame")
 OF_PRIM_PATH = ("filter_prim_paths_expr", "track_pose", "max_contact_data_count_per_prim")
 
 
+Count = Annotated[int, must(lambda count: 1 <= count <= 10_000, "a whole number >= 1, at most 10000")]
+
+
 class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Configuration of a contact sensor, in either of two forms.
 
@@ -127,18 +132,18 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """What it touches; None for anything. Several matches mean contact with any of them: they are merged by depth
     (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or summed (``netforce``; only found
     and force, for the centres of several sums cannot be merged)."""
-    fields: tuple[str, ...] = ("found", "force")
+    fields: Annotated[tuple[str, ...], some_of(FIELDS)] = ("found", "force")
     """What is reported of each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
     `track_friction_forces`."""
     reduce: ContactReduce = "maxforce"
     """Which contacts of a primary fill its slots: ``none`` the engine's first, ``mindist`` the deepest, ``maxforce``
     the strongest, ``netforce`` one sum of all at the force-weighted centre."""
-    num_slots: int = 1
+    num_slots: Count = 1
     """Contacts kept per primary; without effect on ``netforce``, which gives one."""
     global_frame: bool = False
     """Force and torque in world axes, acting on the primary, instead of the contact's frame."""
 
-    prim_path: str | None = None
+    prim_path: Annotated[str | None, must(bool, "a path", 'The world is "{ENV_REGEX_NS}".')] = None
     """Path, or pattern of paths, of the bodies (or geoms) that are measured: ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
     filter_prim_paths_expr: tuple[str, ...] = ()
     """Paths, or patterns of paths, of bodies or geoms whose forces are reported apart; the namespace alone is the
@@ -146,13 +151,15 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     them."""
     track_pose: bool = False
     """Whether `pos_w` and `quat_w` are given."""
-    max_contact_data_count_per_prim: int = 8
+    max_contact_data_count_per_prim: Count = 8
     """Contacts that are summed per body, and per body and filter. Of more the strongest are taken, `found` has the
     number of all, and a warning names the body once."""
 
     track_air_time: bool = False
     """Whether the four times are kept."""
-    force_threshold: float | None = None
+    force_threshold: Annotated[
+        float | None, must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None")
+    ] = None
     """Net force above which the times count as contact, N. None: with `primary` any contact (``found`` > 0), with
     `prim_path` 1 N. It acts on the times, `compute_first_contact`, `compute_first_air` and the markers alone."""
     latch: bool = True
@@ -165,7 +172,12 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Entries kept in the fields called history; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
     """Whether there is one entry per physics tick or per sample."""
-    evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
+    evaluate: Annotated[
+        Literal["auto", "always", "on_read", "wanted"],
+        must(
+            {"auto", "always"}.__contains__, "'auto' or 'always'", "Its times, latches and histories need every tick."
+        ),
+    ] = "auto"
     """``auto`` and ``always``: at each due tick. Others are refused: no tick may be missed."""
 
     def __init__(self, /, **data: Any) -> None:
@@ -247,54 +259,65 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
                 faults.append(Fault("reduce", "'netforce'", "fields that a sum has: found, force, torque, pos", fix))
         return faults
 
-    @field_validator("fields", mode="before")
+    @field_validator("fields", "filter_prim_paths_expr", mode="before")
     @classmethod
-    def _fields(cls, value: Any) -> Any:
+    def _list(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
-            raise bad("a list of fields", f"Write fields=({value!r},).")
+            what = "fields" if info.field_name == "fields" else "paths"
+            raise bad(f"a list of {what}", f"Write {info.field_name}=({value!r},).")
         return value
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if name not in FIELDS:
-                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-        if not value:
-            raise bad("at least one field")
-        return value
 
-    @field_validator("num_slots", "max_contact_data_count_per_prim")
-    @classmethod
-    def _some(cls, value: int) -> int:
-        if not 1 <= value <= 10_000:
-            raise bad("a whole number >= 1, at most 10000")
-        return value
+class ContactPlan(NamedTuple):
+    """What a config resolves to in a model."""
 
-    @field_validator("force_threshold")
-    @classmethod
-    def _force(cls, value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < float("inf"):
-            raise bad("a finite force >= 0 in newton, or None")
-        return value
+    primary: Side
+    others: tuple[tuple[str, str], ...]
+    """The secondaries, or the filters."""
+    reports: tuple[Requirement, ...]
+    """Reports of contacts, merged; of a config with `prim_path` the one of everything."""
+    nets: tuple[Requirement, ...]
+    """Reports of net forces, summed; of a config with `prim_path` those of the filters."""
 
-    @field_validator("prim_path")
-    @classmethod
-    def _path(cls, value: str | None) -> str | None:
-        if value == "":
-            raise bad("a path", 'The world is "{ENV_REGEX_NS}".')
-        return value
 
-    @field_validator("filter_prim_paths_expr", mode="before")
-    @classmethod
-    def _paths(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            raise bad("a list of paths", f"Write filter_prim_paths_expr=[{value!r}].")
-        return value
-
-    @field_validator("evaluate")
-    @classmethod
-    def _every_tick(cls, value: str) -> str:
-        if value in ("on_read", "wanted"):
-            raise bad("'auto' or 'always'", "Its times, latches and histories need every tick.")
-        return value
+def plan_of(cfg: ContactSensorCfg, model: Named) -> ContactPlan:
+    """Return what a config resolves to in a model."""
+    title = f"{type(cfg).__name__}({cfg.label!r})"
+    if cfg.prim_path is not None:
+        paths = resolve_paths((cfg.prim_path,), model, config=title, field="prim_path")
+        primary: Side = (paths[0][0], tuple(name for _, name in paths))
+        others = resolve_paths(cfg.filter_prim_paths_expr, model, config=title, field="filter_prim_paths_expr")
+        cap = cfg.max_contact_data_count_per_prim
+        columns = ["found", "force", "normal"]
+        total = CONTACT_REPORT(primary, None, tuple(columns), "maxforce", cap)
+        columns += ["tangent"] * cfg.has_friction + ["pos"] * cfg.track_contact_points
+        filters = [CONTACT_REPORT(primary, other, tuple(columns), "maxforce", cap) for other in others]
+        return ContactPlan(primary, tuple(others), (total,), tuple(filters))
+    assert cfg.primary is not None
+    primary = resolve_match(cfg.primary, model, config=title, field="primary")
+    sides: list[tuple[str, str] | None] = [None]
+    if cfg.secondary is not None:
+        kind, names = resolve_match(cfg.secondary, model, config=title, field="secondary")
+        sides = [(kind, name) for name in names]
+    several = len(sides) > 1
+    if several and cfg.reduce == "netforce" and (left := [name for name in ("torque", "pos") if name in cfg.fields]):
+        fix = f"Leave out {' and '.join(left)}, name one secondary, or use another reduction."
+        expected = "found and force alone, where several secondaries match"
+        raise SelectionError(title, [Fault("fields", shown(cfg.fields), expected, fix)])
+    wanted = {"found", *cfg.reported}
+    if cfg.reduce != "netforce":
+        if cfg.has_friction or (cfg.global_frame and {"force", "torque"} & wanted):
+            wanted |= {"force", "normal", "tangent"}
+        if cfg.track_contact_points:
+            wanted.add("pos")
+        if several:
+            wanted |= {"mindist": {"dist"}, "maxforce": {"force"}, "none": set[str]()}[cfg.reduce]
+    needs_net = cfg.latch or (cfg.track_air_time and cfg.threshold is not None)
+    if cfg.reduce == "netforce" and needs_net:
+        wanted.add("force")
+    reports = [CONTACT_REPORT(primary, side, tuple(wanted), cfg.reduce, cfg.slots) for side in sides]
+    nets: list[Requirement] = []
+    if needs_net:
+        nets = [CONTACT_REPORT(primary, side, ("found", "force"), "netforce", 1) for side in sides]
+        nets = reports if cfg.reduce == "netforce" else nets
+    return ContactPlan(primary, tuple(side for side in sides if side is not None), tuple(reports), tuple(nets))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now, tick_of_control
-from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
 """Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, when the control
@@ -455,11 +455,7 @@ def slots(
 class Poses:
     """Where the bodies are; arrays of length 0 where that is not asked for."""
 
-    body: wp.array[wp.int32]
-    offset_pos: wp.array2d[wp.vec3]
-    offset_quat: wp.array2d[wp.vec4]
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
+    bodies: wp.array[Mounts]
     pos: wp.array2d[wp.vec3]
     quat: wp.array2d[wp.vec4]
 
@@ -535,13 +531,7 @@ def bodies(
                     else:
                         contact_pos_out[env, primary, k] = wp.vec3(wp.nan, wp.nan, wp.nan)
         if sampled != 0 and poses.pos.shape[0] > 0:
-            pos = poses.offset_pos[env, primary]
-            quat = poses.offset_quat[env, primary]
-            body = poses.body[primary]
-            if body >= 0:
-                turn = poses.body_quat[env, body]
-                pos = poses.body_pos[env, body] + quat_rotate(turn, pos)
-                quat = quat_multiply(turn, quat)
+            pos, quat = mount_pose(poses.bodies, env, primary)
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
         _put_away(sampled, memory, fields, env, primary, here)

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor
 from sensorium.cfg import OffsetCfg
 from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
-from sensorium.errors import Fault, NotTrackedError, SelectionError, SensoriumWarning, shown
+from sensorium.errors import NotTrackedError, SensoriumWarning
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_runs import States
 from sensorium.readings import DebugShape
@@ -36,69 +36,17 @@ from sensorium.sensors.contact.contact_cfg import (
     REDUCTIONS,
     REPORTED,
     TIMES,
+    ContactPlan,
     ContactSensorCfg,
     ContactSensorData,
+    plan_of,
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
-from sensorium.world.contacts import ContactMatch, Side, check_apart, resolve_match, resolve_paths, short_names
+from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
-from sensorium.world.select import Named, match_names
-
-
-class _Plan(NamedTuple):
-    """What a config resolves to in a model."""
-
-    primary: Side
-    others: tuple[tuple[str, str], ...]
-    """The secondaries, or the filters."""
-    reports: tuple[Requirement, ...]
-    """Reports of contacts, merged; of a config with `prim_path` the one of everything."""
-    nets: tuple[Requirement, ...]
-    """Reports of net forces, summed; of a config with `prim_path` those of the filters."""
-
-
-def _plan(cfg: ContactSensorCfg, model: Named) -> _Plan:
-    title = f"{type(cfg).__name__}({cfg.label!r})"
-    if cfg.prim_path is not None:
-        paths = resolve_paths((cfg.prim_path,), model, config=title, field="prim_path")
-        primary: Side = (paths[0][0], tuple(name for _, name in paths))
-        others = resolve_paths(cfg.filter_prim_paths_expr, model, config=title, field="filter_prim_paths_expr")
-        cap = cfg.max_contact_data_count_per_prim
-        columns = ["found", "force", "normal"]
-        total = CONTACT_REPORT(primary, None, tuple(columns), "maxforce", cap)
-        columns += ["tangent"] * cfg.has_friction + ["pos"] * cfg.track_contact_points
-        filters = [CONTACT_REPORT(primary, other, tuple(columns), "maxforce", cap) for other in others]
-        return _Plan(primary, tuple(others), (total,), tuple(filters))
-    assert cfg.primary is not None
-    primary = resolve_match(cfg.primary, model, config=title, field="primary")
-    sides: list[tuple[str, str] | None] = [None]
-    if cfg.secondary is not None:
-        kind, names = resolve_match(cfg.secondary, model, config=title, field="secondary")
-        sides = [(kind, name) for name in names]
-    several = len(sides) > 1
-    if several and cfg.reduce == "netforce" and (left := [name for name in ("torque", "pos") if name in cfg.fields]):
-        fix = f"Leave out {' and '.join(left)}, name one secondary, or use another reduction."
-        expected = "found and force alone, where several secondaries match"
-        raise SelectionError(title, [Fault("fields", shown(cfg.fields), expected, fix)])
-    wanted = {"found", *cfg.reported}
-    if cfg.reduce != "netforce":
-        if cfg.has_friction or (cfg.global_frame and {"force", "torque"} & wanted):
-            wanted |= {"force", "normal", "tangent"}
-        if cfg.track_contact_points:
-            wanted.add("pos")
-        if several:
-            wanted |= {"mindist": {"dist"}, "maxforce": {"force"}, "none": set[str]()}[cfg.reduce]
-    needs_net = cfg.latch or (cfg.track_air_time and cfg.threshold is not None)
-    if cfg.reduce == "netforce" and needs_net:
-        wanted.add("force")
-    reports = [CONTACT_REPORT(primary, side, tuple(wanted), cfg.reduce, cfg.slots) for side in sides]
-    nets: list[Requirement] = []
-    if needs_net:
-        nets = [CONTACT_REPORT(primary, side, ("found", "force"), "netforce", 1) for side in sides]
-        nets = reports if cfg.reduce == "netforce" else nets
-    return _Plan(primary, tuple(side for side in sides if side is not None), tuple(reports), tuple(nets))
+from sensorium.world.select import Named, find_names
 
 
 def _shows_places(sensor: ContactSensor) -> bool:
@@ -131,12 +79,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     @classmethod
     def needs(cls, cfg: ContactSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return poses where they are asked for, and the contact reports of what the config matches."""
-        plan = _plan(cfg, names)
+        plan = plan_of(cfg, names)
         return dict.fromkeys((*((BODY_POSE,) if cfg.track_pose else ()), *plan.reports, *plan.nets))
 
     @cached_property
-    def _plan(self) -> _Plan:
-        plan, title = _plan(self.cfg, self.engine), f"{type(self.cfg).__name__}({self.name!r})"
+    def _plan(self) -> ContactPlan:
+        plan, title = plan_of(self.cfg, self.engine), f"{type(self.cfg).__name__}({self.name!r})"
         if self.cfg.secondary is not None:
             side = (plan.others[0][0], tuple(name for _, name in plan.others))
             check_apart(side, self.engine, config=title, field="secondary")
@@ -274,9 +222,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             return
         poses = kernels.Poses()
         if self._bodies is not None:
-            poses.body, poses.offset_pos, poses.offset_quat = self._bodies.warp_inputs
-            poses.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
-            poses.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+            poses.bodies = self._bodies.warp_state()
             poses.pos, poses.quat = raw.warp.pos_w, raw.warp.quat_w
         outputs = [wp.from_torch(self._most_found), vectors("friction_forces_w", 3), vectors("contact_pos_w", 3)]
         self.compute_on.launch(kernels.bodies, (lanes,), [*first, fields, seen, poses], outputs)
@@ -357,19 +303,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         Raises:
             SelectionError: a key matches nothing, or what another one matches already.
         """
-        names, title = self.body_names, f"{type(self.cfg).__name__}({self.name!r})"
-        found: list[str] = []
-        for key in (name_keys,) if isinstance(name_keys, str) else name_keys:
-            matches = match_names(key, names, config=title, field="find_bodies", what="body")
-            twice = [name for name in matches if name in found]
-            if twice:
-                fix = f"Another key matches {twice[0]!r} already: narrow one of them."
-                raise SelectionError(title, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
-            found += matches
-        indices = [names.index(name) for name in found]
-        if not preserve_order:
-            indices.sort()
-        return indices, [names[index] for index in indices]
+        title = f"{type(self.cfg).__name__}({self.name!r})"
+        return find_names(name_keys, self.body_names, preserve_order, config=title, what="body", once=True)
 
     @property
     def history_valid(self) -> Tensor:
@@ -426,8 +361,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Draw the force on each primary as an arrow, 0.01 m per N."""
         if not self.has_debug_vis_implementation:
             return
-        self.ensure_current()
-        truth = self._truth_view
+        truth = self.ground_truth
         is_prim = self.cfg.is_prim_form
         force, place = (truth.net_forces_w, truth.pos_w) if is_prim else (truth.force, truth.pos)
         assert force is not None and place is not None

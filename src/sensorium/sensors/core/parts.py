@@ -15,6 +15,7 @@ from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import RegistrationError
+from sensorium.readings import DebugShape
 from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:
@@ -143,3 +144,8 @@ def declared_constants(data_class: type) -> tuple[str, ...]:
     """Return the fields of a data class that are no tensors: attributes of the sensor by these names."""
     tensors = declared_fields(data_class)
     return tuple(item.name for item in dataclasses.fields(data_class) if item.name not in tensors)
+
+
+def arrows(pos: torch.Tensor, vectors: torch.Tensor) -> DebugShape:
+    """Return an arrow from each position along its vector, both `[..., 3]`, in the world, m."""
+    return DebugShape("arrows", torch.stack([pos, pos + vectors], dim=-2).reshape(-1, 2, 3).cpu().numpy())

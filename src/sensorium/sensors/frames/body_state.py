@@ -14,20 +14,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 import warp as wp
-from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import SELECTORS, MountedSensorCfg, bad
+from sensorium.cfg import SELECTORS, MountedSensorCfg, chosen, some_of
 from sensorium.compute import Rows, kernel, recorded
-from sensorium.errors import nearest
-from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.bodies import body_boxes, entity_of
-from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
 from sensorium.world.select import Named
 
 Three = tuple[float, float, float]
@@ -62,7 +59,7 @@ VELOCITIES = ("lin_vel_w", "ang_vel_w")
 class BodyStateCfg(MountedSensorCfg[BodyStateData]):
     """Configuration of the state of bodies. Without a selector it is that of all bodies: ``bodies=".*"``."""
 
-    fields: tuple[str, ...] | Literal["all"] = "all"
+    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = "all"
     """What is computed, of pos_w, quat_w, lin_vel_w and ang_vel_w."""
 
     def __init__(self, /, **data: Any) -> None:
@@ -75,37 +72,17 @@ class BodyStateCfg(MountedSensorCfg[BodyStateData]):
         """Return a config for `sensorium.testing.tumbling_engine`: all bodies."""
         return cls()
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if isinstance(value, str):
-            return value
-        for name in value:
-            if name not in FIELDS:
-                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-        if not value:
-            raise bad("at least one field")
-        return value
-
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `BodyStateData`."""
-        return tuple(name for name in FIELDS if self.fields == "all" or name in self.fields)
+        return chosen(self.fields, FIELDS)
 
 
 @wp.struct
 class BodyStateTask:
-    """One sensor, for the kernel. Of velocities and outputs, a length of 0 means that one is not needed."""
+    """One sensor, for the kernel. Of outputs, a length of 0 means that one is not needed."""
 
-    # Mount
-    mount_body: wp.array[wp.int32]
-    mount_pos: wp.array2d[wp.vec3]
-    mount_quat: wp.array2d[wp.vec4]
-    # Engine
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
-    body_lin_vel: wp.array2d[wp.vec3]
-    body_ang_vel: wp.array2d[wp.vec3]
+    mounts: wp.array[Mounts]
     # Output
     pos_w: wp.array2d[wp.vec3]
     quat_w: wp.array2d[wp.vec4]
@@ -120,22 +97,9 @@ def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    body = t.mount_body[mount]
-    d = t.mount_pos[env, mount]
-    p = d
-    q = t.mount_quat[env, mount]
-    v = wp.vec3()
-    w = wp.vec3()
-    if body >= 0:
-        turn = t.body_quat[env, body]
-        d = quat_rotate(turn, d)
-        p = t.body_pos[env, body] + d
-        q = quat_multiply(turn, q)
-        if t.body_ang_vel.shape[0] > 0:
-            w = t.body_ang_vel[env, body]
-            v = t.body_lin_vel[env, body] + wp.cross(w, d)
+    p, q, v, w, _arm = mount_motion(t.mounts, env, mount)
     flag = wp.uint8(0)
     if not (is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w)):
         flag = wp.uint8(1)
@@ -184,13 +148,8 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Compute all selected fields in one launch, which all such sensors of one rate share."""
-        engine, t = self.engine, BodyStateTask()
-        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
-        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
-        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
-        if set(self.cfg.selected) & set(VELOCITIES):
-            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
-            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        t = BodyStateTask()
+        t.mounts = self.mount.warp_state(velocities=bool(set(self.cfg.selected) & set(VELOCITIES)))
         for name in self.cfg.selected:
             setattr(t, name, getattr(raw.warp, name))
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp

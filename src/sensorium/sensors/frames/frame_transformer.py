@@ -21,17 +21,17 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, name_in
+from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, chosen, must, name_in, some_of
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import FrameOnBody
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
-from sensorium.world.mount import MountView, is_finite3, is_finite4
-from sensorium.world.select import match_names, resolve_frames
+from sensorium.world.mount import Mounts, MountView, is_finite3, is_finite4
+from sensorium.world.select import find_names, resolve_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
         """Name or pattern of joints: their anchors, in the axes of their bodies."""
         link_name: Selector = None
         """Name or pattern of bodies, in the words of URDF."""
-        name: str | None = None
+        name: Annotated[str | None, must(bool, "a name, or None", "None takes the name of the element.")] = None
         """Name of the frame; None takes the last part of the element's name, or the full name where that is not
         unique."""
         offset: OffsetCfg = OffsetCfg()
@@ -111,13 +111,6 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
                 faults.append(Fault("frame", got, f"one of {', '.join(TARGET_SELECTORS)}", fix))
             _init(super().__init__, data, faults, f"FrameTransformerCfg.FrameCfg{name_in(data)}")
 
-        @field_validator("name")
-        @classmethod
-        def _name(cls, value: str | None) -> str | None:
-            if value == "":
-                raise bad("a name, or None", "None takes the name of the element.")
-            return value
-
         @property
         def selector(self) -> tuple[str, Any]:
             """The selector that was given: its field name and value."""
@@ -125,7 +118,7 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
 
     target_frames: tuple[FrameCfg, ...]
     """The target frames, in this order; those of one pattern in the order of the model."""
-    fields: tuple[str, ...] | Literal["all"] = "all"
+    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = "all"
     """What is computed; fields that are left out are None and cost nothing."""
 
     @classmethod
@@ -154,22 +147,10 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
             )
         return value
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if isinstance(value, str):
-            return value
-        for name in value:
-            if name not in FIELDS:
-                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-        if not value:
-            raise bad("at least one field")
-        return value
-
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `FrameTransformerData`."""
-        return FIELDS if self.fields == "all" else tuple(name for name in FIELDS if name in self.fields)
+        return chosen(self.fields, FIELDS)
 
 
 def _init(init: Any, data: dict[str, Any], faults: list[Fault], title: str) -> None:
@@ -192,17 +173,15 @@ class _Target(NamedTuple):
 
 
 @wp.func
-def _origin(pos_in: wp.array2d[wp.vec3], env: int, body: int) -> wp.vec3:
-    if body < 0:
-        return wp.vec3()
-    return pos_in[env, body]
-
-
-@wp.func
-def _attitude(quat_in: wp.array2d[wp.vec4], env: int, body: int) -> wp.vec4:
-    if body < 0:
-        return wp.vec4(1.0, 0.0, 0.0, 0.0)
-    return quat_in[env, body]
+def _body_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
+    """Return position and orientation of the body that a frame is on."""
+    pos = wp.vec3()
+    quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    body = mounts[0].body[mount]
+    if body >= 0:
+        pos = mounts[0].body_pos[env, body]
+        quat = mounts[0].body_quat[env, body]
+    return pos, quat
 
 
 @wp.func
@@ -217,16 +196,8 @@ def _upper(q: wp.vec4) -> wp.vec4:
 class FramesTask:
     """One sensor, for the kernel."""
 
-    # Source [mount] and targets [target], each on a body, -1 for the world
-    source_body: wp.array[wp.int32]
-    source_pos: wp.array2d[wp.vec3]
-    source_quat: wp.array2d[wp.vec4]
-    target_body: wp.array[wp.int32]
-    target_pos: wp.array2d[wp.vec3]
-    target_quat: wp.array2d[wp.vec4]
-    # Engine
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
+    sources: wp.array[Mounts]
+    targets: wp.array[Mounts]
     # Output; a first axis of length 0 means that the field is not selected
     target_pos_source: wp.array3d[wp.vec3]
     target_quat_source: wp.array3d[wp.vec4]
@@ -243,13 +214,11 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
     k, i, mount, target = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.source_body.shape[0] or target >= t.target_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.sources[0].body.shape[0] or target >= t.targets[0].body.shape[0]:
         return
-    source_body = t.source_body[mount]
-    p_s = _origin(t.body_pos, env, source_body)
-    turn_s = _attitude(t.body_quat, env, source_body)
-    d_s = quat_rotate(turn_s, t.source_pos[env, mount])
-    q_s = quat_multiply(turn_s, t.source_quat[env, mount])
+    p_s, turn_s = _body_pose(t.sources, env, mount)
+    d_s = quat_rotate(turn_s, t.sources[0].offset_pos[env, mount])
+    q_s = quat_multiply(turn_s, t.sources[0].offset_quat[env, mount])
     if target == 0:  # one thread speaks for the mount
         if t.source_pos_w.shape[0] > 0:
             t.source_pos_w[env, mount] = p_s + d_s
@@ -258,19 +227,16 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
         flag = wp.uint8(0)
         if not (is_finite3(p_s) and is_finite4(turn_s)):
             flag = wp.uint8(1)
-        for other in range(t.target_body.shape[0]):
-            p = _origin(t.body_pos, env, t.target_body[other])
-            q = _attitude(t.body_quat, env, t.target_body[other])
+        for other in range(t.targets[0].body.shape[0]):
+            p, q = _body_pose(t.targets, env, other)
             if not (is_finite3(p) and is_finite4(q)):
                 flag = wp.uint8(1)
         t.bad[env, mount] = flag
         if flag != wp.uint8(0):
             t.any_bad[0] = 1
-    target_body = t.target_body[target]
-    p_t = _origin(t.body_pos, env, target_body)
-    turn_t = _attitude(t.body_quat, env, target_body)
-    d_t = quat_rotate(turn_t, t.target_pos[env, target])
-    q_t = quat_multiply(turn_t, t.target_quat[env, target])
+    p_t, turn_t = _body_pose(t.targets, env, target)
+    d_t = quat_rotate(turn_t, t.targets[0].offset_pos[env, target])
+    q_t = quat_multiply(turn_t, t.targets[0].offset_quat[env, target])
     if t.target_pos_source.shape[0] > 0:
         # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
         t.target_pos_source[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
@@ -346,10 +312,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     def update_raw_data(self, raw: Record) -> None:
         """Compute every selected field of all targets in one launch, which all sensors of this kind and rate share."""
         t = FramesTask()
-        t.source_body, t.source_pos, t.source_quat = self.mount.warp_inputs
-        t.target_body, t.target_pos, t.target_quat = self.targets.warp_inputs
-        t.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
-        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        t.sources, t.targets = self.mount.warp_state(), self.targets.warp_state()
         for name in self.cfg.selected:
             setattr(t, name, getattr(raw.warp, name))
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
@@ -383,15 +346,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         Raises:
             SelectionError: a key matches nothing.
         """
-        names, title = self.body_names, f"{type(self.cfg).__name__}({self.name!r})"
-        found: list[str] = []
-        for key in (name_keys,) if isinstance(name_keys, str) else name_keys:
-            matches = match_names(key, names, config=title, field="find_bodies", what="target frame")
-            found.extend(name for name in matches if name not in found)
-        indices = [names.index(name) for name in found]
-        if not preserve_order:
-            indices.sort()
-        return indices, [names[index] for index in indices]
+        title = f"{type(self.cfg).__name__}({self.name!r})"
+        return find_names(name_keys, self.body_names, preserve_order, config=title, what="target frame")
 
     @property
     def nbytes(self) -> int:

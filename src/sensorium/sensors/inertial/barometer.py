@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import torch
 import warp as wp
-from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
+from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
-from sensorium.world.mount import is_finite3
+from sensorium.world.mount import Mounts, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
@@ -112,49 +111,29 @@ class BarometerData:
 class BarometerCfg(MountedSensorCfg[BarometerData]):
     """Configuration of a barometer. The knobs act on the pressure; the measured altitude follows from it."""
 
-    altitude_offset: Float = 0.0
+    altitude_offset: Annotated[
+        Float,
+        must(
+            lambda altitude: -1000.0 <= altitude <= 20000.0,
+            "an altitude from -1000 to 20000 m, where the standard atmosphere holds",
+        ),
+    ] = 0.0
     """Altitude of the world's origin above sea level, m."""
-    wind: Vec3 = (0.0, 0.0, 0.0)
+    wind: Annotated[Vec3, must(is_finite, "three finite numbers, m/s")] = (0.0, 0.0, 0.0)
     """Velocity of the air, world axes, m/s; what counts is the sensor's velocity relative to it."""
-    position_error: Float | Vec3 = 0.0
+    position_error: Annotated[Float | Vec3, must(is_finite, "a finite number, or three")] = 0.0
     """Pressure coefficient Cp of the port: it reads Cp rho v^2 / 2 too much in air that passes at v (most ports suck:
     Cp < 0, and altitude reads too high). Three numbers weigh the squares of v's parts along the sensor's axes."""
-    temperature: Float = REFERENCE_TEMPERATURE
+    temperature: Annotated[
+        Float,
+        must(lambda t: -100.0 <= t <= 200.0, "degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius."),
+    ] = REFERENCE_TEMPERATURE
     """Temperature of the sensor, degrees Celsius. (`TemperatureDrift` is a stage for a device that warms up.)"""
-    temperature_coefficient: Float = 0.0
+    temperature_coefficient: Finite = 0.0
     """Offset per kelvin that the sensor is warmer than 25 degrees Celsius, Pa/K."""
-    lag: Float = 0.0
+    lag: Annotated[Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds")] = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
     period where the pressure changes steadily between samples; it starts settled at the first sample."""
-
-    @field_validator("wind", "position_error", "temperature_coefficient")
-    @classmethod
-    def _finite(cls, value: Any, info: ValidationInfo) -> Any:
-        if not all(map(math.isfinite, value if isinstance(value, tuple) else (value,))):
-            wanted = {"wind": "three finite numbers, m/s", "position_error": "a finite number, or three"}
-            raise bad(wanted.get(str(info.field_name), "a finite number"))
-        return value
-
-    @field_validator("lag")
-    @classmethod
-    def _lag(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite time constant >= 0 in seconds")
-        return value
-
-    @field_validator("temperature")
-    @classmethod
-    def _temperature(cls, value: float) -> float:
-        if not -100.0 <= value <= 200.0:
-            raise bad("degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius.")
-        return value
-
-    @field_validator("altitude_offset")
-    @classmethod
-    def _altitude(cls, value: float) -> float:
-        if not -1000.0 <= value <= 20000.0:
-            raise bad("an altitude from -1000 to 20000 m, where the standard atmosphere holds")
-        return value
 
     @property
     def coefficients(self) -> tuple[float, float, float]:
@@ -173,15 +152,7 @@ class BarometerTask:
     warm: F64
     coefficients: wp.vec3
     wind: wp.vec3
-    # Mount
-    mount_body: wp.array[wp.int32]
-    mount_pos: wp.array2d[wp.vec3]
-    mount_quat: wp.array2d[wp.vec4]
-    # Engine
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
-    body_lin_vel: wp.array2d[wp.vec3]
-    body_ang_vel: wp.array2d[wp.vec3]
+    mounts: wp.array[Mounts]
     # Memory of the lag: z and excess pressure at the last sample, how far the response is behind, and the tick
     last_z: wp.array2d[wp.float32]
     last_excess: wp.array2d[wp.float32]
@@ -199,13 +170,10 @@ def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    p = t.mount_pos[env, mount]
-    body = t.mount_body[mount]
+    p, _turn = mount_pose(t.mounts, env, mount)
     t.bad[env, mount] = wp.uint8(0)
-    if body >= 0:
-        p = t.body_pos[env, body] + quat_rotate(t.body_quat[env, body], p)
     if not is_finite3(p):
         t.bad[env, mount] = wp.uint8(1)
         t.any_bad[0] = 1
@@ -219,20 +187,9 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    arm = t.mount_pos[env, mount]
-    q = t.mount_quat[env, mount]
-    p = arm
-    v = wp.vec3()
-    body = t.mount_body[mount]
-    if body >= 0:
-        turn = t.body_quat[env, body]
-        arm = quat_rotate(turn, arm)
-        q = quat_multiply(turn, q)
-        p = t.body_pos[env, body] + arm
-        if t.body_lin_vel.shape[0] > 0:
-            v = t.body_lin_vel[env, body] + wp.cross(t.body_ang_vel[env, body], arm)
+    p, q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     height = F64(p[2]) + t.altitude_offset
     pressure = isa_pressure(height)
     v = quat_rotate_inverse(q, v - t.wind)
@@ -267,7 +224,7 @@ def _altitude(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0) and mount < t.mount_body.shape[0]:
+    if rows.mask[env] != wp.uint8(0) and mount < t.bad.shape[1]:
         t.altitude[env, mount] = wp.float32(isa_altitude(F64(t.pressure[env, mount])))
 
 
@@ -292,16 +249,11 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
 
     def _task(self, record: Record) -> Any:
         """Return this barometer for the kernels; `record` is read and written."""
-        cfg, engine, t = self.cfg, self.engine, BarometerTask()
+        cfg, t = self.cfg, BarometerTask()
         t.dt, t.lag, t.altitude_offset = self.clock.dt, cfg.lag, cfg.altitude_offset
         t.warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
         t.coefficients, t.wind = wp.vec3(*cfg.coefficients), wp.vec3(*cfg.wind)
-        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
-        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
-        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
-        if any(cfg.coefficients):
-            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
-            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        t.mounts = self.mount.warp_state(velocities=any(cfg.coefficients))
         if cfg.lag:
             t.last_z, t.last_excess, t.behind = map(wp.from_torch, self._lagging)
             t.last_tick = wp.from_torch(self._lag_tick)

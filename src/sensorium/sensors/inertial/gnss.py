@@ -23,17 +23,16 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, Vec3, bad
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, must
 from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
-from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
-from sensorium.world.mount import is_finite3
+from sensorium.world.mount import Mounts, is_finite3, mount_motion
 
 if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
     F64: TypeAlias = Any
@@ -76,7 +75,14 @@ class SkyZone(Cfg):
     """Greatest corner, m."""
     fix: Fix = "none"
     """The best fix there is in it; ``"none"`` is an outage."""
-    dop: Float = 1.0
+    dop: Annotated[
+        Float,
+        must(
+            lambda dop: 1.0 <= dop < math.inf,
+            "a finite factor >= 1",
+            "The dilution of the free sky is hdop and vdop of the receiver.",
+        ),
+    ] = 1.0
     """Factor on both dilutions of precision, >= 1. Where zones overlap, the least fix and the greatest factor hold."""
 
     @field_validator("high")
@@ -87,13 +93,6 @@ class SkyZone(Cfg):
             raise bad("a corner at or above `low` in each axis")
         return value
 
-    @field_validator("dop")
-    @classmethod
-    def _dop(cls, value: float) -> float:
-        if not 1.0 <= value < math.inf:
-            raise bad("a finite factor >= 1", "The dilution of the free sky is hdop and vdop of the receiver.")
-        return value
-
 
 class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     """Configuration of a GNSS receiver; its antenna is at the mount with `offset`. Knobs: ``pos_noise``, ``vel_noise``.
@@ -101,83 +100,53 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     Receivers have 1 to 20 Hz and 50 to 200 ms of latency: give `rate_hz` and `delay`. `loss` drops whole samples.
     """
 
-    origin: Vec3 = (0.0, 0.0, 0.0)
+    origin: Annotated[
+        Vec3,
+        must(
+            lambda lla: abs(lla[0]) <= 90.0 and abs(lla[1]) <= 360.0 and -1e4 <= lla[2] <= 1e6,
+            "latitude in [-90, 90] degrees, longitude in [-360, 360] degrees, height from -10 to 1000 km",
+            "The order is latitude, longitude, height.",
+        ),
+    ] = (0.0, 0.0, 0.0)
     """Place of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. (Height above
     sea level is something else: the two differ by the geoid, -107 to 86 m.)"""
-    heading_deg: Float = 0.0
+    heading_deg: Annotated[Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees")] = 0.0
     """Angle from east to the world's x axis, counter-clockwise seen from above, degrees: 90 for x to the north."""
-    horizontal_sd: Float = 0.0
+    horizontal_sd: NonNegative = 0.0
     """Standard deviation of the wandering position error to the east and to the north, each, at `hdop` 1, m. (Of a
     circular error probable CEP it is CEP / 1.1774.)"""
-    vertical_sd: Float = 0.0
+    vertical_sd: NonNegative = 0.0
     """The same upwards, at `vdop` 1, m."""
-    tau: Float = 60.0
+    tau: Positive = 60.0
     """Correlation time of the wandering error, s."""
-    hdop: Float = 1.0
+    hdop: Positive = 1.0
     """Horizontal dilution of precision under a free sky."""
-    vdop: Float = 1.0
+    vdop: Positive = 1.0
     """Vertical dilution of precision under a free sky."""
-    fix: Fix = "3d"
+    fix: Annotated[
+        Fix,
+        must(
+            lambda fix: fix != "none",
+            "a kind of fix",
+            "A receiver without one has nothing to say; for outages give zones.",
+        ),
+    ] = "3d"
     """The best fix the receiver reaches; give the deviations that go with it."""
-    time_to_first_fix: Float = 0.0
+    time_to_first_fix: NonNegative = 0.0
     """Seconds after a reset without a fix; captures from then on have one."""
-    reacquisition_time: Float = 0.0
+    reacquisition_time: NonNegative = 0.0
     """Seconds without a fix after the last capture in an outage."""
     zones: tuple[SkyZone, ...] = ()
     """Where the sky is not free."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"pos": ("pos_enu", "m"), "vel": ("vel_enu", "m/s")}
 
-    @field_validator("origin")
-    @classmethod
-    def _origin(cls, value: Vec3) -> Vec3:
-        if not (abs(value[0]) <= 90.0 and abs(value[1]) <= 360.0 and -1e4 <= value[2] <= 1e6):
-            fix = "The order is latitude, longitude, height."
-            raise bad(
-                "latitude in [-90, 90] degrees, longitude in [-360, 360] degrees, height from -10 to 1000 km", fix
-            )
-        return value
-
-    @field_validator("heading_deg")
-    @classmethod
-    def _heading(cls, value: float) -> float:
-        if not abs(value) <= 360.0:
-            raise bad("an angle in [-360, 360] degrees")
-        return value
-
-    @field_validator("horizontal_sd", "vertical_sd", "time_to_first_fix", "reacquisition_time")
-    @classmethod
-    def _not_negative(cls, value: float) -> float:
-        if not 0.0 <= value < math.inf:
-            raise bad("a finite number >= 0")
-        return value
-
-    @field_validator("tau", "hdop", "vdop")
-    @classmethod
-    def _positive(cls, value: float) -> float:
-        if not 0.0 < value < math.inf:
-            raise bad("a finite number > 0")
-        return value
-
-    @field_validator("fix")
-    @classmethod
-    def _fix(cls, value: str) -> str:
-        if value == "none":
-            raise bad("a kind of fix", "A receiver without one has nothing to say; for outages give zones.")
-        return value
-
 
 @wp.struct
 class GnssTask:
     """One receiver, for the kernels."""
 
-    # Mount and engine
-    mount_body: wp.array[wp.int32]
-    mount_pos: wp.array2d[wp.vec3]
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
-    body_lin_vel: wp.array2d[wp.vec3]
-    body_ang_vel: wp.array2d[wp.vec3]
+    mounts: wp.array[Mounts]
     # World
     east: wp.vec3
     north: wp.vec3
@@ -230,15 +199,9 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    p = t.mount_pos[env, mount]
-    v = wp.vec3()
-    body = t.mount_body[mount]
-    if body >= 0:
-        arm = quat_rotate(t.body_quat[env, body], p)
-        p = t.body_pos[env, body] + arm
-        v = t.body_lin_vel[env, body] + wp.cross(t.body_ang_vel[env, body], arm)
+    p, _q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     enu = wp.vec3(wp.dot(t.east, p), wp.dot(t.north, p), p[2])
     t.pos[env, mount] = enu
     t.vel[env, mount] = wp.vec3(wp.dot(t.east, v), wp.dot(t.north, v), v[2])
@@ -282,7 +245,7 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     captured = tick_captured(rows)
     w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
@@ -306,7 +269,7 @@ def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p = t.pos[env, mount]
     v = t.vel[env, mount]
@@ -359,11 +322,7 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
         def corners(values: Iterable[Vec3]) -> Any:
             return wp.array(np.asarray(list(values), np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
 
-        t.mount_body, t.mount_pos, _ = self.mount.warp_inputs
-        t.body_pos, t.body_lin_vel, t.body_ang_vel = (
-            wp.from_torch(self.engine.array(f"body_{name}_w"), dtype=wp.vec3) for name in ("pos", "lin_vel", "ang_vel")
-        )
-        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        t.mounts = self.mount.warp_state(velocities=True)
         t.east = wp.vec3(math.cos(turn), -math.sin(turn), 0.0)
         t.north = wp.vec3(math.sin(turn), math.cos(turn), 0.0)
         t.origin, t.axes = self._origin_ecef, self._enu_axes
@@ -401,9 +360,8 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
         self.compute_on.launch_task(_report, (self.mount.count,), self._task(slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the measured positions as points in the world."""
-        self.ensure_current()
-        enu = self.buffers.work["pos_enu"]
+        """Draw the true positions as points in the world."""
+        enu = self.ground_truth.pos_enu
         turn = math.radians(self.cfg.heading_deg)
         x = math.cos(turn) * enu[..., 0] + math.sin(turn) * enu[..., 1]
         y = -math.sin(turn) * enu[..., 0] + math.cos(turn) * enu[..., 1]

@@ -11,24 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import warp as wp
-from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, Vec3, bad
+from sensorium.cfg import MountedSensorCfg, Vec3, chosen, some_of
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
-from sensorium.errors import nearest
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.parts import arrows
 from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
-from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
 from sensorium.world.select import Named
 
 NO_SAMPLE_BEFORE = 2
@@ -58,13 +57,14 @@ class ImuData:
 
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
+MOVING = {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}
 MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
 
 
 class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
-    fields: tuple[str, ...] | Literal["all"] = MEASURED
+    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = MEASURED
     """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
     gravity_bias: Vec3 | None = None
     """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
@@ -81,23 +81,10 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
         "mag": ("mag_b", "field unit"),
     }
 
-    @field_validator("fields")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if isinstance(value, str):
-            return value
-        for name in value:
-            if name not in FIELDS:
-                raise bad(f"fields among {', '.join(FIELDS)}", nearest(name, FIELDS).strip())
-        if not value:
-            raise bad("at least one field")
-        return value
-
     @property
     def selected(self) -> tuple[str, ...]:
         """The fields that are computed, in the order of `ImuData`."""
-        wanted = FIELDS if self.fields == "all" else self.fields
-        return tuple(name for name in FIELDS if name in wanted)
+        return chosen(self.fields, FIELDS)
 
 
 @wp.struct
@@ -106,15 +93,8 @@ class ImuTask:
 
     dt: wp.float32
     difference: wp.int32
-    # Mount
-    mount_body: wp.array[wp.int32]
-    mount_pos: wp.array2d[wp.vec3]
-    mount_quat: wp.array2d[wp.vec4]
+    mounts: wp.array[Mounts]
     # Engine; the magnetic field may have one row for all envs
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
-    body_lin_vel: wp.array2d[wp.vec3]
-    body_ang_vel: wp.array2d[wp.vec3]
     body_lin_acc: wp.array2d[wp.vec3]
     body_ang_acc: wp.array2d[wp.vec3]
     gravity: wp.array[wp.vec3]
@@ -139,69 +119,57 @@ class ImuTask:
 
 @kernel
 def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
+    # tasks[k] is not taken into a variable: so large a struct would be copied for each thread
     k, i, mount = wp.tid()
     env = rows.start + i
-    t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= tasks[k].bad.shape[1]:
         return
-    body = t.mount_body[mount]
-    d = t.mount_pos[env, mount]
-    q = t.mount_quat[env, mount]
-    p = d
-    v = wp.vec3()
-    w = wp.vec3()
+    p, q, v, w, d = mount_motion(tasks[k].mounts, env, mount)
     a = wp.vec3()
     alpha = wp.vec3()
-    if body >= 0:
-        turn = t.body_quat[env, body]
-        d = quat_rotate(turn, d)
-        q = quat_multiply(turn, q)
-        p = t.body_pos[env, body] + d
-        if t.body_ang_vel.shape[0] > 0:
-            w = t.body_ang_vel[env, body]
-            v = t.body_lin_vel[env, body] + wp.cross(w, d)
-        if t.body_ang_acc.shape[0] > 0:
-            alpha = t.body_ang_acc[env, body]
-            a = t.body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
+    body = tasks[k].mounts[0].body[mount]
+    if body >= 0 and tasks[k].body_ang_acc.shape[0] > 0:
+        alpha = tasks[k].body_ang_acc[env, body]
+        a = tasks[k].body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
-    if t.difference != 0:
+    if tasks[k].difference != 0:
         captured = tick_captured(rows)
-        elapsed = captured - t.last_tick[env]
+        elapsed = captured - tasks[k].last_tick[env]
         if is_first(rows, env) or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
-            a = (v - t.last_lin_vel[env, mount]) / (float(elapsed) * t.dt)
-            alpha = (w - t.last_ang_vel[env, mount]) / (float(elapsed) * t.dt)
-        t.last_lin_vel[env, mount] = v
-        t.last_ang_vel[env, mount] = w
+            a = (v - tasks[k].last_lin_vel[env, mount]) / (float(elapsed) * tasks[k].dt)
+            alpha = (w - tasks[k].last_ang_vel[env, mount]) / (float(elapsed) * tasks[k].dt)
+        tasks[k].last_lin_vel[env, mount] = v
+        tasks[k].last_ang_vel[env, mount] = w
         # last_tick is advanced once per env, by _imu_tick, after all mounts have read it
     if not (
         is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w) and is_finite3(a) and is_finite3(alpha)
     ):
         flag = wp.uint8(1)
-        t.any_bad[0] = 1
-    t.bad[env, mount] = flag
-    if t.pos_w.shape[0] > 0:
-        t.pos_w[env, mount] = p
-    if t.quat_w.shape[0] > 0:
-        t.quat_w[env, mount] = q
-    if t.projected_gravity_b.shape[0] > 0:
-        t.projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(t.gravity[env]))
-    if t.lin_vel_b.shape[0] > 0:
-        t.lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
-    if t.ang_vel_b.shape[0] > 0:
-        t.ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
-    if t.lin_acc_b.shape[0] > 0:
+        tasks[k].any_bad[0] = 1
+    tasks[k].bad[env, mount] = flag
+    if tasks[k].pos_w.shape[0] > 0:
+        tasks[k].pos_w[env, mount] = p
+    if tasks[k].quat_w.shape[0] > 0:
+        tasks[k].quat_w[env, mount] = q
+    if tasks[k].projected_gravity_b.shape[0] > 0:
+        tasks[k].projected_gravity_b[env, mount] = quat_rotate_inverse(q, wp.normalize(tasks[k].gravity[env]))
+    if tasks[k].lin_vel_b.shape[0] > 0:
+        tasks[k].lin_vel_b[env, mount] = quat_rotate_inverse(q, v)
+    if tasks[k].ang_vel_b.shape[0] > 0:
+        tasks[k].ang_vel_b[env, mount] = quat_rotate_inverse(q, w)
+    if tasks[k].lin_acc_b.shape[0] > 0:
         f = a
-        if t.force_bias.shape[0] > 0:
-            f = f + t.force_bias[0]
+        if tasks[k].force_bias.shape[0] > 0:
+            f = f + tasks[k].force_bias[0]
         else:
-            f = f - t.gravity[env]
-        t.lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
-    if t.ang_acc_b.shape[0] > 0:
-        t.ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
-    if t.mag_b.shape[0] > 0:
-        t.mag_b[env, mount] = quat_rotate_inverse(q, t.magnetic[env % t.magnetic.shape[0]])
+            f = f - tasks[k].gravity[env]
+        tasks[k].lin_acc_b[env, mount] = quat_rotate_inverse(q, f)
+    if tasks[k].ang_acc_b.shape[0] > 0:
+        tasks[k].ang_acc_b[env, mount] = quat_rotate_inverse(q, alpha)
+    if tasks[k].mag_b.shape[0] > 0:
+        tasks[k].mag_b[env, mount] = quat_rotate_inverse(q, tasks[k].magnetic[env % tasks[k].magnetic.shape[0]])
 
 
 @kernel
@@ -223,7 +191,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Return only what the selected fields need."""
         selected = set(cfg.selected)
         yield BODY_POSE
-        if selected & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
+        if selected & MOVING:
             yield BODY_VELOCITY
         if cls._from_engine(cfg, supports):
             yield BODY_ACCELERATION
@@ -264,25 +232,20 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Compute every selected field in one launch, which all IMUs of one rate share."""
         cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
         t.dt = self.clock.dt
-        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
-        t.body_pos = wp.from_torch(engine.array("body_pos_w"), dtype=wp.vec3)
-        t.body_quat = wp.from_torch(engine.array("body_quat_w"), dtype=wp.vec4)
-        if names & {"lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b"}:
-            t.body_lin_vel = wp.from_torch(engine.array("body_lin_vel_w"), dtype=wp.vec3)
-            t.body_ang_vel = wp.from_torch(engine.array("body_ang_vel_w"), dtype=wp.vec3)
+        t.mounts = self.mount.warp_state(velocities=bool(names & MOVING))
         if self.acceleration_source == "engine":
             t.body_lin_acc = wp.from_torch(engine.array("body_lin_acc_w"), dtype=wp.vec3)
             t.body_ang_acc = wp.from_torch(engine.array("body_ang_acc_w"), dtype=wp.vec3)
         if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
             t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
+
+        def row(vector: Vec3) -> Any:
+            return wp.from_torch(torch.tensor([vector], dtype=torch.float32, device=self.device), dtype=wp.vec3)
+
         if cfg.gravity_bias is not None:
-            t.force_bias = wp.from_torch(
-                torch.tensor([cfg.gravity_bias], dtype=torch.float32, device=self.device), dtype=wp.vec3
-            )
+            t.force_bias = row(cfg.gravity_bias)
         if cfg.magnetic_field is not None:
-            t.magnetic = wp.from_torch(
-                torch.tensor([cfg.magnetic_field], dtype=torch.float32, device=self.device), dtype=wp.vec3
-            )
+            t.magnetic = row(cfg.magnetic_field)
         elif "mag_b" in names:
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:
@@ -300,10 +263,5 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
         if "lin_acc_b" not in self.cfg.selected:
             return
-        self.ensure_current()
-        pos, quat = self.mount.pos_w, self.mount.quat_w
-        force = self.buffers.truth["lin_acc_b"]
-        axis = 2.0 * torch.linalg.cross(quat[..., 1:], force)
-        turned = force + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
-        arrows = torch.stack([pos, pos + 0.05 * turned], dim=-2)
-        yield DebugShape("arrows", arrows.reshape(-1, 2, 3).cpu().numpy())
+        force = self.ground_truth.lin_acc_b.view(self.num_envs, -1, 3)
+        yield arrows(self.mount.pos_w, 0.05 * quat_apply(self.mount.quat_w, force))

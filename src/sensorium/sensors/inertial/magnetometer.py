@@ -22,16 +22,17 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad
+from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad, is_finite, must
 from sensorium.compute import Rows, episode_words, kernel, recorded
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import Choice, Normal, Uniform, draw, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
-from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
@@ -49,11 +50,7 @@ class MagnetometerData:
     """Magnetic flux in the sensor's frame, in the config's `unit` (without one, in that of the field it is given)."""
 
 
-def _finite3(value: Vec3) -> Vec3:
-    """Refuse a vector that is not finite."""
-    if not all(map(math.isfinite, value)):
-        raise bad("three finite numbers")
-    return value
+Finite3 = Annotated[Vec3, must(is_finite, "three finite numbers")]
 
 
 class MagneticDipole(Cfg):
@@ -63,37 +60,49 @@ class MagneticDipole(Cfg):
     (Jackson, Classical Electrodynamics, section 5.10). Both in tesla; the sensor converts to its `unit`.
     """
 
-    pos: Vec3
+    pos: Finite3
     """Centre in the world, m."""
-    moment: Vec3
+    moment: Finite3
     """Magnetic moment in world axes, A m^2: about 1 for a small neodymium magnet, 10 to 1000 for steel structures."""
-    radius: Float = 0.01
+    radius: Annotated[
+        Float,
+        must(
+            lambda radius: 0.0 < radius < math.inf,
+            "a finite radius > 0 in metres",
+            "Without one the flux at the centre would be infinite.",
+        ),
+    ] = 0.01
     """Radius of the sphere, m."""
 
-    @field_validator("pos", "moment")
-    @classmethod
-    def _finite(cls, value: Vec3) -> Vec3:
-        return _finite3(value)
 
-    @field_validator("radius")
-    @classmethod
-    def _radius(cls, value: float) -> float:
-        if not 0.0 < value < float("inf"):
-            raise bad("a finite radius > 0 in metres", "Without one the flux at the centre would be infinite.")
-        return value
+def _parts(amount: Any) -> tuple[Any, ...]:
+    """Return the parts that an amount is made of: itself, or the parameters of a distribution."""
+    if isinstance(amount, Uniform):
+        return (amount.low, amount.high)
+    if isinstance(amount, Normal):
+        return (amount.mean, amount.std)
+    if isinstance(amount, Choice):
+        return tuple(amount.values)
+    return (amount,)
 
 
 class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     """Configuration of a magnetometer. All fluxes in one unit: that of the field; name it with `unit`."""
 
-    magnetic_field: Vec3 | None = None
+    magnetic_field: Finite3 | None = None
     """Flux in world axes; None takes the engine's."""
     unit: Unit | None = None
     """Unit of the field, of the engine's or of `magnetic_field`, and so of the reading, `hard_iron` and all knobs. It
     converts nothing but the flux of `dipoles`, which is in tesla by nature. None: the unit stays unnamed."""
     dipoles: tuple[MagneticDipole, ...] = ()
     """Magnets that are fixed in the world; part of the truth. They need a `unit`."""
-    hard_iron: Amount | None = None
+    hard_iron: Annotated[
+        Amount | None,
+        must(
+            lambda amount: all(np.shape(part) in ((), (3,)) for part in _parts(amount)),
+            "a number or three (x, y, z), or a distribution of such",
+        ),
+    ] = None
     """Flux of magnets that move along with the sensor: a number or three, or a distribution drawn per env and mount at
     reset; in the field's unit, sensor axes."""
     soft_iron: Amount | None = None
@@ -101,23 +110,11 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn per env and
     mount at reset (``Normal(0, 0.03)``)."""
 
-    @field_validator("magnetic_field")
-    @classmethod
-    def _field(cls, value: Vec3 | None) -> Vec3 | None:
-        return value if value is None else _finite3(value)
-
     @field_validator("dipoles")
     @classmethod
     def _dipoles(cls, value: tuple[MagneticDipole, ...], info: ValidationInfo) -> tuple[MagneticDipole, ...]:
         if value and info.data.get("unit") is None:
             raise bad("`unit` beside it", "The flux of a dipole is in tesla; say what unit the field is in: unit='T'.")
-        return value
-
-    @field_validator("hard_iron")
-    @classmethod
-    def _hard_iron(cls, value: Any) -> Any:
-        if value is not None and not all(np.shape(part) in ((), (3,)) for part in _parts(value)):
-            raise bad("a number or three (x, y, z), or a distribution of such")
         return value
 
     @field_validator("soft_iron")
@@ -143,17 +140,6 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
                 "a positive definite matrix, near the identity", "It is A, not A - I: (1, 1, 1, 0, 0, 0) is none."
             )
         return value
-
-
-def _parts(amount: Any) -> tuple[Any, ...]:
-    """Return the parts that an amount is made of: itself, or the parameters of a distribution."""
-    if isinstance(amount, Uniform):
-        return (amount.low, amount.high)
-    if isinstance(amount, Normal):
-        return (amount.mean, amount.std)
-    if isinstance(amount, Choice):
-        return tuple(amount.values)
-    return (amount,)
 
 
 def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -185,11 +171,7 @@ class Iron:
 class FluxTask:
     """One magnetometer, for the kernel of the truth."""
 
-    mount_body: wp.array[wp.int32]
-    mount_pos: wp.array2d[wp.vec3]
-    mount_quat: wp.array2d[wp.vec4]
-    body_pos: wp.array2d[wp.vec3]
-    body_quat: wp.array2d[wp.vec4]
+    mounts: wp.array[Mounts]
     magnetic: wp.array[wp.vec3]
     # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
     dipole_pos: wp.array[wp.vec3]
@@ -216,15 +198,9 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
-    p = t.mount_pos[env, mount]
-    q = t.mount_quat[env, mount]
-    body = t.mount_body[mount]
-    if body >= 0:
-        turn = t.body_quat[env, body]
-        p = t.body_pos[env, body] + quat_rotate(turn, p)
-        q = quat_multiply(turn, q)
+    p, q = mount_pose(t.mounts, env, mount)
     flux = t.magnetic[env % t.magnetic.shape[0]]
     for dipole in range(t.dipole_pos.shape[0]):
         m = t.dipole_moment[dipole]
@@ -312,9 +288,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
             return wp.from_torch(torch.tensor(rows, dtype=torch.float32, device=device), dtype=wp.vec3)
 
         t = FluxTask()
-        t.mount_body, t.mount_pos, t.mount_quat = self.mount.warp_inputs
-        t.body_pos = wp.from_torch(self.engine.array("body_pos_w"), dtype=wp.vec3)
-        t.body_quat = wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4)
+        t.mounts = self.mount.warp_state()
         if cfg.magnetic_field is None:
             t.magnetic = wp.from_torch(self.engine.array("magnetic_w"), dtype=wp.vec3)
         else:
@@ -367,10 +341,5 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
-        self.ensure_current()
-        pos, quat = self.mount.pos_w, self.mount.quat_w
-        flux = torch.nn.functional.normalize(self.buffers.truth["mag_b"], dim=-1)
-        axis = 2.0 * torch.linalg.cross(quat[..., 1:], flux)
-        turned = flux + quat[..., :1] * axis + torch.linalg.cross(quat[..., 1:], axis)
-        arrows = torch.stack([pos, pos + 0.2 * turned], dim=-2)
-        yield DebugShape("arrows", arrows.reshape(-1, 2, 3).cpu().numpy())
+        flux = torch.nn.functional.normalize(self.ground_truth.mag_b, dim=-1).view(self.num_envs, -1, 3)
+        yield arrows(self.mount.pos_w, 0.2 * quat_apply(self.mount.quat_w, flux))

@@ -28,33 +28,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad
+from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded
 from sensorium.engines.envs import env_rows
-from sensorium.errors import ConfigError, Fault
-from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.errors import ConfigError
+from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
-from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
-from sensorium.spec import (
-    BODY_ACCELERATION,
-    BODY_POSE,
-    BODY_VELOCITY,
-    GRAVITY,
-    JOINT_WRENCH,
-    Field,
-    Requirement,
-)
-from sensorium.world.mount import is_finite3, is_finite4
+from sensorium.sensors.joints.wrench import WrenchSensor
+from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_WRENCH, Field, Requirement
+from sensorium.world.mount import Mounts
 from sensorium.world.select import Named
-
-SELECTABLE = ("joint", "joints", "site", "sites", "body", "bodies", "link_name", "link_names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +64,39 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     on: Literal["child", "parent"] = "child"
     """``child``: what the parent exerts on the child (at rest: +M g upwards; as MuJoCo's force and torque sensors).
     ``parent``: the opposite, what the child exerts on the parent: a tool that hangs on the sensor pulls it down."""
-    tool_mass: Float = 0.0
+    tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "nothing negative, and finite")] = 0.0
     """Mass of the tool that the software compensates, kg: its weight, in the true direction of gravity, is subtracted
     from the measured wrench. The truth is not compensated."""
-    tool_com: Vec3 = (0.0, 0.0, 0.0)
+    tool_com: Annotated[Vec3, must(is_finite, "finite numbers")] = (0.0, 0.0, 0.0)
     """Centre of mass of the tool in the sensor's frame, m."""
-    tool_inertia: Vec3 = (0.0, 0.0, 0.0)
-    """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
-    ``compensate="motion"``."""
     compensate: Literal["weight", "motion"] = "weight"
     """``weight``: gravity only. ``motion``: also what it takes to accelerate the tool, from the true motion."""
+    tool_inertia: Annotated[
+        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "nothing negative, and finite")
+    ] = (0.0, 0.0, 0.0)
+    """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
+    ``compensate="motion"``."""
     tare: bool | Literal["manual"] = False
     """True: the measured wrench of the first sample of an episode, after all else, is subtracted from then on, noise
     and all; ``sensor.tare()`` does it anew. ``"manual"``: by ``sensor.tare()`` only."""
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        selector, value = self.selector
-        faults = []
-        if selector not in SELECTABLE or (self.is_plural is False and value == "world"):
-            faults.append(Fault(selector, repr(value), f"a joint, a site or a body, by one of {', '.join(SELECTABLE)}"))
-        if any(self.tool_com) and self.tool_mass == 0.0:
-            faults.append(Fault("tool_com", str(self.tool_com), "a tool_mass beside it", "Give tool_mass=..."))
-        if any(self.tool_inertia) and self.compensate == "weight":
-            fix = "Give compensate='motion'; the weight does not depend on it."
-            faults.append(Fault("tool_inertia", str(self.tool_inertia), "it only with compensate='motion'", fix))
-        if faults:
-            raise ConfigError(f"{type(self).__name__}({self.label!r})", faults)
+    sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = (
+        "a joint, a site or a body",
+        ("joint", "joints", "site", "sites", "body", "bodies", "link_name", "link_names"),
+    )
 
-    @field_validator("tool_mass", "tool_com", "tool_inertia")
+    @field_validator("tool_com")
     @classmethod
-    def _tool(cls, value: Any, info: ValidationInfo) -> Any:
-        numbers = value if isinstance(value, tuple) else (value,)
-        least = -math.inf if info.field_name == "tool_com" else 0.0
-        if not all(math.isfinite(number) and number >= least for number in numbers):
-            raise bad("finite numbers" if info.field_name == "tool_com" else "nothing negative, and finite")
+    def _of_a_tool(cls, value: Vec3, info: ValidationInfo) -> Vec3:
+        if any(value) and info.data.get("tool_mass") == 0.0:
+            raise bad("a tool_mass beside it", "Give tool_mass=...")
+        return value
+
+    @field_validator("tool_inertia")
+    @classmethod
+    def _of_motion(cls, value: Vec3, info: ValidationInfo) -> Vec3:
+        if any(value) and info.data.get("compensate") == "weight":
+            raise bad("it only with compensate='motion'", "Give compensate='motion'; the weight does not depend on it.")
         return value
 
     @property
@@ -119,101 +105,68 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
         return self.tool_mass > 0.0 or (self.compensate == "motion" and any(self.tool_inertia))
 
 
-@kernel
-def _wrench(
-    rows: Rows,
-    sign: float,
-    body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array2d[wp.vec3],
-    offset_quat_in: wp.array2d[wp.vec4],
-    body_quat_in: wp.array2d[wp.vec4],
-    force_in: wp.array2d[wp.vec3],
-    torque_in: wp.array2d[wp.vec3],
-    force_out: wp.array2d[wp.vec3],
-    torque_out: wp.array2d[wp.vec3],
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    body = body_in[mount]
-    child = body_quat_in[env, body]
-    arm = quat_rotate(child, offset_pos_in[env, mount])
-    turn = quat_multiply(child, offset_quat_in[env, mount])
-    force = sign * force_in[env, body]
-    torque = sign * torque_in[env, body] - wp.cross(arm, force)
-    force_out[env, mount] = quat_rotate_inverse(turn, force)
-    torque_out[env, mount] = quat_rotate_inverse(turn, torque)
-    flag = wp.uint8(0)
-    if not (is_finite3(force) and is_finite3(torque) and is_finite4(turn)):
-        flag = wp.uint8(1)
-        any_bad[0] = 1
-    bad_out[env, mount] = flag
+@wp.struct
+class SoftwareTask:
+    """One sensor's software, for the kernel. Arrays of length 0 are not needed."""
+
+    sign: wp.float32
+    mass: wp.float32
+    com: wp.vec3
+    inertia: wp.vec3
+    tares_at_reset: wp.int32
+    mounts: wp.array[Mounts]
+    gravity: wp.array[wp.vec3]
+    body_lin_acc: wp.array2d[wp.vec3]
+    body_ang_acc: wp.array2d[wp.vec3]
+    tare_force: wp.array2d[wp.vec3]
+    tare_torque: wp.array2d[wp.vec3]
+    untared_force: wp.array2d[wp.vec3]
+    untared_torque: wp.array2d[wp.vec3]
+    force: wp.array2d[wp.vec3]
+    torque: wp.array2d[wp.vec3]
 
 
 @kernel
-def _software(
-    rows: Rows,
-    sign: float,
-    mass: float,
-    com: wp.vec3,
-    inertia: wp.vec3,
-    tares_at_reset: int,
-    body_in: wp.array[wp.int32],
-    offset_pos_in: wp.array2d[wp.vec3],
-    offset_quat_in: wp.array2d[wp.vec4],
-    # Engine; a first axis of length 0 means that it is not needed
-    body_quat_in: wp.array2d[wp.vec4],
-    gravity_in: wp.array[wp.vec3],
-    ang_vel_in: wp.array2d[wp.vec3],
-    lin_acc_in: wp.array2d[wp.vec3],
-    ang_acc_in: wp.array2d[wp.vec3],
-    tare_force: wp.array2d[wp.vec3],
-    tare_torque: wp.array2d[wp.vec3],
-    untared_force: wp.array2d[wp.vec3],
-    untared_torque: wp.array2d[wp.vec3],
-    force: wp.array2d[wp.vec3],
-    torque: wp.array2d[wp.vec3],
-) -> None:
-    i, mount = wp.tid()
+def _software(rows: Rows, tasks: wp.array[SoftwareTask]) -> None:
+    k, i, mount = wp.tid()
     env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or mount >= t.force.shape[1]:
         return
-    f = force[env, mount]
-    m = torque[env, mount]
-    if gravity_in.shape[0] > 0:
-        body = body_in[mount]
-        child = body_quat_in[env, body]
-        turn = quat_multiply(child, offset_quat_in[env, mount])
-        load = quat_rotate_inverse(turn, -gravity_in[env])
+    f = t.force[env, mount]
+    m = t.torque[env, mount]
+    if t.gravity.shape[0] > 0:
+        body = t.mounts[0].body[mount]
+        offset = t.mounts[0].offset_quat[env, mount]
+        turn = quat_multiply(t.mounts[0].body_quat[env, body], offset)
+        load = quat_rotate_inverse(turn, -t.gravity[env])
         spin = wp.vec3()
-        if ang_acc_in.shape[0] > 0:
-            w = quat_rotate_inverse(turn, ang_vel_in[env, body])
-            alpha = quat_rotate_inverse(turn, ang_acc_in[env, body])
-            c = com + quat_rotate_inverse(offset_quat_in[env, mount], offset_pos_in[env, mount])
-            load = load + quat_rotate_inverse(turn, lin_acc_in[env, body])
+        if t.body_ang_acc.shape[0] > 0:
+            w = quat_rotate_inverse(turn, t.mounts[0].body_ang_vel[env, body])
+            alpha = quat_rotate_inverse(turn, t.body_ang_acc[env, body])
+            c = t.com + quat_rotate_inverse(offset, t.mounts[0].offset_pos[env, mount])
+            load = load + quat_rotate_inverse(turn, t.body_lin_acc[env, body])
             load = load + wp.cross(alpha, c) + wp.cross(w, wp.cross(w, c))
-            spin = wp.cw_mul(inertia, alpha) + wp.cross(w, wp.cw_mul(inertia, w))
-        f = f - sign * mass * load
-        m = m - sign * (mass * wp.cross(com, load) + spin)
-    if tare_force.shape[0] > 0:
-        if tares_at_reset != 0 and is_first(rows, env):
-            tare_force[env, mount] = f
-            tare_torque[env, mount] = m
-        untared_force[env, mount] = f
-        untared_torque[env, mount] = m
-        f = f - tare_force[env, mount]
-        m = m - tare_torque[env, mount]
-    force[env, mount] = f
-    torque[env, mount] = m
+            spin = wp.cw_mul(t.inertia, alpha) + wp.cross(w, wp.cw_mul(t.inertia, w))
+        f = f - t.sign * t.mass * load
+        m = m - t.sign * (t.mass * wp.cross(t.com, load) + spin)
+    if t.tare_force.shape[0] > 0:
+        if t.tares_at_reset != 0 and is_first(rows, env):
+            t.tare_force[env, mount] = f
+            t.tare_torque[env, mount] = m
+        t.untared_force[env, mount] = f
+        t.untared_torque[env, mount] = m
+        f = f - t.tare_force[env, mount]
+        m = m - t.tare_torque[env, mount]
+    t.force[env, mount] = f
+    t.torque[env, mount] = m
 
 
-class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
+TARE = ("tare_force", "tare_torque", "untared_force", "untared_torque")
+
+
+class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
     """Six-axis force/torque sensor at one or several joints, sites or bodies."""
-
-    checks_state: ClassVar[bool] = True
 
     @classmethod
     def needs(cls, cfg: ForceTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
@@ -239,15 +192,9 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
 
     def setup(self) -> None:
         """Make the memory of the tare."""
+        super().setup()
         self.notes = self._notes()
-        for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
-            if body < 0:
-                title = f"{type(self.cfg).__name__}({self.name!r})"
-                fix = "It is the world's, which has no parent."
-                raise ConfigError.single(title, self.cfg.selector[0], name, "something that moves", fix)
-        if self.cfg.tare:
-            names = ("tare_force", "tare_torque", "untared_force", "untared_torque")
-            self._tare = [self.new_state(name, (self.mount.count, 3)) for name in names]
+        self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if self.cfg.tare else []
 
     def tare(self, env_ids: Any = None) -> None:
         """Take the measured wrench of the newest sample for zero, from the next sample on.
@@ -260,9 +207,8 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
         """
         if not self.cfg.tare:
             fix = f"Give tare='manual', or scene.reconfigure({self.name!r}, tare='manual')."
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", "tare", False, "'manual' or True", fix
-            )
+            title = f"{type(self.cfg).__name__}({self.name!r})"
+            raise ConfigError.single(title, "tare", False, "'manual' or True", fix)
         self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows
@@ -272,58 +218,22 @@ class ForceTorque(SimpleSensor[ForceTorqueCfg, ForceTorqueData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Move and turn the wrenches in one launch."""
-        array = self.engine.array
-        self.compute_on.launch(
-            _wrench,
-            (self.mount.count,),
-            [
-                1.0 if self.cfg.on == "child" else -1.0,
-                *self.mount.warp_inputs,
-                wp.from_torch(array("body_quat_w"), dtype=wp.vec4),
-                wp.from_torch(array("body_parent_force_w"), dtype=wp.vec3),
-                wp.from_torch(array("body_parent_torque_w"), dtype=wp.vec3),
-            ],
-            [raw.warp.force, raw.warp.torque, self.buffers.bad_wp, self.clock.bad_wp],
-        )
+        self.measure(raw)
 
     @recorded
     @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)
     def derive_measured(self, slot: Record) -> None:
         """Subtract the tool and the tare from the measured wrench (one launch, none without them)."""
-        cfg, device = self.cfg, self.device
-        none = torch.zeros((0, 1, 3), dtype=torch.float32, device=device)
-
-        def vectors(name: str, needed: bool) -> Any:
-            return wp.from_torch(self.engine.array(name) if needed else none, dtype=wp.vec3)
-
+        cfg, array, t = self.cfg, self.engine.array, SoftwareTask()
         moves = cfg.has_tool and cfg.compensate == "motion"
-        self.compute_on.launch(
-            _software,
-            (self.mount.count,),
-            [
-                1.0 if cfg.on == "child" else -1.0,
-                cfg.tool_mass,
-                wp.vec3(*cfg.tool_com),
-                wp.vec3(*cfg.tool_inertia),
-                int(cfg.tare is True),
-                *self.mount.warp_inputs,
-                wp.from_torch(self.engine.array("body_quat_w"), dtype=wp.vec4),
-                wp.from_torch(self.engine.array("gravity_w") if cfg.has_tool else none[:, 0], dtype=wp.vec3),
-                vectors("body_ang_vel_w", moves),
-                vectors("body_lin_acc_w", moves),
-                vectors("body_ang_acc_w", moves),
-            ],
-            [
-                *(wp.from_torch(state, dtype=wp.vec3) for state in (self._tare if cfg.tare else [none] * 4)),
-                slot.warp.force,
-                slot.warp.torque,
-            ],
-        )
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the true force as an arrow at each sensor, 0.01 m per N."""
-        self.ensure_current()
-        sign = 1.0 if self.cfg.on == "child" else -1.0
-        force = sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
-        pos = self.mount.pos_w
-        yield DebugShape("arrows", torch.stack([pos, pos + 0.01 * force], dim=-2).reshape(-1, 2, 3).cpu().numpy())
+        t.sign, t.mass, t.com, t.inertia = self.sign, cfg.tool_mass, wp.vec3(*cfg.tool_com), wp.vec3(*cfg.tool_inertia)
+        t.tares_at_reset, t.mounts = int(cfg.tare is True), self.mount.warp_state(velocities=moves)
+        if cfg.has_tool:
+            t.gravity = wp.from_torch(array("gravity_w"), dtype=wp.vec3)
+        if moves:
+            t.body_lin_acc = wp.from_torch(array("body_lin_acc_w"), dtype=wp.vec3)
+            t.body_ang_acc = wp.from_torch(array("body_ang_acc_w"), dtype=wp.vec3)
+        for name, state in zip(TARE, self._tare, strict=False):
+            setattr(t, name, wp.from_torch(state, dtype=wp.vec3))
+        t.force, t.torque = slot.warp.force, slot.warp.torque
+        self.compute_on.launch_task(_software, (self.mount.count,), t)

@@ -1,0 +1,231 @@
+"""Kernels of the joint sensor: reading the engine, the encoder's shaft, and the velocity from its counts."""
+
+from __future__ import annotations
+
+import math
+
+import warp as wp
+
+from sensorium.compute import Rows, episode_words, is_first, kernel, tick_captured
+from sensorium.measurement.stages.hysteresis import play
+from sensorium.random import word_to_uniform
+from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
+
+_TURN = wp.constant(2.0 * math.pi)
+
+
+@wp.func
+def draw_phases(rows: Rows, env: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
+    """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
+    words = episode_words(rows, env, wp.uint32(joint), key0, key1)
+    return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
+
+
+@wp.struct
+class JointTask:
+    """One sensor, for the kernel that reads the engine."""
+
+    columns: wp.array[wp.int32]
+    # Engine [env, joint of the model]; length 0 where a field is not selected
+    joint_pos: wp.array2d[wp.float32]
+    joint_vel: wp.array2d[wp.float32]
+    joint_effort: wp.array2d[wp.float32]
+    # Truth [env, joint], then the measured branch of what the encoder does not touch (length 0 without mechanics)
+    position: wp.array2d[wp.float32]
+    velocity: wp.array2d[wp.float32]
+    effort: wp.array2d[wp.float32]
+    velocity_slot: wp.array2d[wp.float32]
+    effort_slot: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def read_joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
+    """Read the engine."""
+    k, i = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    t = tasks[k]
+    flag = wp.uint8(0)
+    for joint in range(t.columns.shape[0]):
+        column = t.columns[joint]
+        total = wp.float32(0.0)
+        if t.joint_pos.shape[0] > 0:
+            t.position[env, joint] = t.joint_pos[env, column]
+            total = total + t.joint_pos[env, column]
+        if t.joint_vel.shape[0] > 0:
+            t.velocity[env, joint] = t.joint_vel[env, column]
+            total = total + t.joint_vel[env, column]
+            if t.velocity_slot.shape[0] > 0:
+                t.velocity_slot[env, joint] = t.joint_vel[env, column]
+        if t.joint_effort.shape[0] > 0:
+            t.effort[env, joint] = t.joint_effort[env, column]
+            total = total + t.joint_effort[env, column]
+            if t.effort_slot.shape[0] > 0:
+                t.effort_slot[env, joint] = t.joint_effort[env, column]
+        if not wp.isfinite(total):
+            flag = wp.uint8(1)
+    t.bad[env, 0] = flag
+    if flag != wp.uint8(0):
+        t.any_bad[0] = 1
+
+
+@wp.struct
+class EncoderTask:
+    """One sensor whose shafts do not follow the joints exactly, for the kernel."""
+
+    key0: wp.uint32
+    key1: wp.uint32
+    given_phase: wp.int32
+    phase: wp.vec2
+    first_order: wp.float32
+    second_order: wp.float32
+    # Per joint
+    half_play: wp.array[wp.float32]
+    gear: wp.array[wp.float32]
+    # [env, joint]: truth, what the play lets through (length 0 without backlash), measured branch
+    position: wp.array2d[wp.float32]
+    shaft: wp.array2d[wp.float32]
+    position_slot: wp.array2d[wp.float32]
+
+
+@kernel
+def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
+    """Compute the angles of the encoders' shafts."""
+    k, i, joint = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or joint >= t.gear.shape[0]:
+        return
+    m = t.position[env, joint]
+    if not wp.isfinite(m):
+        t.position_slot[env, joint] = m  # flagged; the shaft stays where it was
+        return
+    o = m
+    if t.shaft.shape[0] > 0:
+        if not is_first(rows, env):
+            o = play(t.shaft[env, joint], m, t.half_play[joint])
+        t.shaft[env, joint] = o
+    if t.first_order > 0.0 or t.second_order > 0.0:
+        p = t.phase
+        if t.given_phase == 0:
+            p = draw_phases(rows, env, joint, t.key0, t.key1)
+        angle = t.gear[joint] * o
+        error = t.first_order * wp.sin(angle + p[0])
+        if t.second_order > 0.0:
+            error = error + t.second_order * wp.sin(2.0 * angle + p[1])
+        o = o + error / t.gear[joint]
+    t.position_slot[env, joint] = o
+
+
+READING, TICK, SPEED, INPUT, EDGE, AGE = 0, 1, 2, 3, 4, 5
+"""Columns of the counter's state: last reading, its tick (bits of an int32), last velocity; for the period method also
+what was quantised to the reading, the position of the last edge, and the time since then (s, -1 before the first)."""
+
+
+@wp.func
+def _share(edge: float, start: float, stop: float) -> float:
+    """Return at which share of a straight way from start to stop the edge is crossed, in [0, 1]."""
+    way = stop - start
+    if way == 0.0:
+        return 1.0
+    return float(wp.clamp((edge - start) / way, 0.0, 1.0))
+
+
+@wp.func
+def _period_speed(
+    start: float, stop: float, before: float, now: float, step: float, interval: float, memory: wp.array[wp.float32]
+) -> float:
+    """Return counts over the time between edges; `before` and `now` are counts, `start` and `stop` what was counted."""
+    moved = now - before
+    age = memory[wp.static(AGE)]
+    if moved == 0.0:
+        if age < 0.0:
+            return 0.0
+        memory[wp.static(AGE)] = age + interval
+        most = step / (age + interval)
+        return float(wp.clamp(memory[wp.static(SPEED)], -most, most))
+    way = wp.sign(moved)
+    edge = (now - 0.5 * way) * step
+    share = _share(edge, start, stop)
+    speed = wp.float32(0.0)
+    if age >= 0.0:
+        # at constant speed last edges are never closer than half a sample: less is a glitch
+        gap = wp.max(age + share * interval, 0.5 * interval)
+        speed = (edge - memory[wp.static(EDGE)]) / gap
+    elif wp.abs(moved) > 1.5:
+        first = (before + 0.5 * way) * step
+        gap = wp.max((share - _share(first, start, stop)) * interval, 0.25 * interval)
+        speed = (edge - first) / gap
+    memory[wp.static(EDGE)] = edge
+    memory[wp.static(AGE)] = (1.0 - share) * interval
+    return float(speed)
+
+
+@wp.struct
+class VelocityTask:
+    """One sensor whose velocity follows from its counts, for the kernel. Tables `[env, joint]`; length 0: none."""
+
+    dt: wp.float32
+    by_period: wp.int32
+    resolution: wp.array2d[wp.float32]
+    bias: wp.array2d[wp.float32]
+    walk: wp.array2d[wp.float32]
+    counted: wp.array2d[wp.float32]
+    """What is quantised to the reading, without bias and walk."""
+    reading: wp.array2d[wp.float32]
+    state: wp.array3d[wp.float32]
+    velocity: wp.array2d[wp.float32]
+    bad: wp.array2d[wp.uint8]
+
+
+@kernel
+def derive_velocity(rows: Rows, tasks: wp.array[VelocityTask]) -> None:
+    """Derive velocities from readings of positions."""
+    k, i, joint = wp.tid()
+    env = rows.start + i
+    t = tasks[k]
+    if rows.mask[env] == wp.uint8(0) or joint >= t.state.shape[1]:
+        return
+    memory = t.state[env, joint]
+    reading = t.reading[env, joint]
+    if not wp.isfinite(reading):
+        t.velocity[env, joint] = reading  # flagged; the counter stays as it was
+        return
+    counted = t.counted[env, joint]
+    if t.bias.shape[0] > 0:
+        counted = counted + t.bias[env, joint]
+    if t.walk.shape[0] > 0:
+        counted = counted + t.walk[env, joint]
+    tick = tick_captured(rows)
+    elapsed = tick - wp.cast(memory[wp.static(TICK)], wp.int32)
+    velocity = memory[wp.static(SPEED)]
+    if is_first(rows, env):
+        velocity = wp.float32(0.0)
+        if t.by_period != 0:
+            memory[wp.static(AGE)] = wp.float32(-1.0)
+        elif joint == 0 and t.bad[env, 0] == wp.uint8(0):
+            t.bad[env, 0] = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
+    elif elapsed > 0:
+        interval = float(elapsed) * t.dt
+        before = memory[wp.static(READING)]
+        step = wp.float32(0.0)
+        if t.resolution.shape[0] > 0:
+            step = t.resolution[env, joint]
+        if step <= 0.0:
+            velocity = (reading - before) / interval
+        else:
+            k0 = wp.rint(before / step)
+            k1 = wp.rint(reading / step)
+            if t.by_period == 0:
+                velocity = (k1 - k0) * step / interval
+            else:
+                velocity = _period_speed(memory[wp.static(INPUT)], counted, k0, k1, step, interval, memory)
+    memory[wp.static(READING)] = reading
+    if t.by_period != 0:
+        memory[wp.static(INPUT)] = counted
+    memory[wp.static(TICK)] = wp.cast(tick, wp.float32)
+    memory[wp.static(SPEED)] = velocity
+    t.velocity[env, joint] = velocity

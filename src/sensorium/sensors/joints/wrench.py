@@ -1,0 +1,111 @@
+"""What the sensors of the wrench between a body and its parent share: the kernel, and who may carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import warp as wp
+from torch import Tensor
+
+from sensorium.cfg import MountedSensorCfg
+from sensorium.compute import Rows, kernel
+from sensorium.errors import ConfigError
+from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
+from sensorium.measurement.record import Record
+from sensorium.readings import DebugShape
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.parts import arrows
+from sensorium.world.mount import Mounts, is_finite3, is_finite4
+
+CfgT = TypeVar("CfgT", bound=MountedSensorCfg[Any])
+DataT = TypeVar("DataT")
+JOINT, CHILD, PARENT, WORLD = 0, 1, 2, 3
+"""Axes of a wrench: the mount's, those of the child, of the parent, of the world."""
+
+
+@wp.struct
+class WrenchTask:
+    """One sensor, for the kernel. All mounts are on bodies; `parents` may have length 0 but for the parent's axes."""
+
+    sign: wp.float32
+    axes: wp.int32
+    mounts: wp.array[Mounts]
+    parents: wp.array[wp.int32]
+    parent_force: wp.array2d[wp.vec3]
+    parent_torque: wp.array2d[wp.vec3]
+    force: wp.array2d[wp.vec3]
+    torque: wp.array2d[wp.vec3]
+    bad: wp.array2d[wp.uint8]
+    any_bad: wp.array[wp.int32]
+
+
+@kernel
+def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
+    k, i = wp.tid()
+    env = rows.start + i
+    if rows.mask[env] == wp.uint8(0):
+        return
+    t = tasks[k]
+    for mount in range(t.bad.shape[1]):
+        body = t.mounts[0].body[mount]
+        child = t.mounts[0].body_quat[env, body]
+        arm = quat_rotate(child, t.mounts[0].offset_pos[env, mount])
+        force = t.sign * t.parent_force[env, body]
+        torque = t.sign * t.parent_torque[env, body] - wp.cross(arm, force)
+        turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        if t.axes == wp.static(JOINT):
+            turn = quat_multiply(child, t.mounts[0].offset_quat[env, mount])
+        elif t.axes == wp.static(CHILD):
+            turn = child
+        elif t.axes == wp.static(PARENT):
+            parent = t.parents[mount]
+            if parent >= 0:
+                turn = t.mounts[0].body_quat[env, parent]
+        t.force[env, mount] = quat_rotate_inverse(turn, force)
+        t.torque[env, mount] = quat_rotate_inverse(turn, torque)
+        flag = wp.uint8(0)
+        if not (is_finite3(force) and is_finite3(torque) and is_finite4(turn)):
+            flag = wp.uint8(1)
+            t.any_bad[0] = 1
+        t.bad[env, mount] = flag
+
+
+class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
+    """A sensor of the wrench between a body and its parent, at one or several mounts; its config has `on`."""
+
+    checks_state: ClassVar[bool] = True
+
+    @property
+    def sign(self) -> float:
+        """1 for what the parent exerts on the child, -1 for the opposite."""
+        return 1.0 if self.cfg.on == "child" else -1.0  # type: ignore[attr-defined]
+
+    def setup(self) -> None:
+        """Refuse mounts on the world."""
+        for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
+            if body < 0:
+                title = f"{type(self.cfg).__name__}({self.name!r})"
+                fix = "It is the world's, which has no parent."
+                raise ConfigError.single(title, self.cfg.selector[0], name, "something that moves", fix)
+
+    def measure(self, raw: Record, axes: int = JOINT, parents: Tensor | None = None) -> None:
+        """Move and turn the wrenches in one launch, which all such sensors of one rate share."""
+        t = WrenchTask()
+        t.sign, t.axes, t.mounts = self.sign, axes, self.mount.warp_state()
+        if parents is not None:
+            t.parents = wp.from_torch(parents)
+        t.parent_force = wp.from_torch(self.engine.array("body_parent_force_w"), dtype=wp.vec3)
+        t.parent_torque = wp.from_torch(self.engine.array("body_parent_torque_w"), dtype=wp.vec3)
+        t.force, t.torque = raw.warp.force, raw.warp.torque
+        t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
+        self.compute_on.launch_task(_wrench, (), t)
+
+    def debug_draw(self) -> Iterable[DebugShape]:
+        """Draw the true force as an arrow at each mount, 0.01 m per N."""
+        self.ensure_current()
+        force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
+        yield arrows(self.mount.pos_w, 0.01 * force)
+
+
+__all__ = ["CHILD", "JOINT", "PARENT", "WORLD", "WrenchSensor"]
