@@ -20,14 +20,12 @@ from sensorium.cfg.base import (
     Vec3,
     as_plain,
     bad,
-    chosen,
     differ,
     is_finite,
     meanings,
     must,
     name_in,
     numbers_in,
-    some_of,
     toml_words,
     without_absent,
 )
@@ -47,6 +45,6 @@ __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
     "Amount", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef",
     "ObjType", "OffsetCfg", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg",
-    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "chosen", "differ", "find_kind", "is_finite", "meanings",
-    "must", "name_in", "numbers_in", "parse_amount", "some_of", "toml_words", "without_absent",
+    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "differ", "find_kind", "is_finite", "meanings",
+    "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

@@ -75,25 +75,6 @@ def is_finite(value: float | Sequence[float]) -> bool:
     return all(map(math.isfinite, value if isinstance(value, Sequence) else (value,)))
 
 
-def some_of(names: Sequence[str]) -> AfterValidator:
-    """Return an annotation of a field that selects among names, or is the word for all of them; see `chosen`."""
-
-    def check(value: Any) -> Any:
-        for name in () if isinstance(value, str) else value:
-            if name not in names:
-                raise bad(f"fields among {', '.join(names)}", nearest(name, names).strip())
-        if not value:
-            raise bad("at least one field")
-        return value
-
-    return AfterValidator(check)
-
-
-def chosen(value: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that the value of a field with `some_of` selects, in the order of `names`."""
-    return tuple(name for name in names if value == "all" or name in value)
-
-
 Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
 NonNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
 Finite = Annotated[Float, must(math.isfinite, "a finite number")]

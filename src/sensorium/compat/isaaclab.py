@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Vec3, some_of
+from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Vec3
 from sensorium.compat.words import Words
 from sensorium.patterns import (
     BpearlPatternCfg,
@@ -197,7 +197,7 @@ class ImuCfg(Words, _imu.ImuCfg):
 
     prim_path: str
     """Path of the prim that it sits on."""
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(_imu.FIELDS)] = _imu.FIELDS[:-1]
+    fields: tuple[str, ...] | Literal["all"] = _imu.FIELDS[:-1]
     """What is computed."""
     gravity_bias: Vec3 | None = (0.0, 0.0, 9.81)
     """Added to the acceleration, in world axes, m/s^2."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, must, some_of
+from sensorium.cfg import SensorCfg, bad, must
 from sensorium.errors import ConfigError, Fault, SelectionError, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
@@ -132,9 +132,10 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """What it touches; None for anything. Several matches mean contact with any of them: they are merged by depth
     (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or summed (``netforce``; only found
     and force, for the centres of several sums cannot be merged)."""
-    fields: Annotated[tuple[str, ...], some_of(FIELDS)] = ("found", "force")
+    fields: tuple[str, ...] = ("found", "force")
     """What is reported of each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
     `track_friction_forces`."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
     reduce: ContactReduce = "maxforce"
     """Which contacts of a primary fill its slots: ``none`` the engine's first, ``mindist`` the deepest, ``maxforce``
     the strongest, ``netforce`` one sum of all at the force-weighted centre."""

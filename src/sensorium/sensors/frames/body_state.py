@@ -16,7 +16,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import SELECTORS, MountedSensorCfg, chosen, some_of
+from sensorium.cfg import SELECTORS, MountedSensorCfg
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
@@ -59,8 +59,9 @@ VELOCITIES = ("lin_vel_w", "ang_vel_w")
 class BodyStateCfg(MountedSensorCfg[BodyStateData]):
     """Configuration of the state of bodies. Without a selector it is that of all bodies: ``bodies=".*"``."""
 
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = "all"
+    fields: tuple[str, ...] | Literal["all"] = "all"
     """What is computed, of pos_w, quat_w, lin_vel_w and ang_vel_w."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     def __init__(self, /, **data: Any) -> None:
         if not any(name in data for name in SELECTORS):
@@ -71,11 +72,6 @@ class BodyStateCfg(MountedSensorCfg[BodyStateData]):
     def example(cls) -> Self:
         """Return a config for `sensorium.testing.tumbling_engine`: all bodies."""
         return cls()
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `BodyStateData`."""
-        return chosen(self.fields, FIELDS)
 
 
 @wp.struct

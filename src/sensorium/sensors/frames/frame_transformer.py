@@ -21,7 +21,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, chosen, must, name_in, some_of
+from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, must, name_in
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
@@ -118,8 +118,9 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
 
     target_frames: tuple[FrameCfg, ...]
     """The target frames, in this order; those of one pattern in the order of the model."""
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = "all"
+    fields: tuple[str, ...] | Literal["all"] = "all"
     """What is computed; fields that are left out are None and cost nothing."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @classmethod
     def example(cls) -> Self:
@@ -146,11 +147,6 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
                 f"frames of distinct names, not {names.count(twice[0])} called {twice[0]!r}", "Rename all but one."
             )
         return value
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `FrameTransformerData`."""
-        return chosen(self.fields, FIELDS)
 
 
 def _init(init: Any, data: dict[str, Any], faults: list[Fault], title: str) -> None:

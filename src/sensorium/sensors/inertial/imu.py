@@ -17,7 +17,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, Vec3, chosen, some_of
+from sensorium.cfg import MountedSensorCfg, Vec3
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -64,8 +64,9 @@ MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
 class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = MEASURED
+    fields: tuple[str, ...] | Literal["all"] = MEASURED
     """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
     gravity_bias: Vec3 | None = None
     """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
     coordinate acceleration instead, in world axes, m/s^2; (0, 0, 0) gives coordinate acceleration."""
@@ -80,11 +81,6 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
         "gyro": ("ang_vel_b", "rad/s"),
         "mag": ("mag_b", "field unit"),
     }
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `ImuData`."""
-        return chosen(self.fields, FIELDS)
 
 
 @wp.struct

@@ -24,7 +24,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, bad, chosen, is_finite, must, some_of
+from sensorium.cfg import COLUMN_KNOBS, Float, bad, is_finite, must
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, listed
 from sensorium.measurement.record import Record, Timeline
@@ -61,8 +61,9 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     Every number per joint is one for all or a tuple in joint order.
     """
 
-    fields: Annotated[tuple[str, ...] | Literal["all"], some_of(FIELDS)] = ("position", "velocity")
+    fields: tuple[str, ...] | Literal["all"] = ("position", "velocity")
     """What is computed: any of position, velocity and effort; effort needs an engine that gives JOINT_EFFORT."""
+    selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
         "position": ("position", "rad"),
@@ -155,11 +156,6 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         if value == "period" and not (counts or _given("resolution", data, "position")):
             raise bad("'difference', or counts_per_turn, bits or a resolution of the position", "1/T counts edges.")
         return value
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `JointSensorData`."""
-        return chosen(self.fields, FIELDS)
 
     @classmethod
     def knob_prefixes(cls) -> dict[str, str]:

@@ -27,7 +27,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, chosen, must
+from sensorium.cfg import Float, bad, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
@@ -68,6 +68,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
         must(lambda fields: "current" in fields, "the current among `fields`", "The torque is estimated from it."),
     ] = ("current", "torque")
     """What is computed; the torque needs the current beside it, and an engine that gives JOINT_TORQUE."""
+    selectable: ClassVar[tuple[str, ...]] = ("current", "torque")
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"current": ("current", "A")}
 
@@ -107,11 +108,6 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
         if not 0.0 < 1.0 + data.get("kt_temperature_coefficient", 0.0) * rise < math.inf:
             raise bad("a motor that still has a torque constant above 0", "About -0.001 per K is usual.")
         return value
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of `MotorCurrentData`."""
-        return chosen(self.fields, ("current", "torque"))
 
     @property
     def derating(self) -> float:
