@@ -119,7 +119,7 @@ def test_needs_are_the_requirements(described: dict[str, Any], scene: sn.Scene) 
     """Each requirement that the sensor's class states for this config, and a preset by its name."""
     for name, sensor in described["sensors"].items():
         cfg = scene[name].cfg
-        needs = type(scene[name]).requirements(cfg, scene.engine.supports)
+        needs = type(scene[name]).needs(cfg, scene.engine, scene.engine.supports)
         assert sensor["needs"] == [str(need) for need in needs] and sensor["needs"], name
     assert "BODY_ACCELERATION" in described["sensors"]["trunk"]["needs"]
     assert described["sensors"]["encoders"]["needs"] == ["JOINT_STATE"]

@@ -688,7 +688,7 @@ ROWS = (
             "Sensor.edit_spec",
             "method",
             Replaced(
-                ("sn.Sensor.requirements", "sn.MODEL_ELEMENTS", "sn.prepare"),
+                ("sn.Sensor.needs", "sn.MODEL_ELEMENTS", "sn.prepare"),
                 "A sensor declares what it needs; the engine's adapter adds it, or refuses by name",
                 "tests/engines/test_mujoco.py::test_model_elements_are_added_once_and_hidden_names_stay_hidden",
             ),
