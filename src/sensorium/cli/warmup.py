@@ -123,6 +123,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
     import warp as wp
 
     import sensorium
+    from sensorium.compute.loading import DECLARED
     from sensorium.registry import registered
 
     skipped = {}
@@ -138,7 +139,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
             if spec is not None and spec.origin and "@kernel" in Path(spec.origin).read_text(encoding="utf-8"):
                 skipped[info.name] = str(error)
     packages = {"sensorium", *(sensor.__module__.partition(".")[0] for sensor in registered().values())}
-    found = {}
+    found = {kernel.module.name: kernel.module for kernel in DECLARED}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in packages:
             kernels = [value for value in vars(module).values() if isinstance(value, wp.Kernel)]

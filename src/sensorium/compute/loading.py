@@ -60,6 +60,10 @@ _log = logging.getLogger("sensorium.compute")
 _watchers: list[Watcher] = []
 
 
+DECLARED: list[Any] = []
+"""Every kernel that `kernel` made."""
+
+
 def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
     """Declare a Warp kernel in a Warp module of its own, without a backward pass.
 
@@ -74,7 +78,9 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
         return partial(kernel, group=group)
     module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
-    return wp.kernel(function, module=module)
+    made = wp.kernel(function, module=module)
+    DECLARED.append(made)
+    return made
 
 
 def _cpu_flags() -> str:
