@@ -17,7 +17,7 @@ device = sn.preset(
     name="depth",
     body="head",
     res=(212, 120),
-    data_types=("depth", "points_b", "geom_ids"),
+    data_types=("distance_to_image_plane", "points_b", "geom_ids"),
     offset={"convention": "world"},  # looks along x of the head
     evaluate="always",
 )

@@ -47,6 +47,15 @@ class LoadingLock:
             self._since = inf
         self._lock.release()
 
+    def recover(self) -> None:
+        """Release what an exception at any point left held by the calling thread."""
+        try:
+            while True:
+                self._lock.release()
+                self._depth, self._since = 0, inf
+        except RuntimeError:  # the thread does not hold it
+            return
+
     @property
     def takes_long(self) -> bool:
         """Whether a thread has held it for so long that it compiles or loads a kernel."""

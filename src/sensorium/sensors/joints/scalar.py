@@ -37,7 +37,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the joint axis and the units of these joints."""
         declared = super().fields()
-        return self.joints.fields({name: declared[name] for name in getattr(self.cfg, "selected", declared)})
+        return self.joints.fields({name: declared[name] for name in self.cfg.selected or declared})
 
     def setup(self) -> None:
         """Find the joints in the engine's arrays."""
