@@ -265,4 +265,4 @@ def test_so_it_is_with_joint_sensors_and_frame_transformers() -> None:
             scene.update()
             readings(scene)
         (segment,) = segments(scene)
-        assert sorted(kernels(segment)) == ["_frames", "_joints"]
+        assert sorted(kernels(segment)) == ["_frames", "read_joints"]
