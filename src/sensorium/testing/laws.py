@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
+from sensorium.engines.base import ARRAYS
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import ARRAYS, unwritten
+from sensorium.sensors.core.trial import unwritten
 from sensorium.testing.engine import tumbling_engine
 from sensorium.testing.trial import (
     KEYED,

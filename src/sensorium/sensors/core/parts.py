@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,37 +79,33 @@ class Params:
     The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
     """
 
-    def __init__(self, cfg: SensorCfg[Any]) -> None:
-        self._cfg = cfg
+    def __init__(self, cfg: SensorCfg[Any], num_envs: int, device: str) -> None:
+        self._cfg, self._num_envs, self._device = cfg, num_envs, device
         self.per_env: dict[str, torch.Tensor] = {}
         self._tables: set[str] = set()
 
-    def table(self, name: str, num_envs: int, device: str) -> torch.Tensor:
-        """Return a number of the config as float32 `[env, 1]` at an address that stays, for a recorded kernel.
-
-        With it the number may be set per env at run time; None is NaN.
-        """
-        if name not in self._tables:
+    def rows(self, name: str) -> torch.Tensor:
+        """Return a number of the config as float32 `[env, 1]`, which may be written; None is NaN."""
+        if name not in self.per_env:
             value = getattr(self._cfg, name)
             number = float("nan") if value is None else float(value)
-            self.per_env[name] = torch.full((num_envs, 1), number, dtype=torch.float32, device=device)
-            self._tables.add(name)
+            self.per_env[name] = torch.full((self._num_envs, 1), number, dtype=torch.float32, device=self._device)
         return self.per_env[name]
+
+    def table(self, name: str) -> torch.Tensor:
+        """Return `rows` at an address that stays, for a recorded kernel: the number may be set per env at run time."""
+        self._tables.add(name)
+        return self.rows(name)
 
     def has_table(self, name: str) -> bool:
         """Whether recorded kernels read a number from its table."""
         return name in self._tables
 
-    def load(self, saved: dict[str, torch.Tensor]) -> None:
-        """Take over the values per env that were saved; what was not is the config's number again."""
-        for name in list(self.per_env):
-            if name not in self._tables:
-                del self.per_env[name]
-        for name, values in saved.items():
-            if name in self._tables:
-                self.per_env[name].copy_(values)
-            else:
-                self.per_env[name] = values.clone()
+    def keep(self, names: Iterable[str]) -> None:
+        """Have the numbers of these names per env, to be loaded; others are those of the config again."""
+        self.per_env = {name: rows for name, rows in self.per_env.items() if name in self._tables}
+        for name in names:
+            self.rows(name)
 
     def __getattr__(self, name: str) -> Any:
         return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, SAMPLE, Rows, kernel, mode_now, tick_now
+from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.transport import Ring
 
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
 
 
+Pose = wp.types.vector(length=7, dtype=wp.float32)
+"""Position and quaternion."""
+
+
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, other arrays where unused."""
+    """The poses of one sensor. Arrays are empty where unused: `arrival` where no sample is lost.
+
+    Where samples may be lost, the last slot is the carry: the newest pose that has arrived and is no longer in another.
+    """
 
     head: wp.array[wp.int32]
     arrival: wp.array2d[wp.int32]
@@ -33,8 +40,7 @@ class PoseTask:
     offset_quat: wp.array2d[wp.vec4]
     body_pos: wp.array2d[wp.vec3]
     body_quat: wp.array2d[wp.vec4]
-    slots: wp.array4d[wp.float32]
-    carry: wp.array3d[wp.float32]
+    slots: wp.array3d[Pose]
 
 
 @kernel
@@ -55,26 +61,15 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         turn = t.body_quat[env, body]
         pos = t.body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
+    pose = Pose(pos[0], pos[1], pos[2], quat[0], quat[1], quat[2], quat[3])
     head = t.head[0]
-    mode = mode_now(rows)
-    first = head
-    last = head
-    if mode == FIRST:  # the first sample of an episode is in all slots
-        first = 0
-        last = t.slots.shape[0] - 1
-    has_carry = t.carry.shape[0] > 0
-    if has_carry and mode == SAMPLE:
+    if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
+        for slot in range(t.slots.shape[0]):
+            t.slots[slot, env, mount] = pose
+    elif t.arrival.shape[0] > 0:
         if t.arrival[head, env] <= tick_now(rows):
-            for part in range(7):
-                t.carry[env, mount, part] = t.slots[head, env, mount, part]
-    for slot in range(first, last + 1):
-        for part in range(3):
-            t.slots[slot, env, mount, part] = pos[part]
-        for part in range(4):
-            t.slots[slot, env, mount, 3 + part] = quat[part]
-    if has_carry and mode == FIRST:
-        for part in range(7):
-            t.carry[env, mount, part] = t.slots[head, env, mount, part]
+            t.slots[t.slots.shape[0] - 1, env, mount] = t.slots[head, env, mount]
+    t.slots[head, env, mount] = pose
 
 
 class CapturePoses:
@@ -90,10 +85,9 @@ class CapturePoses:
         ring = sensor.buffers.ring
         self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
         compute = sensor.compute_on
-        shape = (compute.num_envs, self._mount.count, 7)
-        depth, carried = (1, False) if self._ring is None else (self._ring.depth, self._ring.has_carry)
-        self._slots = torch.full((depth, *shape), math.nan, dtype=torch.float32, device=compute.device)
-        self._carry = torch.full((shape[0] if carried else 0, *shape[1:]), math.nan, device=compute.device)
+        depth = 1 if self._ring is None else self._ring.depth + int(self._ring.has_carry)
+        shape = (depth, compute.num_envs, self._mount.count, 7)
+        self._slots = torch.full(shape, math.nan, dtype=torch.float32, device=compute.device)
         self._head = torch.zeros(1, dtype=torch.int32, device=compute.device)
         self._envs = torch.arange(compute.num_envs, device=compute.device)
 
@@ -104,7 +98,6 @@ class CapturePoses:
         """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
         sensor = self._sensor
         self._slots.fill_(math.nan)
-        self._carry.fill_(math.nan)
         sensor.engine.refresh()
         self.keep()
         captures, tick = sensor.buffers.counter, sensor.clock.tick
@@ -112,8 +105,6 @@ class CapturePoses:
         newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
         is_first = (captures.first_tick == tick)[:, None, None]
         self._slots.copy_(torch.where(is_first, newest, self._slots))
-        if len(self._carry):
-            self._carry.copy_(torch.where(is_first, newest, self._carry))
 
     def keep(self) -> None:
         """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
@@ -126,10 +117,9 @@ class CapturePoses:
         if self.needs_bodies(sensor):
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
-        t.slots = wp.from_torch(self._slots, dtype=wp.float32)
+        t.slots = wp.from_torch(self._slots, dtype=Pose)
         if ring is not None and ring.has_carry:
             t.arrival = wp.from_torch(ring.arrival, dtype=wp.int32)
-            t.carry = wp.from_torch(self._carry, dtype=wp.float32)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod
@@ -146,9 +136,7 @@ class CapturePoses:
         ring = self._ring
         if ring is None:
             return self._slots[0]
-        slots = ring.shown_slot.to(torch.int64)
-        poses = self._slots[slots.clamp(min=0), self._envs]
-        return torch.where((slots < 0)[:, None, None], self._carry, poses) if ring.has_carry else poses
+        return self._slots[ring.shown_slot.to(torch.int64), self._envs]  # slot -1 is the carry
 
 
 __all__ = ["CapturePoses"]

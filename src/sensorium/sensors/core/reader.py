@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 
@@ -15,6 +15,7 @@ from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError
 from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
@@ -65,15 +66,9 @@ class Readable(Generic[CfgT, DataT]):
     """The fields as the sensor's own memory has them, with a mount axis in any case."""
     _truth_view: DataT
     _measured_view: DataT
-    _is_plain: bool
-    """Whether a reader is shown the views of the sensor's own memory."""
     _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
     """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
     they held then."""
-
-    if TYPE_CHECKING:  # hooks of the author, see `Sensor`
-
-        def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]: ...  # noqa: D102
 
     # What a reader sees -----------------------------------------------------------------------------------------------
 
@@ -129,9 +124,9 @@ class Readable(Generic[CfgT, DataT]):
         buffers.wanted = True
         if buffers.group is not None:
             buffers.group.ensure_current()
-        if is_measured and self.uses_ring_pipeline:
+        if is_measured:
             if buffers.ring is not None:
-                self._read_ring()
+                self._read_ring(buffers.ring)
             self._shown_version = self.clock.version
 
     @property
@@ -143,7 +138,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self._shown_version != self.clock.version:  # else it is a second look at one instant
             self.ensure_current(is_measured=True)
-        return self._measured_view if self._is_plain else self._show(is_measured=True)
+        return self._measured_view if self._lent is None else self._lend(self._lent, is_measured=True)
 
     @property
     def ground_truth(self) -> DataT:
@@ -152,25 +147,20 @@ class Readable(Generic[CfgT, DataT]):
         Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
         """
         self.ensure_current()
-        return self._truth_view if self._is_plain else self._show(is_measured=False)
+        return self._truth_view if self._lent is None else self._lend(self._lent, is_measured=False)
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
 
-        Its addresses stay the same, but for a sensor with `uses_ring_pipeline = False`.
+        Its addresses stay the same.
         """
-        if not self.uses_ring_pipeline:
-            return {name: self._squeeze(value) for name, value in self.outputs(is_measured=is_measured).items()}
         return self._tensors_of(self._measured_view if is_measured else self._truth_view)
 
     def _tensors_of(self, data: DataT) -> dict[str, torch.Tensor]:
         return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
 
-    def _show(self, is_measured: bool) -> DataT:
-        """Return what a sensor with memory of its own has, or in a scene with `debug` copies that `spoil` spoils."""
-        lent = self._lent
-        if lent is None:
-            return self._package(self.own_tensors(is_measured=is_measured))
+    def _lend(self, lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]], *, is_measured: bool) -> DataT:
+        """Return copies for a reader in a scene with `debug`, which `spoil` spoils."""
         if is_measured not in lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
@@ -186,9 +176,8 @@ class Readable(Generic[CfgT, DataT]):
             The fields into which a reader wrote, such as ``"data.lin_acc_b"``.
         """
         written: list[str] = []
-        if not self._lent:
-            return written
-        for is_measured, (data, kept) in self._lent.items():
+        lent = self._lent or {}
+        for is_measured, (data, kept) in lent.items():
             for name, tensor in self._tensors_of(data).items():
                 if not _same_bits(tensor, kept[name]):
                     branch = "data" if is_measured else "ground_truth"
@@ -200,12 +189,11 @@ class Readable(Generic[CfgT, DataT]):
                 else:
                     ends = torch.iinfo(tensor.dtype)
                     tensor.fill_(ends.min or ends.max)
-        self._lent.clear()
+        lent.clear()
         return written
 
-    def _read_ring(self) -> None:
-        ring = self.buffers.ring
-        if ring is not None and ring.has_delay and self._ring_read != self.clock.version:
+    def _read_ring(self, ring: Ring) -> None:
+        if ring.has_delay and self._ring_read != self.clock.version:
             ring.read()
             self._ring_read = self.clock.version
 
@@ -249,13 +237,11 @@ class Readable(Generic[CfgT, DataT]):
         length = self.cfg.history_length
         if self.own_history:
             fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
-            title = f"{type(self.cfg).__name__}({self.name!r})"
-            raise ConfigError.single(title, "history_length", length, "a sensor that keeps whole samples", fix)
+            expected = "a sensor that keeps whole samples"
+            raise ConfigError.single(self.cfg.title, "history_length", length, expected, fix)
         if length == 0 or self.buffers.ring is None:
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",
-                f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
-            )  # fmt: skip
+            fix = f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...)."
+            raise ConfigError.single(self.cfg.title, "history_length", 0, "a length of at least 1", fix)
         ring = self.buffers.ring
         return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
 
@@ -345,7 +331,7 @@ class Readable(Generic[CfgT, DataT]):
             return False
         if not self.compute_on.is_cpu:
             return True
-        self._read_ring()
+        self._read_ring(ring)
         return bool((ring.shown_arrival.numpy() > since).any())
 
     @property
@@ -386,39 +372,33 @@ class Readable(Generic[CfgT, DataT]):
         """
         self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
+        fix = f"use scene.reconfigure({self.name!r}, {knob}=...)."
         if knob in ("delay", "jitter", "loss"):
             ring = self.buffers.ring
             if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
-                raise ConfigError.single(
-                    f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a knob that the config gives",
-                    f"Absent knobs take no memory: use scene.reconfigure({self.name!r}, {knob}=...).",
-                )  # fmt: skip
+                fix = f"Absent knobs take no memory: {fix}"
+                raise ConfigError.single(self.cfg.title, knob, value, "a knob that the config gives", fix)
             ring.set(knob, value, rows)
-            return
-        if self._is_param(knob):
+        elif self._is_param(knob):
             self._set_param(knob, value, rows)
-            return
-        if self.params.has_table(knob):
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a number that the config gives",
-                f"None leaves out what it is for: use scene.reconfigure({self.name!r}, {knob}=...).",
-            )  # fmt: skip
-        self.buffers.knobs.set(knob, value, rows)
+        elif self.params.has_table(knob):
+            fix = f"None leaves out what it is for: {fix}"
+            raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
+        else:
+            self.buffers.knobs.set(knob, value, rows)
 
     def _is_param(self, name: str) -> bool:
         """Whether a name is a number of the config that hooks read through `params`."""
-        field = type(self.cfg).model_fields.get(name)
-        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
         if self.params.has_table(name):
             return getattr(self.cfg, name) is not None
+        field = type(self.cfg).model_fields.get(name)
+        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
         return field is not None and not standard and field.annotation in (float, int)
 
     def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
-        title = f"{type(self.cfg).__name__}({self.name!r})"
-        hooks = self.buffers.plan.hooks
-        if not self.params.has_table(name) and any(
-            getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
-        ):
+        title, hooks = self.cfg.title, self.buffers.plan.hooks
+        is_replayed = any(map(is_recorded, (hooks.raw, hooks.fused, hooks.transform, hooks.physics)))
+        if is_replayed and not self.params.has_table(name):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
         try:
@@ -431,16 +411,7 @@ class Readable(Generic[CfgT, DataT]):
         count = self.num_envs if rows is None else len(rows)
         if values.shape[0] not in (1, count):
             raise ConfigError.single(title, name, value, f"one number, or {count} of them")
-        table = self.params.per_env.get(name)
-        if table is None:
-            table = torch.full(
-                (self.num_envs, 1), float(getattr(self.cfg, name)), dtype=torch.float32, device=self.device
-            )
-            self.params.per_env[name] = table
-        if rows is None:
-            table.copy_(values.expand_as(table))
-        else:
-            table[rows] = values
+        self.params.rows(name)[slice(None) if rows is None else rows] = values
 
     def set_noise(self, value: Any, env_ids: Any = None) -> None:
         """Alias of ``set("noise", ...)``."""
