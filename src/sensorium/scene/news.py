@@ -58,11 +58,6 @@ class News:
             off_grid -= 1
         self._taken[sensor] = captures, off_grid, tick
 
-    def has_captured(self, sensor: Sensor[Any, Any]) -> bool:
-        """Whether a sensor captured something since it was taken."""
-        taken = self._taken.get(sensor)
-        return taken is None or taken[:2] != _captures(sensor)
-
     def _is_new(self, sensor: Sensor[Any, Any], truth: bool) -> bool:
         taken = self._taken.get(sensor)
         if taken is None:

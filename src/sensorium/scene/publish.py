@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, pinned
+from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
 from sensorium.measurement.stages import ClockError
@@ -54,12 +54,21 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         truth: whether its ground truth is copied.
         poses: whether the poses that are kept with its samples are.
     """
-    host = _HostCopies(sensor.compute_on, envs)
+    compute = sensor.compute_on
+    some = slice(envs.start, envs.stop) if len(envs) < compute.num_envs else None
+
+    def copied(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
+        """Start a copy on the host, on CUDA into pinned memory, which is filled once `wait` returns."""
+        tensor = tensor if some is None else tensor[some]
+        if compute.is_cpu:
+            return read_only(tensor.numpy().copy())
+        host = pinned(tensor.shape, tensor.dtype, compute.device)
+        return read_only(host.copy_(tensor, non_blocking=True).numpy())
 
     def newest(is_measured: bool) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         """Take the newest sample, also of a sensor whose `data` is its history."""
         sensor.ensure_current(is_measured=is_measured)
-        return {name: host.take(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
+        return {name: copied(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
     ring, stages = sensor.buffers.ring, sensor.buffers.stages
@@ -68,7 +77,13 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         about.append("truth_tick")
     if any(isinstance(run.cfg, ClockError) for run in stages):
         about.append("stamp")
-    meta = {what: host.take(getattr(sensor, what)) for what in about}
+    meta = {what: copied(getattr(sensor, what)) for what in about}
+    pose = copied(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None
+    wait: Callable[[], None] | None = None
+    if not compute.is_cpu:
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(compute.device))
+        wait = event.synchronize
     return Reading(
         name=sensor.name,
         kind=sensor.cfg.kind(),
@@ -79,16 +94,21 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         _measured=measured,
         _truth=true,
         _meta=meta,
-        _pose=host.take(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None,
-        _wait=host.finish(),
+        _pose=pose,
+        _wait=wait,
         _count="count" if any(spec.is_ragged for spec in sensor.specs) else "",
         _dt=sensor.clock.dt,
     )
 
 
+_NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
+"""Field with ids -> property of the sensor with the names that they count."""
+
+
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return what a listener needs to know of a sensor once, JSON-able."""
-    constants = {**sensor.constants, **_names_of_ids(sensor)}
+    words = (_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs)
+    constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),
@@ -98,42 +118,3 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         **({"constants": dict(constants)} if constants else {}),
         "cfg": sensor.cfg.to_dict(),
     }
-
-
-_NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
-"""Field with ids -> property of the sensor with the names that they count."""
-
-
-def _names_of_ids(sensor: Sensor[Any, Any]) -> dict[str, list[str]]:
-    """Return the names that the ids among a sensor's fields stand for, under the word that the sensor has for them."""
-    found = {}
-    for spec in sensor.specs:
-        word = _NAMES_OF_IDS.get(spec.name, "")
-        if word and hasattr(sensor, word):
-            found[word] = list(getattr(sensor, word))
-    return found
-
-
-class _HostCopies:
-    """Copies of some envs' rows of device tensors on the host; on CUDA into pinned memory, without waiting."""
-
-    def __init__(self, compute: Compute, envs: range) -> None:
-        self._compute, self._envs = compute, envs
-
-    def take(self, tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
-        """Start a copy; the array is filled once `finish` has been waited for."""
-        if len(self._envs) < self._compute.num_envs:
-            tensor = tensor[self._envs.start : self._envs.stop]
-        if self._compute.is_cpu:
-            return read_only(tensor.numpy().copy())
-        host = pinned(tensor.shape, tensor.dtype, self._compute.device)
-        return read_only(host.copy_(tensor, non_blocking=True).numpy())
-
-    def finish(self) -> Callable[[], None] | None:
-        """Return what waits for the copies; None where there is nothing to wait for."""
-        if self._compute.is_cpu:
-            return None
-        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._compute.device))
-        wait: Callable[[], None] = event.synchronize
-        return wait

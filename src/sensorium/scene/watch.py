@@ -13,9 +13,10 @@ class Watch:
             evaluated on read, and the arrival of a delayed sample, can be seen at each of them.
     """
 
-    def __init__(self, watches: Watches, callback: Callable[[], object], every_tick: bool) -> None:
-        self._watches, self._callback = watches, callback
+    def __init__(self, callback: Callable[[], object], every_tick: bool, open_watches: list[Watch]) -> None:
+        self._callback, self._open = callback, open_watches
         self.every_tick = every_tick
+        open_watches.append(self)
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "every tick" if self.every_tick else "where sensors are looked at"
@@ -30,52 +31,31 @@ class Watch:
     @property
     def is_closed(self) -> bool:
         """Whether it is called no more."""
-        return self not in self._watches.all
+        return self not in self._open
 
     def close(self) -> None:
         """Call it no more, from now on; closing twice does nothing. It may close itself in its callback."""
-        self._watches.all = tuple(watch for watch in self._watches.all if watch is not self)
+        if self in self._open:
+            self._open.remove(self)
 
 
-class Watches:
-    """The watches of one scene, in the order they were made.
+def call_watches(watches: list[Watch]) -> None:
+    """Call all watches in order; those that are closed meanwhile are left out.
 
-    Attributes:
-        all: those that are open.
+    Raises:
+        Exception: what a callback raised, once all were called; an ExceptionGroup where several did.
     """
-
-    def __init__(self) -> None:
-        self.all: tuple[Watch, ...] = ()
-
-    def add(self, callback: Callable[[], object], *, every_tick: bool) -> Watch:
-        """Return a new watch."""
-        watch = Watch(self, callback, every_tick)
-        self.all = (*self.all, watch)
-        return watch
-
-    @property
-    def want_every_tick(self) -> bool:
-        """Whether one of them wants every tick."""
-        return bool(self.all) and any(watch.every_tick for watch in self.all)
-
-    def call(self) -> None:
-        """Call all of them in order; those that are closed meanwhile are left out.
-
-        Raises:
-            Exception: what a callback raised, once all were called; an ExceptionGroup where several did.
-        """
-        errors: list[Exception] = []
-        for watch in self.all:
-            if watch.is_closed:
-                continue
+    errors: list[Exception] = []
+    for watch in watches[:]:
+        if not watch.is_closed:
             try:
                 watch._callback()
             except Exception as error:
                 errors.append(error)
-        if len(errors) > 1:
-            raise ExceptionGroup("callbacks that watch the scene", errors)
-        if errors:
-            raise errors[0]
+    if len(errors) > 1:
+        raise ExceptionGroup("callbacks that watch the scene", errors)
+    if errors:
+        raise errors[0]
 
 
-__all__ = ["Watch", "Watches"]
+__all__ = ["Watch", "call_watches"]

@@ -17,7 +17,6 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import MOST_TICKS, Rate
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
@@ -27,7 +26,7 @@ from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_constants, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -103,21 +102,7 @@ class Sensor(Readable[CfgT, DataT]):
         return cls.requires
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
-        self.cfg = cfg
-        self.__dict__["data_class"] = cfg.data_class or self.data_class
-        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
-        self.name = cfg.label
-        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
-        self._context = context
-        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
-        if self.rate.period > MOST_TICKS:
-            field = "update_period" if cfg.rate_hz is None else "rate_hz"
-            raise ConfigError.single(
-                cfg.title, field, getattr(cfg, field),
-                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
-            )  # fmt: skip
-        self.mount: MountView | None = None
-        self._mount_axis = False
+        super().__init__(cfg, context)
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
             for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
@@ -129,17 +114,10 @@ class Sensor(Readable[CfgT, DataT]):
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
             )  # fmt: skip
-        self.params = Params(cfg, self.num_envs, self.device)
-        self._stale: str | None = None
-        self._shown_version = self._ring_read = -1
-        self._lent = {} if context.debug else None
         self._outputs: tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] = {}, {}
-        self.notes: dict[str, str] = {}
-        """What the sensor decided by itself, for `info`; `setup` fills it."""
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
-        self._constant_names = declared_constants(self.data_class)
         self._allocate()
         before = set(vars(self))
         self.setup()
@@ -353,7 +331,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Seal the plan and make the views, once `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
-        if missing := [name for name in self._constant_names if not hasattr(self, name)]:
+        if missing := [name for name in declared_constants(self.data_class) if not hasattr(self, name)]:
             raise RegistrationError(
                 f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
                 f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sensorium.world.ray_scene import RayScene
 
 
-@dataclass(slots=True)
+@dataclass
 class SensorContext:
     """What a sensor is built in: the scene's engine, device, clock and seed, and the shapes that rays meet."""
 
@@ -32,20 +32,17 @@ class SensorContext:
     seed: int
     reset: Callable[[Any, Any], None]
     """Resets one sensor for some envs, with the others as they are."""
-    debug: bool = False
+    debug: bool
     """Whether readers get copies that are spoilt once they are out of date."""
-    semantics: Mapping[str, str | Sequence[str]] | None = None
+    semantics: Mapping[str, str | Sequence[str]] | None
     """Labels of shapes, as `RayScene` takes them."""
-    rays: RayScene | None = None
 
-    @property
+    @functools.cached_property
     def ray_scene(self) -> RayScene:
         """The scene's shapes; made when the first sensor asks."""
-        if self.rays is None:
-            from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
+        from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
 
-            self.rays = RayScene(self.engine, self.compute, self.semantics)
-        return self.rays
+        return RayScene(self.engine, self.compute, self.semantics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +133,7 @@ def _declared(data_class: type) -> dict[str, Field]:
     return found
 
 
+@functools.cache
 def declared_constants(data_class: type) -> tuple[str, ...]:
     """Return the fields of a data class that are no tensors: attributes of the sensor by these names."""
     tensors = declared_fields(data_class)

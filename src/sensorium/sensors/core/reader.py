@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.compute import Clock, Compute, Rate
-from sensorium.engines.base import Engine
+from sensorium.compute import MOST_TICKS, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError
 from sensorium.measurement.buffers import SensorBuffers
@@ -19,7 +18,7 @@ from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
-from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_fields
+from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
 
@@ -33,7 +32,7 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class Readable(Generic[CfgT, DataT]):
-    """A sensor as its readers know it. `Sensor` derives from it, and sets the attributes when it is built."""
+    """A sensor as its readers know it. `Sensor` derives from it, and makes the memory."""
 
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
@@ -41,34 +40,37 @@ class Readable(Generic[CfgT, DataT]):
     """Whether `history_length` is for fields of the sensor's own, with a history axis; `.history` is not kept."""
     data_class: ClassVar[type[Any]]
 
-    cfg: CfgT
-    name: str
-    engine: Engine
-    compute_on: Compute
-    clock: Clock
-    rate: Rate
-    mount: MountView | None
     buffers: SensorBuffers
-    notes: dict[str, str]
-    _constant_names: tuple[str, ...]
-    params: Params
-    """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
     """The fields as a reader sees them."""
-    _stale: str | None
-    _shown_version: int
-    """`Clock.version` at which a reader was last given what had arrived."""
-    _ring_read: int
-    """`Clock.version` at which the ring was last asked what had arrived."""
-    _context: SensorContext
-    _mount_axis: bool
     mount_specs: list[FieldSpec]
     """The fields as the sensor's own memory has them, with a mount axis in any case."""
     _truth_view: DataT
     _measured_view: DataT
-    _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
-    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
-    they held then."""
+
+    def __init__(self, cfg: CfgT, context: SensorContext) -> None:
+        self.cfg, self.name = cfg, cfg.label
+        self.__dict__["data_class"] = cfg.data_class or self.data_class
+        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
+        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
+        self._context = context
+        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            expected = f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s"
+            raise ConfigError.single(cfg.title, field, getattr(cfg, field), expected, "Sample more often.")
+        self.mount: MountView | None = None
+        self._mount_axis = False
+        self.params = Params(cfg, self.num_envs, self.device)
+        """The config's values, for hooks: those that were set per env are tensors."""
+        self.notes: dict[str, str] = {}
+        """What the sensor decided by itself, for `info`; `setup` fills it."""
+        self._stale: str | None = None
+        self._shown_version = self._ring_read = -1
+        """`Clock.version` at which a reader was last given what had arrived; at which the ring was last asked."""
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = {} if context.debug else None
+        """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
+        they held then."""
 
     # What a reader sees -----------------------------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def constants(self) -> dict[str, Any]:
         """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
-        return {name: copy(getattr(self, name)) for name in self._constant_names}
+        return {name: copy(getattr(self, name)) for name in declared_constants(self.data_class)}
 
     @property
     def num_envs(self) -> int:
