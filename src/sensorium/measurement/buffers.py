@@ -63,17 +63,20 @@ class SensorBuffers:
         self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
+        self.counter = SampleCounter(clock, plan.rate)
+        """How many captures there were, and when."""
         self._allocate()
         self.own_table: ChainTable | None = None
         """What the chain works on where it is launched for this sensor alone."""
         if self.plan.has_hardware:
             self.own_table = ChainTable(compute, self.chain_fields(own=True))
             self.tables.add(self.own_table)
-        in_flight = self.ring.latest if self.ring is not None else 0
-        self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
-        """How many captures there were, and when."""
         self.group: SampleGroup | None = None
         """The sensors that this one is evaluated with."""
+        self.before_first: Callable[[], None] | None = None
+        """What is called before the first evaluation on read: a sensor that nobody configured is prepared late."""
+        self.was_read = False
+        """Whether a sensor that is evaluated on read was read, and is evaluated with the others from then on."""
         self.wanted = True
         """Whether the sensor was read since its last due tick (counts for ``evaluate="wanted"``)."""
         self.listeners = 0
@@ -123,7 +126,8 @@ class SensorBuffers:
             self.posts = truths, works
         self.ring: Ring | None = None
         if plan.has_ring:
-            self.ring = Ring(plan, self.compute, self.clock, self.bad)
+            self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter)
+            self.counter.in_flight = self.ring.latest
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
@@ -152,6 +156,7 @@ class SensorBuffers:
         """Complete the plan, once the sensor has registered its states; or change when it is evaluated."""
         states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states.views]
         self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
+        self.counter.is_pure = self.plan.is_pure
 
     # The chain --------------------------------------------------------------------------------------------------------
 
@@ -237,7 +242,7 @@ class SensorBuffers:
         self.first_program, self.wanted = None, True
         self.counter.restart()
         if self.ring is not None:
-            self.ring.seek(self.ring.position)
+            self.ring.restart()
 
     # State, size ------------------------------------------------------------------------------------------------------
 
@@ -262,8 +267,7 @@ class SensorBuffers:
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""
-        position = self.ring.position if self.ring is not None else 0
-        return {**self.counter.counters(), "wanted": int(self.wanted), "position": position}
+        return {**self.counter.counters(), "wanted": int(self.wanted)}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `counters` returned, and make the memory that `tensors` returns as large as it was saved."""
@@ -274,8 +278,6 @@ class SensorBuffers:
         self.refresh_tables()
         self.counter.load(counters)
         self.wanted = bool(counters["wanted"])
-        if self.ring is not None:
-            self.ring.seek(counters["position"])
 
     @property
     def nbytes(self) -> int:

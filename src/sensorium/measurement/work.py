@@ -136,8 +136,6 @@ class SensorWork:
     def before_chain(self) -> list[Segment]:
         """Return the work of a sample up to the chain of its group."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
-        if buffers.ring is not None:
-            self._add(buffers.ring.begin)
         if not plan.checks_state:
             self._add(self._clear_flags)
         for records in {id(buffers.truths): buffers.truths, id(buffers.slots): buffers.slots}.values():
