@@ -253,6 +253,7 @@ def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatc
     clock.set(8, 0, 0)
     assert clock.words.tolist() == [8, 0, 0, 7] and clock.control_tick == 7 and len(launches) == 2
     clock.control_tick = 5
+    clock.write()
     assert clock.words.tolist() == [8, 0, 0, 5]
 
 

@@ -9,7 +9,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from sensorium.compute.graph import launching
-from sensorium.compute.loading import lock
 from sensorium.errors import ScheduleError
 
 if TYPE_CHECKING:
@@ -104,7 +103,6 @@ def _guarded(method: Function, mends: bool) -> Function:
                 self.clock.version += 1  # what readers were shown is looked at again
                 self.compute.recover()
                 launching.recover()
-                lock.recover()
             raise
         finally:
             use.thread = before

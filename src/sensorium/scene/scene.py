@@ -253,7 +253,8 @@ class Scene:
         `update` is a control step of its own.
         """
         self._own_control_steps = True
-        self.clock.control_tick = self.clock.tick
+        self.clock.begin_control_step()
+        self.clock.write()
 
     @exclusive
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
