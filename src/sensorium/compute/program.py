@@ -26,7 +26,7 @@ A kernel that many sensors use takes what is theirs as a task, a struct, so that
         t.x_out[env, column] = 2.0 * t.x_in[env, column]
 
 A `Segment` is one run of consecutive Warp launches with fixed arguments, or one Python call such as a torch hook. A
-`Program` is segments in order, each with a group; `run(due)` runs those whose group is due.
+`Program` is segments in order.
 
 Launches are recorded once. A segment's first runs replay the recorded launches one by one; they are timed, and it is
 decided whether shards pay. Once it has run so often that a capture pays as well, each shard is captured as a graph and
@@ -571,33 +571,28 @@ class _Call:
 
 
 class Program:
-    """Segments in order, each with the group it belongs to.
+    """Segments in order.
 
     Args:
-        segments: pairs of group and segment; neighbours that are both recorded and of one group are joined.
+        segments: the segments; neighbours that are both recorded are joined.
     """
 
     @graph.launching
-    def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
-        runs: list[tuple[int, list[Segment]]] = []
-        for group, segment in segments:
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        runs: list[list[Segment]] = []
+        for segment in segments:
             if segment.is_recorded and not segment._launches:
                 continue
-            previous = runs[-1] if runs else None
-            if previous and previous[0] == group and previous[1][-1].is_recorded and segment.is_recorded:
-                previous[1].append(segment)
+            if runs and runs[-1][-1].is_recorded and segment.is_recorded:
+                runs[-1].append(segment)
             else:
-                runs.append((group, [segment]))
-        self._segments = [(group, Segment.joined(run)) for group, run in runs]
+                runs.append([segment])
+        self._segments = [Segment.joined(run) for run in runs]
 
     def __repr__(self) -> str:
-        return f"Program({', '.join(f'{group}: {segment}' for group, segment in self._segments)})"
+        return f"Program({', '.join(map(repr, self._segments))})"
 
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def run(self, due: Sequence[bool] | None = None) -> None:
-        """Run the segments whose group is due; all of them for None."""
-        for group, segment in self._segments:
-            if due is None or due[group]:
-                segment.run()
+    def run(self) -> None:
+        """Run all segments."""
+        for segment in self._segments:
+            segment.run()

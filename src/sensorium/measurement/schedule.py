@@ -1,6 +1,6 @@
 """When sensors are sampled: those of one rate together, at the ticks of their grid; lazy ones together when read.
 
-    Schedule.sample -> Program.run                            at a tick at which something is due
+    Schedule.sample -> Program.run                                   at a tick at which something is due
     Schedule.reset  -> SensorBuffers.begin_episode, Program.run      for the envs of the reset mask
     SampleGroup.ensure_current -> Schedule.evaluate -> Program.run   at a read
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 
-from sensorium.compute import Program, Segment
+from sensorium.compute import Program
 from sensorium.compute.clock import FIRST, SAMPLE, Clock
 from sensorium.compute.program import Compute
 from sensorium.compute.use import Use, exclusive
@@ -42,7 +43,8 @@ class SampleGroup:
         self._schedule, self.rate, self.members = schedule, plan.rate, list(members)
         self.next_due = plan.rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
-        """The work of one sample, where it is not part of the schedule's."""
+        """The work of one sample; None until the first one, and where an exception ended it."""
+        self._looks: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where that must be repeated."""
         self.is_lazy = plan.is_lazy
@@ -53,9 +55,6 @@ class SampleGroup:
         """Whether a member looks at the ticks between its samples, which may be left out where unwanted."""
         for each in members:
             each.group = self
-
-    def __repr__(self) -> str:
-        return f"SampleGroup({[each.plan.label for each in self.members]}, next_due={self.next_due})"
 
     def ensure_current(self) -> None:
         """Have what the members show be of now, before it is read: lazy ones are evaluated."""
@@ -72,15 +71,30 @@ class SampleGroup:
                 counter.taken += 1
                 counter.last_tick, counter.last_lag = tick, lag
 
-    def work(self) -> list[Segment]:
-        """Return the work of one sample of all members."""
-        return pipeline_work(self.members, self._schedule.compute.all_envs)
+    def comes_due(self, tick: int) -> bool:
+        """Whether a sample is due at a tick, and wanted; then the next one is that of the grid after it."""
+        if tick < self.next_due:
+            return False
+        self.next_due = self.rate.next_after(tick)
+        if not self.is_wanted_only:
+            return True
+        (member,) = self.members
+        is_wanted, member.wanted = bool(member.wanted or member.listeners), False
+        return is_wanted
 
-    def looks(self) -> list[Segment]:
+    def sampling(self) -> Program:
+        """Return the work of one sample of all members."""
+        if self.program is None:
+            self.program = Program(pipeline_work(self.members, self._schedule.compute.all_envs))
+        return self.program
+
+    def looking(self) -> Program:
         """Return the work of a tick between samples."""
-        mask = self._schedule.compute.all_envs
-        watching = [each for each in self.members if each.plan.watches] if self.watches else []
-        return [segment for each in watching for segment in SensorWork(each, mask).between_samples()]
+        if self._looks is None:
+            mask = self._schedule.compute.all_envs
+            watching = [each for each in self.members if each.plan.watches]
+            self._looks = Program(chain.from_iterable(SensorWork(each, mask).between_samples() for each in watching))
+        return self._looks
 
 
 class Schedule:
@@ -98,7 +112,8 @@ class Schedule:
         self.health = StateWatch(compute, clock)
         self._members: list[SensorBuffers] = []
         self._groups: list[SampleGroup] = []
-        self._program: Program | None = None
+        self._captured: list[SensorBuffers] = []
+        """Those that a reset captures."""
         self._reset_program: Program | None = None
         self._together: SampleGroup | None = None
         """The sensors without memory that were read before, and are evaluated together."""
@@ -107,13 +122,11 @@ class Schedule:
         self.next_due = NEVER
         """The next tick at which there is work."""
 
-    def __repr__(self) -> str:
-        return f"Schedule({self._groups!r}, next_due={self.next_due})"
-
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt when they are first run."""
         self._members = list(members)
-        self._program = self._reset_program = None
+        self._captured = [each for each in self._members if not each.plan.is_pure]
+        self._reset_program = None
         groups: dict[Any, list[SensorBuffers]] = {}
         for each in self._members:
             if each.plan.is_lazy:
@@ -170,32 +183,17 @@ class Schedule:
     def sample(self) -> None:
         """Sample what became due with the clock's tick, and let the stages that look at every tick look."""
         tick, lag = self.clock.tick, self.engine.lag
-        due = [False] * (2 * len(self._groups))
-        for k, group in enumerate(self._groups):
-            is_due = group.next_due <= tick
-            if is_due:
-                group.next_due = group.rate.next_after(tick)
-                if group.is_wanted_only:
-                    (member,) = group.members
-                    is_due = bool(member.wanted or member.listeners)
-                    member.wanted = member.wanted and not is_due
-            if is_due:
-                due[k] = True
+        looking = []
+        for group in self._groups:
+            if group.comes_due(tick):
                 group.note_sample(tick, lag)
-            else:
-                due[len(self._groups) + k] = group.watches
-        self._scheduled().run(due)
+                group.sampling().run()
+            elif group.watches:
+                looking.append(group)
+        for group in looking:
+            group.looking().run()
         self._note_next_due()
         self.health.invalidate(self.engine, self._members)
-
-    def _scheduled(self) -> Program:
-        """Return the program of all scheduled sensors, by group; then what they do at ticks between samples."""
-        if self._program is None:
-            groups = list(enumerate(self._groups))
-            samples = [(k, segment) for k, group in groups for segment in group.work()]
-            looks = [(len(groups) + k, segment) for k, group in groups for segment in group.looks()]
-            self._program = Program([*samples, *looks])
-        return self._program
 
     def sample_again(self) -> None:
         """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
@@ -246,9 +244,7 @@ class Schedule:
         try:
             if is_due or tick == last:
                 engine.refresh()
-                if group.program is None:
-                    group.program = Program([(0, segment) for segment in group.work()])
-                group.program.run()
+                group.sampling().run()
             if is_due:
                 group.note_sample(tick, lag)
         except BaseException:  # nothing of it counts: the next read does it
@@ -273,9 +269,7 @@ class Schedule:
         """
         self.health.forget(rows)
         self._begin(self._members)
-        captured = self._captured_at_reset()
-        if captured:
-            self._run(self._at_reset(captured), captured, whole=rows is None)
+        self._run(self._at_reset(), self._captured, whole=rows is None)
 
     def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
         """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.
@@ -298,18 +292,15 @@ class Schedule:
         for each in members:
             each.counter.note_reset(mask)
 
-    def _captured_at_reset(self) -> list[SensorBuffers]:
-        return [each for each in self._members if not each.plan.is_pure]
-
-    def _at_reset(self, captured: Sequence[SensorBuffers]) -> Program:
+    def _at_reset(self) -> Program:
         """Return the program of the first capture of all sensors that have one."""
         if self._reset_program is None:
-            self._reset_program = self._first_of(captured)
+            self._reset_program = self._first_of(self._captured)
         return self._reset_program
 
     def _first_of(self, members: Sequence[SensorBuffers]) -> Program:
         """Return the program of a first capture, for the envs of the reset mask."""
-        return Program([(0, segment) for segment in pipeline_work(members, self.compute.reset_envs)])
+        return Program(pipeline_work(members, self.compute.reset_envs))
 
     def _run_first(self, member: SensorBuffers, *, whole: bool) -> None:
         if member.first_program is None:
@@ -341,8 +332,7 @@ class Schedule:
 
     def load_kernels(self) -> None:
         """Load all kernels before the first one runs, so that it is known how many are compiled."""
-        if captured := self._captured_at_reset():
-            self._at_reset(captured)
+        self._at_reset()
         for each in self._members:
             if each.plan.is_pure:  # it has no first capture
                 pipeline_work([each], self.compute.all_envs)

@@ -102,6 +102,8 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[
     Returns:
         The segments. The chain's table follows the knobs as long as they exist.
     """
+    if not members:
+        return []
     compute = members[0].compute
     works = [SensorWork(member, mask) for member in members]
     segments = [segment for work in works for segment in work.before_chain()]
