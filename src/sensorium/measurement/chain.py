@@ -39,7 +39,7 @@ class Quad:
     target: wp.uint64
     walk: wp.uint64
     ring: wp.uint64
-    arrival: wp.uint64
+    stamps: wp.uint64
     head: wp.uint64
     noise: wp.uint64
     random_walk: wp.uint64
@@ -138,8 +138,8 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
             _store(quad.ring, slot * plane + row, quad.count, x)
         return
     head = words_at(quad.head)[env]
-    if quad.arrival != wp.uint64(0):
-        if words_at(quad.arrival)[head * num_envs + env] <= tick_now(rows):
+    if quad.stamps != wp.uint64(0):
+        if words_at(quad.stamps)[3 * (head * num_envs + env) + 1] <= tick_now(rows):
             _store(
                 quad.ring, (quad.slots - 1) * plane + row, quad.count, _load(quad.ring, head * plane + row, quad.count)
             )
@@ -212,7 +212,7 @@ class ChainField:
     """One field in the chain.
 
     Args:
-        places: `source`, `target`, and where it has them `walk`, `ring`, `head` and `arrival`.
+        places: `source`, `target`, and where it has them `walk`, `ring`, `head` and `stamps`.
         knobs: its knobs by name.
         columns: number of columns.
         index: index of the field in the data class.

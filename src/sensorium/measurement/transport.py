@@ -58,17 +58,9 @@ class Transport:
     key0: wp.uint32
     key1: wp.uint32
     table: wp.array[wp.vec3]
-    # Per slot and env
-    stamp: wp.array2d[wp.int32]
-    arrival: wp.array2d[wp.int32]
-    okay: wp.array2d[wp.uint8]
-    # Per env
-    burst: wp.array[wp.uint8]
-    # What a reader sees
-    shown_slot: wp.array[wp.int32]
-    shown_stamp: wp.array[wp.int32]
-    shown_arrival: wp.array[wp.int32]
-    shown_valid: wp.array[wp.uint8]
+    stamps: wp.array2d[wp.vec3i]  # of each slot and env: tick of capture, tick of arrival, whether it is valid
+    burst: wp.array[wp.uint8]  # over envs
+    shown: wp.array[wp.vec4i]  # over envs: the slot that a reader sees, and its stamp; arrival -1 before it arrives
     fields: wp.array[Row]
 
 
@@ -80,12 +72,12 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         return
     t = tasks[k]
     head = t.head[env]
-    slots = t.stamp.shape[0]
+    slots = t.stamps.shape[0]
     mode = mode_now(rows)
-    good = wp.uint8(1)
+    good = int(1)
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
-            good = wp.uint8(0)
+            good = int(0)
     captured = tick_captured(rows)
     words = wp.vec4ui()
     if t.has_jitter != 0 or t.has_loss != 0:
@@ -110,21 +102,14 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
             arrives = wp.static(NEVER)
     if mode == FIRST:
         for slot in range(slots):
-            t.stamp[slot, env] = captured
-            t.arrival[slot, env] = arrives
-            t.okay[slot, env] = good
+            t.stamps[slot, env] = wp.vec3i(captured, arrives, good)
         if t.has_loss != 0:
-            t.arrival[slots - 1, env] = wp.static(NEVER)
-            t.okay[slots - 1, env] = wp.uint8(0)
+            t.stamps[slots - 1, env] = wp.vec3i(captured, wp.static(NEVER), 0)
         return
     if t.has_loss != 0:
-        if t.arrival[head, env] <= tick_now(rows):
-            t.stamp[slots - 1, env] = t.stamp[head, env]
-            t.arrival[slots - 1, env] = t.arrival[head, env]
-            t.okay[slots - 1, env] = t.okay[head, env]
-    t.stamp[head, env] = captured
-    t.arrival[head, env] = arrives
-    t.okay[head, env] = good
+        if t.stamps[head, env][1] <= tick_now(rows):
+            t.stamps[slots - 1, env] = t.stamps[head, env]
+    t.stamps[head, env] = wp.vec3i(captured, arrives, good)
     t.head[env] = (head + 1) % (slots - t.has_loss)
 
 
@@ -135,15 +120,15 @@ def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, 
     if rows.mask[env] == wp.uint8(0):
         return
     head = t.head[env]
-    slots = t.stamp.shape[0]
+    slots = t.stamps.shape[0]
     here = env * count + w
-    plane = t.stamp.shape[1] * count
+    plane = t.stamps.shape[1] * count
     if mode_now(rows) == FIRST:
         for slot in range(slots):
             copy_word(wide, source, here, ring, slot * plane + here)
         return
     if t.has_loss != 0:
-        if t.arrival[head, env] <= tick_now(rows):
+        if t.stamps[head, env][1] <= tick_now(rows):
             copy_word(wide, ring, head * plane + here, ring, (slots - 1) * plane + here)
     copy_word(wide, source, here, ring, head * plane + here)
 
@@ -170,7 +155,7 @@ def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
     now = tick_now(rows)
-    depth = t.stamp.shape[0] - t.has_loss
+    depth = t.stamps.shape[0] - t.has_loss
     head = t.head[env]
     shown = head  # the oldest: where nothing has arrived yet, the first capture is shown, and said not to be valid
     if t.has_loss != 0:
@@ -179,20 +164,17 @@ def _select(rows: Rows, t: Transport) -> None:
         slot = head - 1 - k
         if slot < 0:
             slot += depth
-        if t.arrival[slot, env] <= now:
+        if t.stamps[slot, env][1] <= now:
             shown = slot
             break
-    t.shown_slot[env] = shown
-    t.shown_stamp[env] = t.stamp[shown, env]
-    t.shown_arrival[env] = -1
-    t.shown_valid[env] = wp.uint8(0)
-    if t.arrival[shown, env] <= now:
-        t.shown_arrival[env] = t.arrival[shown, env]
-        t.shown_valid[env] = t.okay[shown, env]
+    stamp = t.stamps[shown, env]
+    if stamp[1] > now:
+        stamp = wp.vec3i(stamp[0], -1, 0)
+    t.shown[env] = wp.vec4i(shown, stamp[0], stamp[1], stamp[2])
     for f in range(t.fields.shape[0]):
         field = t.fields[f]
         first = env * field.words
-        _copy_row(field.ring, shown * t.stamp.shape[1] * field.words + first, field.shown, first, field.words)
+        _copy_row(field.ring, shown * t.stamps.shape[1] * field.words + first, field.shown, first, field.words)
 
 
 @kernel
@@ -200,10 +182,10 @@ def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, sh
     i, w = wp.tid()
     env = rows.start + i
     here = env * count + w
-    copy_word(wide, ring, t.shown_slot[env] * t.stamp.shape[1] * count + here, shown, here)
+    copy_word(wide, ring, t.shown[env][0] * t.stamps.shape[1] * count + here, shown, here)
 
 
-STAMP_BYTES = 9
+STAMP_BYTES = 12
 """Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
 
 
@@ -249,10 +231,11 @@ class Ring:
         }
         self.head = zeros(num_envs)
         """int32 [env], the slot of the next sample; it moves on the device, when a sample is stamped."""
-        self.arrival = zeros(self.slots, num_envs)
-        self._stamp, self._okay = zeros(self.slots, num_envs), zeros(self.slots, num_envs, dtype=torch.uint8).fill_(1)
-        self.shown_slot, self.shown_stamp, self.shown_arrival = (zeros(num_envs) for _ in range(3))
-        self.shown_valid = zeros(num_envs, dtype=torch.uint8)
+        self.stamps = zeros(self.slots, num_envs, 3)
+        """int32 [slot, env, 3], when a sample was captured, when it arrives, and whether it is valid."""
+        self._burst = zeros(num_envs, dtype=torch.uint8)
+        self._shown = zeros(num_envs, 4)
+        self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
         self.jitter_is_live = cfg.jitter is not None and not is_law(cfg.jitter)
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
         self._knobs = {
@@ -261,18 +244,11 @@ class Ring:
             "loss": self._knob("loss", loss or 0.0),
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
-        self._stamps = {
-            "stamp": self._stamp, "arrival": self.arrival, "okay": self._okay, "head": self.head,
-            "burst": zeros(num_envs, dtype=torch.uint8),
-        }  # fmt: skip
         self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
         """What a reader sees, where that may differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
-        self._read_segment = compute.record(self._record_read) if self.has_delay else None
-
-    def __repr__(self) -> str:
-        return f"Ring(depth={self.depth}, arrival in {self.soonest} to {self.latest} ticks)"
+        self._reading = compute.record(self._record_read) if self.has_delay else None
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -301,13 +277,9 @@ class Ring:
         cfg, compute = self._plan.cfg, self._compute
         num_envs, device = compute.num_envs, compute.wp_device
         t = Transport()
-        for name, tensor in {
-            **self._stamps, "bad": bad,
-            "delay": self._knobs["delay"].values, "loss": self._knobs["loss"].values,
-            "shown_slot": self.shown_slot, "shown_stamp": self.shown_stamp, "shown_arrival": self.shown_arrival,
-            "shown_valid": self.shown_valid,
-        }.items():  # fmt: skip
-            setattr(t, name, wp.from_torch(tensor))
+        t.head, t.bad, t.burst = (wp.from_torch(each) for each in (self.head, bad, self._burst))
+        t.delay, t.loss = (wp.from_torch(self._knobs[name].values) for name in ("delay", "loss"))
+        t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4i)
         if cfg.jitter is not None:
             jitter = Uniform(0.0, 0.0) if self.jitter_is_live else converted(cfg.jitter, self._clock.ticks)
             law = law_of(jitter, num_envs, lambda value: np.full(num_envs, value), device)
@@ -341,7 +313,7 @@ class Ring:
     def places(self, name: str) -> dict[str, torch.Tensor]:
         """Return where the fused chain writes one float field straight into the ring, as `ChainField.places`."""
         places = {"ring": self._rings[name], "head": self.head}
-        return places | {"arrival": self.arrival} if self.has_loss else places
+        return places | {"stamps": self.stamps} if self.has_loss else places
 
     def freeze(self, source: Record, names: Sequence[str]) -> None:
         """Copy fields of a record into the newest slot (launches; recordable)."""
@@ -356,7 +328,8 @@ class Ring:
 
     def invalidate(self, envs: torch.Tensor) -> None:
         """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
-        self._okay.masked_fill_((self._stamp == self._stamp[self.position]) & envs, 0)
+        captured, valid = self.stamps[..., 0], self.stamps[..., 2]
+        valid.masked_fill_((captured == captured[self.position]) & envs, 0)
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
@@ -376,8 +349,8 @@ class Ring:
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""
-        if self._read_segment is not None:
-            self._read_segment.run()
+        if self._reading is not None:
+            self._reading.run()
 
     def history(self, name: str, length: int) -> torch.Tensor:
         """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
@@ -419,7 +392,8 @@ class Ring:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
         fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}
-        return {**fields, **self._stamps, **{name: knob.values for name, knob in self._knobs.items()}}
+        knobs = {name: knob.values for name, knob in self._knobs.items()}
+        return {**fields, **knobs, "head": self.head, "stamps": self.stamps, "burst": self._burst}
 
 
 def _is_narrow(ring: torch.Tensor) -> bool:

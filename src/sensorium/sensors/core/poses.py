@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. `arrival` is empty where no sample is lost, other arrays where unused."""
+    """The poses of one sensor. `stamps` is empty where no sample is lost, other arrays where unused."""
 
     head: wp.array[wp.int32]
-    arrival: wp.array2d[wp.int32]
+    stamps: wp.array2d[wp.vec3i]
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
@@ -61,8 +61,8 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
     if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
         first = 0
         last = end
-    elif t.arrival.shape[0] > 0:
-        if t.arrival[head, env] <= tick_now(rows):
+    elif t.stamps.shape[0] > 0:
+        if t.stamps[head, env][1] <= tick_now(rows):
             for part in range(7):
                 t.slots[end, env, mount, part] = t.slots[head, env, mount, part]
     for slot in range(first, last + 1):
@@ -119,7 +119,7 @@ class CapturePoses:
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=wp.float32)
         if ring is not None and ring.has_loss:
-            t.arrival = wp.from_torch(ring.arrival, dtype=wp.int32)
+            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod
