@@ -163,8 +163,7 @@ class Clock:
         """
         arrived = self._bad_seen.take()
         found = arrived is not None and bool(arrived[0])
-        if found if self.compute.is_cpu else not self._bad_seen.is_under_way:
-            self._bad_seen.start()
+        if self._bad_seen.start() or found:
             self.bad.zero_()  # behind the copy
         return found
 

@@ -227,8 +227,8 @@ class Compute:
         self._recording: list[_Launch] | None = None
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
-        self._unloaded: dict[Any, None] = {}
-        self._loaded: set[Any] = set()
+        self._is_loaded: dict[Any, bool] = {}
+        """Every kernel that was recorded or launched, and whether it was loaded."""
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -333,8 +333,8 @@ class Compute:
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
-                if launch.kernel not in self._loaded and 0 not in launch.dim:
-                    self._unloaded[launch.kernel] = None
+                if 0 not in launch.dim:
+                    self._is_loaded.setdefault(launch.kernel, False)
             return Segment(self, [hook], self.all_envs if mask is None else mask, self._recording)
         finally:
             self._recording = None
@@ -345,12 +345,10 @@ class Compute:
         Args:
             kernels: which ones; None for all that were recorded.
         """
-        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
-        if wanted:
+        kernels = self._is_loaded if kernels is None else kernels
+        if wanted := [each for each in kernels if not self._is_loaded.get(each)]:
             loading.load(wanted, self.wp_device)
-            self._loaded.update(wanted)
-            for each in wanted:
-                self._unloaded.pop(each, None)
+            self._is_loaded |= dict.fromkeys(wanted, True)
 
     def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""

@@ -41,9 +41,6 @@ class SampleCounter:
         """Captures off the grid so far: at resets of any env, and evaluations of a capture anew."""
         self._resets = (clock.tick, clock.tick)  # first and last of those whose captures may be under way
 
-    def __repr__(self) -> str:
-        return f"SampleCounter(samples={self.samples}, last_tick={self.last_tick})"
-
     # What a reader sees -----------------------------------------------------------------------------------------------
 
     @property

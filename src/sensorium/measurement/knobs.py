@@ -127,9 +127,6 @@ class Knobs:
         if faults:
             raise ConfigError(plan.title, faults)
 
-    def __repr__(self) -> str:
-        return f"Knobs({', '.join(f'{knob}[{field}]' for knob, field in self.tables)})"
-
     # What the config says ---------------------------------------------------------------------------------------------
 
     def _given(self, knob: str, faults: list[Fault]) -> list[tuple[str, Any, str]]:

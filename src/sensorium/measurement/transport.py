@@ -74,10 +74,10 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     head = t.head[env]
     slots = t.stamps.shape[0]
     mode = mode_now(rows)
-    good = int(1)
+    good = wp.int32(1)
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
-            good = int(0)
+            good = wp.int32(0)
     captured = tick_captured(rows)
     words = wp.vec4ui()
     if t.has_jitter != 0 or t.has_loss != 0:
@@ -319,8 +319,8 @@ class Ring:
         """Copy fields of a record into the newest slot (launches; recordable)."""
         for name in names:
             words = words_of(source[name])
-            inputs = [self._transport, words.count, words.wide, words.address]
-            self._compute.launch(_freeze, (words.count,), inputs, [words_of(self._rings[name], 2).address])
+            inputs = [self._transport, *words, words_of(self._rings[name], 2).address]
+            self._compute.launch(_freeze, (words.count,), inputs)
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
@@ -344,8 +344,8 @@ class Ring:
         for name, ring in self._rings.items():
             if name not in self._narrow:
                 words = words_of(ring, 2)
-                inputs = [self._transport, words.count, words.wide, words.address]
-                self._compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
+                inputs = [self._transport, *words, words_of(self.shown[name]).address]
+                self._compute.launch(_gather, (words.count,), inputs)
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""

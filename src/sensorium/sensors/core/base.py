@@ -231,7 +231,7 @@ class Sensor(Readable[CfgT, DataT]):
         """
         for run in self.buffers.stages:
             if run.cfg == stage:
-                return run.states.views
+                return run.states
         raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.buffers.stages]}")
 
     def stream(self, purpose: str) -> tuple[int, int]:
