@@ -24,7 +24,7 @@ from sensorium.engines.base import (
     PoseOnBody,
 )
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import copies, restore, time_step
+from sensorium.engines.envs import copies, env_rows, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.hidden import hidden
@@ -277,13 +277,25 @@ class MujocoModelEngine(Engine):
         self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
         self.stage = stage_of(self.model, prepared)
 
-    def _compute(self, current: bool) -> None:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         """Bring MuJoCo's fields up to date.
 
         Args:
             current: whether they must be of the state now; else of the tick before.
+            ids: environments, as `_selected` returns them, whose fields change; None for all.
         """
         raise NotImplementedError
+
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        """Note the state now, of all envs or of some, where derived state is that of one tick ago (`fresh=False`)."""
+        raise NotImplementedError
+
+    def _selected(self, env_ids: Any) -> torch.Tensor | None:
+        """Return the environments that an argument means, None for all."""
+        return env_rows(env_ids, self.num_envs)
+
+    def _check_shapes(self) -> None:
+        """Raise ModelError where shapes were described, and are not the same in all environments any more."""
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
@@ -297,6 +309,7 @@ class MujocoModelEngine(Engine):
         current = self.fresh or self._needs_forward
         self._compute(current)
         if current:
+            self._keep_state()
             self.lag = 0
         self._derived.convert()
         self._follow_offsets()
@@ -306,6 +319,19 @@ class MujocoModelEngine(Engine):
         """Recompute derived state from the state as it is now, without taking time; it is then current (`lag` 0)."""
         self._dirty = self._needs_forward = True
         self.refresh()
+
+    def _refresh_reset(self, ids: torch.Tensor | None) -> None:
+        """Bring the derived state of environments that were reset up to date; that of the others stays as it is."""
+        if ids is None:
+            self.forward()
+            return
+        if not self.fresh:
+            self.refresh()  # the last tick of the others, which a later refresh would read into these as well
+        self._compute(True, ids)
+        self._keep_state(ids)
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
+        self.lag = 0
 
     def _note_ticks(self) -> None:
         """Note that the state is newer than what is derived from it."""

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from sensorium.compute import keeps_current
-from sensorium.engines.envs import env_rows
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.native import native
@@ -23,7 +22,7 @@ from sensorium.errors import ModelError, shown
 from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
@@ -102,7 +101,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         if not self.fresh:
             self._newest = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
             self._previous = {name: values.copy() for name, values in self._newest.items()}
-            self._keep_state(range(envs))
+            self._keep_state()
         self._native = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._derive_from(prepared, self._sources)
@@ -133,29 +132,18 @@ class LiveMujocoEngine(WrappedModelEngine):
 
     def _shift_state(self) -> None:
         self._previous, self._newest = self._newest, self._previous
-        self._keep_state(range(self.num_envs))
+        self._keep_state()
 
-    def _read_again(self, env_ids: Any) -> None:
-        ids = env_rows(env_ids, self.num_envs)
+    def _forget(self, ids: torch.Tensor | None) -> None:
         rows = slice(None) if ids is None else ids.numpy()
         self._diverged[rows] = False
         self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
-        if ids is None:
-            self.forward()
-        elif len(ids):
-            if not self.fresh:
-                self.refresh()  # the last tick of the others, which a later refresh would read into these as well
-            self._compute(True, ids.tolist())
-            self._keep_state(ids.tolist())
-            self._derived.convert(ids)
-            self._follow_offsets(ids)
-            self.lag = 0
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
         self._counted, self._times = self._counts(), self._clocks()
         super().load_state(state)
-        self._keep_state(range(self.num_envs))
+        self._keep_state()
 
     def _newly_bad(self) -> np.ndarray | None:
         """Return where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts.
@@ -178,24 +166,23 @@ class LiveMujocoEngine(WrappedModelEngine):
     def _clocks(self) -> np.ndarray:
         return np.array([data.time for data in self._datas])
 
-    def _keep_state(self, envs: Any) -> None:
+    def _envs(self, ids: torch.Tensor | None) -> Iterable[int]:
+        return range(self.num_envs) if ids is None else ids.tolist()
+
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
         for name, kept in self._newest.items():
-            for env in envs:
+            for env in self._envs(ids):
                 kept[env] = getattr(self._datas[env], name)
 
-    def _compute(self, current: bool, envs: Any = None) -> None:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
-        if envs is None:
-            envs = range(self.num_envs)
-            if self._needs_forward:
-                self._keep_state(envs)
-            if (bad := self._newly_bad()) is not None:
-                self._note_diverged(bad)
+        if ids is None and (bad := self._newly_bad()) is not None:
+            self._note_diverged(bad)
         option = self._model.opt
         weightless = disabled(option, "GRAVITY")
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
-            for env in envs:
+            for env in self._envs(ids):
                 for name in self._options:
                     is_off = weightless and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))

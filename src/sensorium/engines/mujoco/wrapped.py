@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.errors import ScheduleError
 from sensorium.spec import Requirement
@@ -79,8 +81,11 @@ class WrappedModelEngine(MujocoModelEngine):
                 f"this engine wraps your {self._data} and writes no state to it: "
                 f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
             )
-        self._read_again(env_ids)
+        ids = self._selected(env_ids)
+        self._forget(ids)
+        if ids is None or len(ids):
+            self._refresh_reset(ids)
+        self._check_shapes()
 
-    def _read_again(self, env_ids: Any) -> None:
-        """Bring derived state of some environments up to date, which their owner reset."""
-        raise NotImplementedError
+    def _forget(self, ids: torch.Tensor | None) -> None:
+        """Forget what was noted of environments before their owner reset them."""

@@ -13,7 +13,7 @@ import warp as wp
 
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
-from sensorium.engines.envs import copies, mark, restore
+from sensorium.engines.envs import copies, env_selection, mark, restore
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.derived import Derived
@@ -159,20 +159,35 @@ class WarpModelEngine(MujocoModelEngine):
             self._bind_offsets()
         self._offsets.follow(ids)
 
-    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
-        """Note the state now, which derived state belongs to after the next step (`fresh=False`)."""
-        self._note_state(self._previous, mask)
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        self._note_state(self._previous, ids)
 
-    def _note_state(self, into: Mapping[str, torch.Tensor], mask: torch.Tensor | None = None) -> None:
+    def _note_state(self, into: Mapping[str, torch.Tensor], ids: torch.Tensor | None = None) -> None:
         for name, kept in into.items():
-            now = self._worlds.tensor(name)
-            kept.copy_(now if mask is None else torch.where(mask[:, None], now, kept))
+            self._put(kept, self._worlds.tensor(name), ids)
 
-    def _compute(self, current: bool) -> None:
+    def _put(self, target: torch.Tensor, values: torch.Tensor, ids: torch.Tensor | None) -> None:
+        """Copy rows `[env, ...]`, of all envs or of some, which the host need not count."""
+        if ids is None:
+            target.copy_(values)
+            return
+        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        mark(mask, ids)
+        target.copy_(torch.where(mask.reshape(-1, *[1] * (target.dim() - 1)), values, target))
+
+    def _selected(self, env_ids: Any) -> torch.Tensor | None:
+        return env_selection(env_ids, self.num_envs, self.device)
+
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         self._follow()
-        if current:
-            self._go_forward()
-            self._keep_state()
+        if not current:
+            return
+        kept = {} if ids is None else {name: self._worlds.tensor(name) for name in self._fields}
+        before = {name: values.clone() for name, values in kept.items() if name not in STATE_SOURCES}
+        self._go_forward()
+        for name, old in before.items():
+            self._put(old, kept[name], ids)
+            kept[name].copy_(old)
 
     def _go_forward(self) -> None:
         """Run the forward computation as far as requirements need it."""
@@ -181,25 +196,8 @@ class WarpModelEngine(MujocoModelEngine):
             early = "vel" if self.stage >= _VEL or self._sensors else "pos"
             self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
 
-    def _refresh_rows(self, ids: torch.Tensor) -> None:
-        """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
-        if self.fresh:  # then all of it is wanted at the current tick
-            self._dirty = True
-            self.refresh()
-            return
-        self.refresh()
-        self._follow()
-        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        mark(mask, ids)
-        fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
-        before = [values.clone() for values in fields]
-        self._go_forward()
-        for values, old in zip(fields, before, strict=True):
-            values.copy_(torch.where(mask.reshape(-1, *[1] * (values.dim() - 1)), values, old))
-        self._keep_state(mask)
-        self._derived.convert(ids)
-        self._follow_offsets(ids)
-        self.lag = 0
+    def _refresh_reset(self, ids: torch.Tensor | None) -> None:
+        super()._refresh_reset(None if self.fresh else ids)  # with `fresh` all is wanted at the current tick
 
     # Limits -----------------------------------------------------------------------------------------------------------
 

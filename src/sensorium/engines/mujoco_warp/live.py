@@ -12,7 +12,6 @@ import warp as wp
 
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import env_selection
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
@@ -104,17 +103,9 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             self._previous[name].copy_(newest)
         self._note_state(self._newest)
 
-    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
-        super()._keep_state(mask)
-        self._note_state(self._newest, mask)
-
-    def _read_again(self, env_ids: Any) -> None:
-        ids = env_selection(env_ids, self.num_envs, self.device)
-        if ids is None:
-            self.forward()
-        elif len(ids):
-            self._refresh_rows(ids)
-        self._check_shapes()
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        super()._keep_state(ids)
+        self._note_state(self._newest, ids)
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         super()._derive(prepared)
