@@ -21,10 +21,9 @@ from sensorium.compute import check_envs
 from sensorium.engines.envs import positive_int
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.live import LiveMujocoEngine
-from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
-from sensorium.engines.mujoco.sleep import disabled, sleeps
+from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.spec import compose_spec, prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
@@ -153,7 +152,7 @@ class MujocoEngine(OwnedModelEngine):
         self._moves = self._moves or self._has_models or len(self._shared) < len(fields)
         for name in self._shared:
             fields[name] = _of_models(models if self._has_models else self._model, name)
-        self._offsets.bind(self._row_of, fields)
+        self._offsets.bind(self._elements.row, fields)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where they are on their bodies, if somebody ever moved one."""
@@ -180,8 +179,8 @@ class MujocoEngine(OwnedModelEngine):
         if old is not None:
             self._carry_over(old, batch)
         self._is_installed, self._batch, self._model = True, batch, model
+        self._previous = {}
         self.dt, self._options = model_time_step(model.opt.timestep, self._label), model.opt
-        self._read_names(model)
         self._derive(prepared)
         if self._offsets:
             self._bind_offsets()
@@ -221,18 +220,10 @@ class MujocoEngine(OwnedModelEngine):
                 )
             into[...] = values
 
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        held = sleeps(self._model.opt)
-        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
-        if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
-            self._previous = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
-            sources.update(self._previous)
-        for name in model_fields_of(prepared):
-            sources[name] = self._batch.expand(name)
-        if "opt.gravity" in sources and disabled(self._model.opt, "GRAVITY"):
-            sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
-        self._derive_from(prepared, sources)
-        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
+    def _source(self, name: str) -> np.ndarray:
+        is_of_model = name in self._model_fields or name in _OPTIONS
+        values: np.ndarray = self._batch.expand(name) if is_of_model else self._batch.bind(name)
+        return values
 
     # State -------------------------------------------------------------------------------------------------------
 
@@ -243,9 +234,8 @@ class MujocoEngine(OwnedModelEngine):
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        values = self._batch.expand(name) if name.startswith("opt.") else self._batch.bind(name)
         with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
-            return torch.from_numpy(values)
+            return torch.from_numpy(self._source(name))
 
     # Time --------------------------------------------------------------------------------------------------------
 
@@ -302,11 +292,6 @@ class MujocoEngine(OwnedModelEngine):
         self._run(self._batch.forward, ids=_sorted(ids), stage=self.stage)
         if (counters := self._batch.warning).any():
             self._report_limits(counters[:, list(LIMITS), 1])
-
-    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
-        rows = slice(None) if ids is None else ids.numpy()
-        for name, kept in self._previous.items():
-            kept[rows] = self._batch.bind(name)[rows]
 
     def _check_shapes(self) -> None:
         if self._shapes is not None:

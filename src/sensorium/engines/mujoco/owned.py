@@ -230,7 +230,7 @@ class OwnedModelEngine(MujocoModelEngine):
             differ = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
             raise ArgumentError(
                 f"saved state: got {differ} of shape {given.get(differ)}, expected {shapes.get(differ)}: it is of "
-                "another model, number of environments or set of sensors."
+                "another model or number of environments, or of other sensors."
             )
         restore(rows, saved)
         for name, values in state["options"].items():

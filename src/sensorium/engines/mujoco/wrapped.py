@@ -20,6 +20,8 @@ class WrappedModelEngine(MujocoModelEngine):
     """How messages name the owner's data."""
     _step_call: str
     """The owner's call that takes a step."""
+    _newest: dict[str, torch.Tensor]
+    """The state now, of which `_previous` has that of one tick ago."""
     _reset_fix: str
     """What the owner does instead of giving `reset` a state, with `{}` for the names."""
 
@@ -57,12 +59,18 @@ class WrappedModelEngine(MujocoModelEngine):
         self._check_time_steps()
         super().count_ticks(ticks)
         if ticks:
-            self._shift_state()
+            for name, newest in self._newest.items():
+                self._previous[name].copy_(newest)
+            self._note_state(self._newest)
             self._note_ticks()
 
-    def _shift_state(self) -> None:
-        """Note the state now, and in `_previous` that of one tick before."""
-        raise NotImplementedError
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        super()._keep_state(ids)
+        self._note_state(self._newest, ids)
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        super()._derive(prepared)
+        self._newest = {name: values.clone() for name, values in self._previous.items()}
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Read environments again after their owner reset them; no state is written.
@@ -89,3 +97,8 @@ class WrappedModelEngine(MujocoModelEngine):
 
     def _forget(self, ids: torch.Tensor | None) -> None:
         """Forget what was noted of environments before their owner reset them."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        super().load_state(state)
+        self._note_state(self._newest)

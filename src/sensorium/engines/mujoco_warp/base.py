@@ -13,14 +13,14 @@ import warp as wp
 
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
-from sensorium.engines.envs import copies, env_selection, mark, restore
+from sensorium.engines.envs import copies, env_selection, put, restore
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.native import native, sensor_id
-from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.native import sensor_id
+from sensorium.engines.mujoco.needs import STATE_SOURCES
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
-from sensorium.engines.mujoco.sleep import disabled, sleeps
+from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco_warp.contacts import mistaken
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
@@ -38,6 +38,7 @@ class WarpModelEngine(MujocoModelEngine):
     """
 
     name = "mujoco_warp"
+    _holds_asleep = False
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
@@ -54,12 +55,9 @@ class WarpModelEngine(MujocoModelEngine):
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(worlds.m))
         self._time_steps_of: Any = None
-        self._fields: tuple[str, ...] = ()
-        self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
         self._previous = {}
         self._offset_fields: list[Any] = []
-        self._read_names(worlds.mjm)
 
     @property
     def m(self) -> Any:
@@ -82,11 +80,7 @@ class WarpModelEngine(MujocoModelEngine):
     # Derived state ----------------------------------------------------------------------------------------------------
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        self._fields, self._model_fields = fields_of(prepared), model_fields_of(prepared)
-        self._sensors = bool(native(prepared) or contacts(prepared))
-        self._wrenches = any(map(needs_wrenches, prepared))
-        self._bind(prepared)
-        self._needs_forward = self._dirty = True
+        super()._derive(prepared)
         self._warn_of_sides(prepared)
 
     def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
@@ -106,24 +100,16 @@ class WarpModelEngine(MujocoModelEngine):
                 )
 
     def _bind(self, prepared: frozenset[Requirement]) -> None:
-        """Read the fields that are needed from where they are now."""
-        worlds = self._worlds
-        names = (*self._fields, *self._model_fields)
-        sources = {name: worlds.tensor(name) for name in names}
-        if not self.fresh:  # a step leaves the state one tick newer than what is derived from it
-            for name in STATE_SOURCES:
-                if name in sources:
-                    self._previous.setdefault(name, sources[name].clone())
-            sources.update(self._previous)
-        if self._is_weightless and "opt.gravity" in sources:
-            sources["opt.gravity"] = torch.zeros((1, 3), dtype=torch.float32, device=self.device)
-        self._read_from = [worlds.field(name) for name in names]
+        self._read_from = [self._worlds.field(name) for name in (*self._fields, *self._model_fields)]
         self._was_weightless = self._is_weightless
-        self._derive_from(prepared, sources)
+        super()._bind(prepared)
+
+    def _source(self, name: str) -> torch.Tensor:
+        return self._worlds.tensor(name)
 
     @property
-    def _is_weightless(self) -> bool:
-        return disabled(self._worlds.m.opt, "GRAVITY")
+    def _model_options(self) -> Any:
+        return self._worlds.m.opt
 
     def _follow(self) -> None:
         """Read from arrays that were put in place of others since the last time."""
@@ -148,7 +134,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     def _bind_offsets(self) -> None:
         self._offset_fields = [getattr(self._worlds.m, name) for name in self._offsets.fields]
-        self._offsets.bind(self._row_of, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
+        self._offsets.bind(self._elements.row, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
@@ -158,22 +144,6 @@ class WarpModelEngine(MujocoModelEngine):
         if any(array is not bound for array, bound in zip(now, self._offset_fields, strict=True)):
             self._bind_offsets()
         self._offsets.follow(ids)
-
-    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
-        self._note_state(self._previous, ids)
-
-    def _note_state(self, into: Mapping[str, torch.Tensor], ids: torch.Tensor | None = None) -> None:
-        for name, kept in into.items():
-            self._put(kept, self._worlds.tensor(name), ids)
-
-    def _put(self, target: torch.Tensor, values: torch.Tensor, ids: torch.Tensor | None) -> None:
-        """Copy rows `[env, ...]`, of all envs or of some, which the host need not count."""
-        if ids is None:
-            target.copy_(values)
-            return
-        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        mark(mask, ids)
-        target.copy_(torch.where(mask.reshape(-1, *[1] * (target.dim() - 1)), values, target))
 
     def _selected(self, env_ids: Any) -> torch.Tensor | None:
         return env_selection(env_ids, self.num_envs, self.device)
@@ -186,7 +156,7 @@ class WarpModelEngine(MujocoModelEngine):
         before = {name: values.clone() for name, values in kept.items() if name not in STATE_SOURCES}
         self._go_forward()
         for name, old in before.items():
-            self._put(old, kept[name], ids)
+            put(old, kept[name], ids)
             kept[name].copy_(old)
 
     def _go_forward(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import mujoco
 import numpy as np
-import torch
 import warp as wp
 
 from sensorium.compute import keeps_current
@@ -97,21 +95,3 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             if not self.fresh:
                 self.refresh()  # before the owner's next forward() writes another instant over it
             self._check_state()
-
-    def _shift_state(self) -> None:
-        for name, newest in self._newest.items():
-            self._previous[name].copy_(newest)
-        self._note_state(self._newest)
-
-    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
-        super()._keep_state(ids)
-        self._note_state(self._newest, ids)
-
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        super()._derive(prepared)
-        self._newest = {name: values.clone() for name, values in self._previous.items()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
-        super().load_state(state)
-        self._note_state(self._newest)
