@@ -349,14 +349,14 @@ class MujocoModelEngine(Engine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays, and what else a subclass needs to resume."""
         self.refresh()
-        kept = {"arrays": copies(self._derived.arrays), "diverged": torch.from_numpy(self._diverged.copy())}
-        return {"tick": self.tick, "lag": self.lag} | kept
+        kept = {"arrays": copies(self._derived.arrays), "previous": copies(self._previous)}
+        return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._diverged.copy())} | kept
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
-        missing = restore(self._own_arrays(), state["arrays"])
+        missing = restore(self._own_arrays(), state["arrays"]) + restore(self._previous, state["previous"])
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
 

@@ -25,7 +25,8 @@ _OBJECTS = {
 """Kinds of elements, and where a model has their number."""
 _KINDS = (*_OBJECTS, "scalar_joint")
 _SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), _SLIDE)
+SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), _SLIDE)
+"""Types of joints with one coordinate."""
 _ACTS_ON = {
     int(_TRN.mjTRN_JOINT): "joint",
     int(_TRN.mjTRN_JOINTINPARENT): "joint",
@@ -62,7 +63,7 @@ class Elements:
         self.body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
         self.ids["body"] = dict(sorted(bodies.items(), key=lambda item: self.body_row[item[1]]))
         self.ids["scalar_joint"] = {
-            name: i for name, i in self.ids["joint"].items() if int(model.jnt_type[i]) in _SCALAR and not hidden(name)
+            name: i for name, i in self.ids["joint"].items() if int(model.jnt_type[i]) in SCALAR and not hidden(name)
         }
 
     @cached_property

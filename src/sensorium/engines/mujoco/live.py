@@ -74,7 +74,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
         self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
-        self._counted, self._times = self._counts(), self._clocks()
+        self._counted, self._times = self._warned()
         self._derive(frozenset())
 
     @property
@@ -116,11 +116,12 @@ class LiveMujocoEngine(WrappedModelEngine):
     def _forget(self, ids: torch.Tensor | None) -> None:
         rows = slice(None) if ids is None else ids.numpy()
         self._diverged[rows] = False
-        self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
+        counts, times = self._warned()
+        self._counted[rows], self._times[rows] = counts[rows], times[rows]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self._counted, self._times = self._counts(), self._clocks()
+        self._forget(None)
         super().load_state(state)
 
     def _newly_bad(self) -> np.ndarray | None:
@@ -131,18 +132,15 @@ class LiveMujocoEngine(WrappedModelEngine):
         if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0
             return None
-        counts, times = self._counts(), self._clocks()
+        counts, times = self._warned()
         again = (counts > 0) & (times < self._times)[:, None]
         bad: np.ndarray = np.any((counts > self._counted) | again, axis=1)
         self._counted, self._times = counts, times
         return bad
 
-    def _counts(self) -> np.ndarray:
-        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
-        return np.array(self._bad)
-
-    def _clocks(self) -> np.ndarray:
-        return np.array([data.time for data in self._datas])
+    def _warned(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`, and times `[env]`."""
+        return np.array(self._bad), np.array([data.time for data in self._datas])
 
     def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
@@ -191,20 +189,16 @@ class LiveMujocoEngine(WrappedModelEngine):
             if self._wrenches:
                 mujoco.mj_rnePostConstraint(model, data)  # also where no sensor asks for it
         elif self._sensors:
-            self._up_to_sensors(model, data)
+            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_sensorPos(model, data)
+            mujoco.mj_fwdVelocity(model, data)  # also for position sensors: the next e_kinetic is then computed anew
+            mujoco.mj_sensorVel(model, data)
         elif stage >= _POS:
             mujoco.mj_kinematics(model, data)
             if stage >= _VEL:
                 mujoco.mj_comPos(model, data)
                 mujoco.mj_comVel(model, data)
         return data
-
-    @staticmethod
-    def _up_to_sensors(model: Any, data: Any) -> None:
-        mujoco.mj_fwdPosition(model, data)
-        mujoco.mj_sensorPos(model, data)
-        mujoco.mj_fwdVelocity(model, data)  # also for position sensors: it lets the next e_kinetic be computed anew
-        mujoco.mj_sensorVel(model, data)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import warp as wp
 
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
-from sensorium.engines.envs import copies, env_selection, put, restore
+from sensorium.engines.envs import env_selection, put
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.derived import Derived
@@ -271,16 +271,6 @@ class WarpModelEngine(MujocoModelEngine):
     def diverged(self) -> torch.Tensor:
         """Bool `[env]`: environments whose positions or velocities are not finite now."""
         return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
-
-    def state(self) -> dict[str, Any]:
-        """Return tick and derived arrays; where this engine owns the physics, also that."""
-        return super().state() | {"previous": copies(self._previous)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
-        super().load_state(state)
-        if restore(self._previous, state["previous"]):
-            self._dirty = self._needs_forward = True
 
     def _own_arrays(self) -> Mapping[str, torch.Tensor]:
         live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
