@@ -210,12 +210,18 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     def _rows(self) -> dict[str, torch.Tensor]:
         return self._worlds.states()
 
-    def _state_view(self, name: str) -> torch.Tensor:
-        self._ensure()
-        return self._worlds.expand(name) if name.startswith("opt.") else self._worlds.tensor(name)
-
     def _own_options(self) -> dict[str, torch.Tensor]:
         return {name: self._worlds.of_each(name) for name in ("opt.gravity", "opt.magnetic")}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ArgumentError: the state is of another model or number of environments.
+        """
+        for name in state["options"]:
+            self._worlds.expand(name)
+        super().load_state(state)
 
 
 def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
