@@ -556,7 +556,7 @@ FOOT = {"primary": on("FL")}
         ({**FOOT, "fields": "found"}, "expected a list of fields. Write fields=('found',)"),
         ({**FOOT, "force_threshold": -1.0}, "force_threshold: got -1.0, expected a finite force >= 0"),
         ({**FOOT, "evaluate": "wanted"}, "need every tick"),
-        ({**FOOT, "noise": 0.1}, "noise: got unknown field with value 0.1"),
+        ({**FOOT, "noise": 0.1}, "noise: got an unknown field (value 0.1)"),
         ({"prim_path": "FL", "track_contact_points": True}, "track_contact_points: got True, expected something"),
         ({"prim_path": "FL", "track_friction_forces": True}, "track_friction_forces: got True, expected something"),
         ({"prim_path": "FL", "max_contact_data_count_per_prim": 0}, "max_contact_data_count_per_prim: got 0"),

@@ -268,7 +268,7 @@ def test_noise_and_quantisation_come_after_the_iron() -> None:
         ({"magnetic_field": (0.0, math.nan, 0.0)}, "magnetic_field: got .*, expected three finite numbers"),
         (
             {"dipoles": (sn.MagneticDipole(pos=(0, 0, 0), moment=(1, 0, 0)),)},
-            "dipoles: .*expected `unit` beside it.*unit='T'",
+            "dipoles: .*expected `unit` together with dipoles.*unit='T'",
         ),
     ],
 )

@@ -229,7 +229,7 @@ def test_carlas_word_for_the_period_is_taken_as_well() -> None:
         (
             "imu",
             {"rate_hz": 100, "update_period": 0.1},
-            ["rate_hz: got 100.0, expected no rate_hz beside update_period"],
+            ["rate_hz: got 100.0, expected either rate_hz or update_period"],
         ),
         ("imu", {"nois": 1, "rate_hz": -1}, ["nois: got unknown attribute with value 1", "rate_hz: got -1, expected"]),
         ("imu", {"stages": "[{kind='saturationn'}]"}, ["stages: got", "Did you mean 'saturation'"]),
