@@ -576,7 +576,7 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"pattern": FLAT, "scan_duration": 0.1}, "scan_duration.*all rays of this pattern fire at once"),
     ({"pattern": FLAT, "motion_distortion": True}, "motion_distortion.*all rays of this pattern fire at once"),
     ({"scan_duration": 1e-5}, "time for at least one ray"),
-    ({"pattern": LATE, "rate_hz": 20.0}, "do not fire at an even rate.*Let scan_duration be 0.1 s"),
+    ({"pattern": LATE, "rate_hz": 20.0}, "do not fire at even intervals.*scan_duration to 0.1 s"),
     ({"channel_bias": (0.1, 0.2)}, "channel_bias.*one for each of the 3 channels"),
     ({"reflectance": {"wal": 0.5}}, "a semantic label, or the name of a body or a geom.*Did you mean 'wall'"),
     ({"reflectance": {"(": 0.5}}, "It is broken"),
