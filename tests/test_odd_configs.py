@@ -152,8 +152,8 @@ BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sn.ImuCfg(body="b", delay=1e300), "delay: got 1e+300, expected finite numbers of magnitude at most 3.4e+38"),
-        (lambda: sn.ImuCfg(body="b", rate_hz=1e-320), "rate_hz: got 1e-320, expected 0, infinity or a number whose"),
+        (lambda: sn.ImuCfg(body="b", delay=1e300), "delay: got 1e+300, expected finite numbers of magnitude"),
+        (lambda: sn.ImuCfg(body="b", rate_hz=1e-320), "rate_hz: got 1e-320, expected 0, infinity or a number of"),
         (lambda: sn.ImuCfg(body="b", rate_hz=np.True_), "rate_hz: got np.True_, expected a valid number"),
         (lambda: sn.ImuCfg(body="b", rate_hz=torch.tensor(True)), "rate_hz: got tensor(True), expected a valid number"),
         (lambda: sn.ImuCfg(body="b", noise=np.True_), "noise: got np.True_, expected a number, a vector or"),

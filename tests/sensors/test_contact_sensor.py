@@ -544,9 +544,9 @@ FOOT = {"primary": on("FL")}
     ("fields", "message"),
     [
         ({}, "primary: got nothing, expected primary or prim_path"),
-        ({**FOOT, "prim_path": "FL"}, "They are two forms: keep one"),
+        ({**FOOT, "prim_path": "FL"}, "primary: .*one of primary and prim_path"),
         ({"prim_path": "FL", "num_slots": 2}, "num_slots: got 2.*belongs to a config with primary="),
-        ({**FOOT, "track_pose": True}, "track_pose: got True, expected it absent"),
+        ({**FOOT, "track_pose": True}, "track_pose: got True, expected no such option"),
         ({**FOOT, "num_slots": 0}, "num_slots: got 0, expected a whole number >= 1"),
         ({**FOOT, "fields": ("force",), "track_air_time": True}, "expected 'found' in fields"),
         ({**FOOT, "fields": ("found", "dist"), "reduce": "netforce"}, "reduce: .*Omit dist"),

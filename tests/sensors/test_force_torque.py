@@ -351,7 +351,7 @@ def test_notes_and_specs_say_which_wrench_it_is() -> None:
     cfg = sn.ForceTorqueCfg(joint="wrist", on="parent", tool_mass=1.0, tare=True)
     sensor = sn.Scene(engine_of(1), [cfg])["force_torque"]
     notes = sensor.info.notes
-    assert notes["wrench"] == "what the child exerts on the parent"
+    assert notes["wrench"] == "wrench that the child exerts on the parent"
     assert notes["subtracted from the measured wrench"] == "the tool's weight and the tare"
     assert [(spec.name, spec.unit, spec.frame) for spec in sensor.specs] == [
         ("force", "N", "sensor"), ("torque", "N m", "sensor"),

@@ -567,9 +567,9 @@ IMPOSSIBLE: dict[str, tuple[list[Any], str]] = {
         [Frame(body=".*/foot", name="foot")],
         r"one element for the name 'foot'\. It matches r1/foot, r2/foot",
     ),
-    "twice": ([Frame(body="box"), Frame(body="box")], r"0\.body: got 'box', expected frames of distinct names"),
+    "twice": ([Frame(body="box"), Frame(body="box")], r"0\.body: got 'box', expected frames with distinct names"),
     "taken": ([Frame(body="r1/foot", name="r2/foot"), Frame(body=".*/foot")], r"not 2 called 'r2/foot'"),
-    "again": ([Frame(body="box"), Frame(body=".*")], r"not 2 called 'box'\. Give all but one of them a name"),
+    "again": ([Frame(body="box"), Frame(body=".*")], r"not 2 called 'box'\. Give all but one of them a distinct name"),
 }
 
 

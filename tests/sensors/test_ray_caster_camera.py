@@ -753,9 +753,9 @@ def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
         (
             {"depth_clipping_behavior": "max", "no_hit_value": 0.0},
-            "no_hit_value: got 0.0, expected None beside depth_clipping",
+            "no_hit_value: got 0.0, expected None, since depth_clipping",
         ),
-        ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected it absent where no distance"),
+        ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected no such option while no distance"),
         ({"max_distance": -1.0}, "max_distance"),
         ({"drift_range": (0.2, 0.1)}, "drift_range.*low <= high"),
         ({"offset": {"convention": "usd"}}, "offset.convention"),

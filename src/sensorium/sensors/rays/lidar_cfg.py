@@ -88,8 +88,8 @@ class LidarCfg(RayCfg[LidarData]):
     times,
     whose scan is always the whole pattern."""
     motion_distortion: bool = True
-    """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Has no effect
-    for patterns without times."""
+    """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Requires a
+    pattern with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """Computed fields; ``"all"`` selects every field that the pattern provides."""
     max_distance: Float = 200.0

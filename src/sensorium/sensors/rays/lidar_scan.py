@@ -52,7 +52,7 @@ def window_of(cfg: LidarCfg, rays: Rays, every: Fraction, dt: Fraction) -> Windo
     if rays.times is None or rays.period is None:
         for name in ("scan_duration", "motion_distortion"):
             if name in cfg.model_fields_set and getattr(cfg, name):
-                expected = "None, since all rays of this pattern fire at once"
+                expected = "it absent, since all rays of this pattern fire at once"
                 fix = "Use a pattern with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg or others."
                 raise ConfigError.single(cfg.title, name, getattr(cfg, name), expected, fix)
         return Window(len(rays), 0.0, False, 0.0)
