@@ -185,15 +185,16 @@ class Scene:
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
-            self._schedule.admit(sensor.buffers, partial(self._table.grant, [name]))
+            sensor.buffers.before_first = partial(self._table.grant, [name])
+            self._schedule.admit(sensor.buffers)
             self._table.built[name] = sensor
         return self._table.built[name]
 
     @property
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
         """The sensors with a config, and the discovered ones that were read."""
-        free, was_read = self._table.free, self._schedule.was_read
-        return {name: each for name, each in self._table.built.items() if name not in free or was_read(each.buffers)}
+        free = self._table.free
+        return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
 
     @property
     def presets(self) -> Presets:
@@ -248,7 +249,8 @@ class Scene:
         `update` is a control step of its own.
         """
         self._own_control_steps = True
-        self.clock.control_tick = self.clock.tick
+        self.clock.begin_control_step()
+        self.clock.write()
 
     @exclusive
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:

@@ -26,13 +26,10 @@ Pose = wp.types.vector(length=7, dtype=wp.float32)
 
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. Arrays are empty where unused: `arrival` where no sample is lost.
-
-    Where samples may be lost, the last slot is the carry: the newest pose that has arrived and is no longer in another.
-    """
+    """The poses of one sensor. `stamps` is empty where no sample is lost, other arrays where unused."""
 
     head: wp.array[wp.int32]
-    arrival: wp.array2d[wp.int32]
+    stamps: wp.array2d[wp.vec3i]
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
@@ -45,7 +42,7 @@ class PoseTask:
 
 @kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
-    """Write the poses of now beside the newest sample: the same slots as the sample itself, see `Ring.freeze`."""
+    """Write the poses of now beside the sample: into the same slots as the sample itself, see `Ring.freeze`."""
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
@@ -62,13 +59,14 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         pos = t.body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
     pose = Pose(pos[0], pos[1], pos[2], quat[0], quat[1], quat[2], quat[3])
-    head = t.head[0]
+    head = t.head[env]
+    end = t.slots.shape[0] - 1
     if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
-        for slot in range(t.slots.shape[0]):
+        for slot in range(end + 1):
             t.slots[slot, env, mount] = pose
-    elif t.arrival.shape[0] > 0:
-        if t.arrival[head, env] <= tick_now(rows):
-            t.slots[t.slots.shape[0] - 1, env, mount] = t.slots[head, env, mount]
+    elif t.stamps.shape[0] > 0:
+        if t.stamps[head, env][1] <= tick_now(rows):
+            t.slots[end, env, mount] = t.slots[head, env, mount]
     t.slots[head, env, mount] = pose
 
 
@@ -85,10 +83,10 @@ class CapturePoses:
         ring = sensor.buffers.ring
         self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
         compute = sensor.compute_on
-        depth = 1 if self._ring is None else self._ring.depth + int(self._ring.has_carry)
-        shape = (depth, compute.num_envs, self._mount.count, 7)
-        self._slots = torch.full(shape, math.nan, dtype=torch.float32, device=compute.device)
-        self._head = torch.zeros(1, dtype=torch.int32, device=compute.device)
+        shape = (compute.num_envs, self._mount.count, 7)
+        slots = 1 if self._ring is None else self._ring.slots
+        self._slots = torch.full((slots, *shape), math.nan, dtype=torch.float32, device=compute.device)
+        self._head = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
         self._envs = torch.arange(compute.num_envs, device=compute.device)
 
     def __repr__(self) -> str:
@@ -97,14 +95,14 @@ class CapturePoses:
     def begin(self) -> None:
         """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
         sensor = self._sensor
-        self._slots.fill_(math.nan)
         sensor.engine.refresh()
         self.keep()
-        captures, tick = sensor.buffers.counter, sensor.clock.tick
-        newest = self._slots[0 if self._ring is None else self._ring.position]
-        newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
-        is_first = (captures.first_tick == tick)[:, None, None]
-        self._slots.copy_(torch.where(is_first, newest, self._slots))
+        captures, tick, ring = sensor.buffers.counter, sensor.clock.tick, self._ring
+        newest, following = (0, 0) if ring is None else (ring.position, (ring.position + 1) % ring.depth)
+        now = self._slots[following].clone()
+        self._slots.fill_(math.nan)
+        self._slots[newest] = torch.where((captures.arrival_tick == tick)[:, None, None], now, math.nan)
+        self._slots.copy_(torch.where((captures.first_tick == tick)[:, None, None], now, self._slots))
 
     def keep(self) -> None:
         """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
@@ -118,8 +116,8 @@ class CapturePoses:
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=Pose)
-        if ring is not None and ring.has_carry:
-            t.arrival = wp.from_torch(ring.arrival, dtype=wp.int32)
+        if ring is not None and ring.has_loss:
+            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod
@@ -136,7 +134,7 @@ class CapturePoses:
         ring = self._ring
         if ring is None:
             return self._slots[0]
-        return self._slots[ring.shown_slot.to(torch.int64), self._envs]  # slot -1 is the carry
+        return self._slots[ring.shown_slot.to(torch.int64), self._envs]
 
 
 __all__ = ["CapturePoses"]
