@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -118,3 +119,126 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         **({"constants": dict(constants)} if constants else {}),
         "cfg": sensor.cfg.to_dict(),
     }
+
+
+# When outputs ask, and for what ---------------------------------------------------------------------------------------
+
+
+class Watch:
+    """One callback of `Scene.watch`. It is also a context manager, which closes it.
+
+    Attributes:
+        every_tick: while True, `Scene.step` stops at every tick, also where no sensor is due: then a sensor that is
+            evaluated on read, and the arrival of a delayed sample, can be seen at each of them.
+    """
+
+    def __init__(self, callback: Callable[[], object], every_tick: bool, open_watches: list[Watch]) -> None:
+        self._callback, self._open = callback, open_watches
+        self.every_tick = every_tick
+        open_watches.append(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "every tick" if self.every_tick else "where sensors are looked at"
+        return f"<Watch {self._callback!r}: {state}>"
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is called no more."""
+        return self not in self._open
+
+    def close(self) -> None:
+        """Call it no more, from now on; closing twice does nothing. It may close itself in its callback."""
+        if self in self._open:
+            self._open.remove(self)
+
+
+def call_watches(watches: list[Watch]) -> None:
+    """Call all watches in order; those that are closed meanwhile are left out.
+
+    Raises:
+        Exception: what a callback raised, once all were called; an ExceptionGroup where several did.
+    """
+    errors: list[Exception] = []
+    for watch in watches[:]:
+        if not watch.is_closed:
+            try:
+                watch._callback()
+            except Exception as error:
+                errors.append(error)
+    if len(errors) > 1:
+        raise ExceptionGroup("callbacks that watch the scene", errors)
+    if errors:
+        raise errors[0]
+
+
+class News:
+    """What one output has not yet taken of a scene's sensors; `Scene.news` makes one.
+
+    At first everything is news. ``scene.publish(names, since=news)`` takes what is new and notes that it was taken.
+
+    Args:
+        in_use: returns the sensors that `Scene.publish` takes by default.
+        sensor: returns a sensor by name.
+    """
+
+    def __init__(self, in_use: Callable[[], list[str]], sensor: Callable[[str], Sensor[Any, Any]]) -> None:
+        self._in_use, self._sensor = in_use, sensor
+        self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"News({len(self._taken)} sensor(s) taken before)"
+
+    def of(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
+        """Return the sensors that have something new, without copying or evaluating anything.
+
+        New is a sample that arrived, and, with `truth`, one that was captured: they differ where a sensor has a delay.
+        So is a capture that was made anew, at a reset or after an edit. On CUDA the host does not look at the device:
+        there a sample may be said to have arrived at each tick at which it can.
+
+        Args:
+            names: sensors to ask about, as for `Scene.publish`. None takes those that `Scene.publish` would.
+            truth: whether a capture that has not arrived is news as well: the ground truth has it at once.
+        """
+        wanted = self._in_use() if names is None else names
+        return [name for name in wanted if self._is_new(self._sensor(name), truth)]
+
+    def note(self, sensor: Sensor[Any, Any]) -> None:
+        """Note that what a sensor shows now was taken."""
+        self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
+
+    def skip(self, sensor: Sensor[Any, Any], tick: int) -> None:
+        """Note that what came up to a tick was taken: what came after it is still news.
+
+        For an output that begins to look at a sensor, and wants nothing older.
+        """
+        captures, off_grid = _captures(sensor)
+        if sensor.is_lazy:
+            captures = sensor.rate.index(min(tick, sensor.clock.tick))
+        elif sensor.buffers.counter.last_tick > tick:
+            captures -= 1
+        if sensor.buffers.counter.first_at > tick:
+            off_grid -= 1
+        self._taken[sensor] = captures, off_grid, tick
+
+    def _is_new(self, sensor: Sensor[Any, Any], truth: bool) -> bool:
+        taken = self._taken.get(sensor)
+        if taken is None:
+            return True
+        captures, off_grid = _captures(sensor)
+        ring = sensor.buffers.ring
+        is_delayed = ring is not None and ring.has_delay
+        if off_grid != taken[1] or (captures != taken[0] and (truth or not is_delayed)):
+            return True
+        return is_delayed and sensor.has_arrived(taken[2])
+
+
+def _captures(sensor: Sensor[Any, Any]) -> tuple[int, int]:
+    """Return how many captures a sensor has had on its grid and off it; a lazy one has those that it could have."""
+    captures = sensor.buffers.counter
+    return sensor.rate.index(sensor.clock.tick) if sensor.is_lazy else captures.samples, captures.off_grid

@@ -25,13 +25,11 @@ from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
-from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
-from sensorium.scene.publish import env_range, take_reading, without_poses
+from sensorium.scene.publish import News, Watch, call_watches, env_range, take_reading, without_poses
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
-from sensorium.scene.watch import Watch, call_watches
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
 from sensorium.sensors.core.trial import try_hooks
@@ -98,7 +96,6 @@ class Scene:
         self.first_env = first_env_of(first_env, engine.num_envs)
         """Global index of env 0, in random numbers."""
         self.allow_gaps = allow_gaps
-        self._debug = debug
         self._written: list[str] = []
         self._table = SensorTable(engine)
         configs = self._table.named(sensors)
@@ -277,12 +274,7 @@ class Scene:
             while self.clock.tick < end:
                 every_tick = any(watch.every_tick for watch in self._watches)
                 ticks = 1 if every_tick else min(self._schedule.next_due, end) - self.clock.tick
-                self._use.changing = "step()"
-                try:
-                    self.engine.step(ctrl, ticks)
-                except (TypeError, ValueError, ScheduleError):
-                    self._was_refused()
-                    raise
+                self._take_ticks("step()", self.engine.step, ctrl, ticks)
                 ctrl = None
                 if self.clock.tick == start:
                     self.clock.begin_control_step()
@@ -293,10 +285,15 @@ class Scene:
             self._end_of_step = 0
         self._schedule.report()
 
-    def _was_refused(self) -> None:
-        """Note that the engine refused to take ticks: where it took none, nothing has changed."""
-        if self.engine.tick == self.clock.tick:
-            self._use.changing = ""
+    def _take_ticks(self, call: str, take: Callable[..., object], *args: Any) -> None:
+        """Have the engine take ticks; where it refuses to and took none, nothing has changed."""
+        self._use.changing = call
+        try:
+            take(*args)
+        except (TypeError, ValueError, ScheduleError):
+            if self.engine.tick == self.clock.tick:
+                self._use.changing = ""
+            raise
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
@@ -326,13 +323,9 @@ class Scene:
                 f"a jump of {ticks} ticks misses samples of {listed(names)}, whose readings depend on earlier "
                 "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
             )
-        self._use.changing = "update()"
         if not counted:  # the engine did not count: the owner's simulation did
-            try:
-                engine.count_ticks(ticks)
-            except (TypeError, ValueError, ScheduleError):
-                self._was_refused()
-                raise
+            self._take_ticks("update()", engine.count_ticks, ticks)
+        self._use.changing = "update()"
         if ticks:
             clock.skipped += ticks - 1
             if not self._own_control_steps:
@@ -366,7 +359,7 @@ class Scene:
 
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
-        if self._debug:
+        if self._context.debug:
             for sensor in self._table.built.values():
                 self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
 

@@ -89,9 +89,6 @@ class CapturePoses:
         self._head = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
         self._envs = torch.arange(compute.num_envs, device=compute.device)
 
-    def __repr__(self) -> str:
-        return f"CapturePoses({self._sensor.name!r}, slots={len(self._slots)}, mounts={self._mount.count})"
-
     def begin(self) -> None:
         """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
         sensor = self._sensor

@@ -82,8 +82,6 @@ class Readable(Generic[CfgT, DataT]):
         where = f" on {', '.join(self.mount.names)}" if self.mount is not None else ""
         return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
 
-    __str__ = __repr__
-
     @property
     def constants(self) -> dict[str, Any]:
         """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
@@ -339,18 +337,9 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def info(self) -> SensorInfo:
         """What the sensor resolved to, what it costs, whether it is lazy and why."""
-        evaluation, why = self.buffers.plan.evaluation
-        mount = self.mount
-        return SensorInfo(
-            specs=self.specs,
-            mounts=mount.names if mount is not None else (),
-            bodies=mount.body_names if mount is not None else (),
-            nbytes=self.nbytes,
-            rate_hz=1.0 / (self.clock.dt * self.rate.period),
-            evaluation=evaluation,
-            why=why,
-            notes=self.notes,
-        )
+        mounts, bodies = (self.mount.names, self.mount.body_names) if self.mount is not None else ((), ())
+        rate_hz, (evaluation, why) = 1.0 / (self.clock.dt * self.rate.period), self.buffers.plan.evaluation
+        return SensorInfo(self.specs, mounts, bodies, self.nbytes, rate_hz, evaluation, why, self.notes)
 
     @property
     def nbytes(self) -> int:
