@@ -24,6 +24,7 @@ from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
+from sensorium.random import stream_key
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_constants, declared_fields
@@ -231,8 +232,6 @@ class Sensor(Readable[CfgT, DataT]):
 
     def stream(self, purpose: str) -> tuple[int, int]:
         """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
-        from sensorium.random import stream_key
-
         return stream_key(self._context.seed, self.name, purpose)
 
     # Set-up -----------------------------------------------------------------------------------------------------------
