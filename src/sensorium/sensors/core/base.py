@@ -115,7 +115,6 @@ class Sensor(Readable[CfgT, DataT]):
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
             )  # fmt: skip
-        self._outputs: tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] = {}, {}
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
@@ -192,7 +191,7 @@ class Sensor(Readable[CfgT, DataT]):
     def set_outputs(
         self, truth: Mapping[str, torch.Tensor], measured: Mapping[str, torch.Tensor] | None = None
     ) -> None:
-        """Have readers see this memory, for a sensor with `uses_ring_pipeline = False`; call it in `setup`.
+        """Have readers see this memory, for a sensor with `uses_ring_pipeline = False`; call it last in `setup`.
 
         Args:
             truth: the tensors that `compute` fills, `[env, mount, ...]` per field, contiguous.
@@ -201,8 +200,8 @@ class Sensor(Readable[CfgT, DataT]):
         Raises:
             RegistrationError: a field is missing, or of another shape, dtype or layout.
         """
-        self._outputs = truth, truth if measured is None else measured
-        for outputs, spec in product(self._outputs, self.mount_specs):
+        measured = truth if measured is None else measured
+        for outputs, spec in product((truth, measured), self.mount_specs):
             shape, value = (self.num_envs, *spec.shape), outputs.get(spec.name)
             wanted = shape, TORCH_DTYPES[spec.dtype]
             if value is None or (tuple(value.shape), value.dtype) != wanted or not value.is_contiguous():
@@ -211,6 +210,7 @@ class Sensor(Readable[CfgT, DataT]):
                     f"{type(self).__qualname__}.set_outputs: {spec.name!r} is {got}, expected contiguous {shape} "
                     f"{spec.dtype}, [env, mount, ...]."
                 )
+        self._truth_view, self._measured_view = self._view(truth), self._view(measured)
 
     @cached_property
     def key(self) -> StageKey:
@@ -335,15 +335,14 @@ class Sensor(Readable[CfgT, DataT]):
                 f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
                 f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"
             )
-        truth, shown = self._outputs
         if self.uses_ring_pipeline:
-            ring, truth, shown = self.buffers.ring, self.buffers.truth_out, self.buffers.work_out
-            shown = ring.shown if ring is not None and ring.shown is not None else shown
-        elif len(truth) < len(self.specs):
+            ring, shown = self.buffers.ring, self.buffers.work_out
+            self._truth_view = self._view(self.buffers.truth_out)
+            self._measured_view = self._view(ring.shown if ring is not None and ring.shown is not None else shown)
+        elif not hasattr(self, "_truth_view"):
             raise RegistrationError(
                 f"{type(self).__qualname__} has uses_ring_pipeline = False: call set_outputs in setup"
             )
-        self._truth_view, self._measured_view = self._view(truth), self._view(shown)
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
         """Raise `ConfigError` where a config gives a knob that the pipeline, which is not used, would honour."""

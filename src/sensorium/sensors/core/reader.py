@@ -388,7 +388,9 @@ class Readable(Generic[CfgT, DataT]):
 
     def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
         title, hooks = self.cfg.title, self.buffers.plan.hooks
-        is_replayed = any(map(is_recorded, (hooks.raw, hooks.fused, hooks.transform, hooks.physics)))
+        is_replayed = any(
+            each and is_recorded(each) for each in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
+        )
         if is_replayed and not self.params.has_table(name):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
@@ -449,7 +451,7 @@ class Readable(Generic[CfgT, DataT]):
         tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
         return cast(DataT, self.data_class(**tensors, **self.constants))
 
-    def _view(self, record: Record) -> DataT:
+    def _view(self, record: Record | Mapping[str, torch.Tensor]) -> DataT:
         return self._package({name: self._squeeze(view) for name, view in record.items()})
 
     def retire(self, why: str) -> None:
