@@ -272,28 +272,30 @@ class Scene:
         self._end_of_step = end = start + substeps
         try:
             while self.clock.tick < end:
-                every_tick = any(watch.every_tick for watch in self._watches)
-                ticks = 1 if every_tick else min(self._schedule.next_due, end) - self.clock.tick
-                self._take_ticks("step()", self.engine.step, ctrl, ticks)
+                ticks = min(self._schedule.next_due, end) - self.clock.tick
+                if self._watches and any(watch.every_tick for watch in self._watches):
+                    ticks = 1
+                self._use.changing = "step()"
+                try:
+                    self.engine.step(ctrl, ticks)
+                except (TypeError, ValueError, ScheduleError):
+                    self._was_refused()
+                    raise
                 ctrl = None
                 if self.clock.tick == start:
                     self.clock.begin_control_step()
                     self._own_control_steps = False
                 self._advance_to(self.engine.tick)
-                call_watches(self._watches)
+                if self._watches:
+                    call_watches(self._watches)
         finally:
             self._end_of_step = 0
         self._schedule.report()
 
-    def _take_ticks(self, call: str, take: Callable[..., object], *args: Any) -> None:
-        """Have the engine take ticks; where it refuses to and took none, nothing has changed."""
-        self._use.changing = call
-        try:
-            take(*args)
-        except (TypeError, ValueError, ScheduleError):
-            if self.engine.tick == self.clock.tick:
-                self._use.changing = ""
-            raise
+    def _was_refused(self) -> None:
+        """Note that the engine refused to take ticks: where it took none, nothing has changed."""
+        if self.engine.tick == self.clock.tick:
+            self._use.changing = ""
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
@@ -323,9 +325,13 @@ class Scene:
                 f"a jump of {ticks} ticks misses samples of {listed(names)}, whose readings depend on earlier "
                 "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
             )
-        if not counted:  # the engine did not count: the owner's simulation did
-            self._take_ticks("update()", engine.count_ticks, ticks)
         self._use.changing = "update()"
+        if not counted:  # the engine did not count: the owner's simulation did
+            try:
+                engine.count_ticks(ticks)
+            except (TypeError, ValueError, ScheduleError):
+                self._was_refused()
+                raise
         if ticks:
             clock.skipped += ticks - 1
             if not self._own_control_steps:
@@ -341,7 +347,8 @@ class Scene:
             for sensor in self.sensors_in_use.values():
                 sensor.ensure_current()
         self._schedule.report()
-        call_watches(self._watches)
+        if self._watches:
+            call_watches(self._watches)
 
     def _advance_to(self, tick: int) -> None:
         """Move to a tick and sample what became due."""

@@ -27,7 +27,7 @@ from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.random import stream_key
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -330,7 +330,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Seal the plan and make the views, once `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
-        if missing := [name for name in declared_constants(self.data_class) if not hasattr(self, name)]:
+        if missing := [name for name in self._constant_names if not hasattr(self, name)]:
             raise RegistrationError(
                 f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
                 f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"

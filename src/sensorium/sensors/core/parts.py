@@ -113,17 +113,15 @@ class Params:
 
 def declared_fields(data_class: type) -> dict[str, Field]:
     """Return the `Field` annotations of a data class, in order, without its constants; the dict is the caller's own."""
-    return dict(_declared(data_class)[0])
-
-
-def declared_constants(data_class: type) -> tuple[str, ...]:
-    """Return the fields of a data class that are no tensors: attributes of the sensor by these names."""
-    return _declared(data_class)[1]
+    return dict(declared(data_class)[0])
 
 
 @functools.cache
-def _declared(data_class: type) -> tuple[dict[str, Field], tuple[str, ...]]:
-    """Return both. Hints are text, which takes 0.2 ms to evaluate, and each reading asks."""
+def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
+    """Return what `declared_fields` does, and the fields that are no tensors: attributes of the sensor by these names.
+
+    Hints are text, which takes 0.2 ms to evaluate, and each reading asks.
+    """
     hints = typing.get_type_hints(data_class, include_extras=True)
     found: dict[str, Field] = {}
     for item in dataclasses.fields(data_class):

@@ -18,7 +18,7 @@ from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
-from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
 
@@ -51,6 +51,7 @@ class Readable(Generic[CfgT, DataT]):
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg, self.name = cfg, cfg.label
         self.__dict__["data_class"] = cfg.data_class or self.data_class
+        self._field_names, self._constant_names = declared(self.data_class)
         self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
@@ -85,7 +86,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def constants(self) -> dict[str, Any]:
         """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
-        return {name: copy(getattr(self, name)) for name in declared_constants(self.data_class)}
+        return {name: copy(getattr(self, name)) for name in self._constant_names}
 
     @property
     def num_envs(self) -> int:
@@ -448,7 +449,7 @@ class Readable(Generic[CfgT, DataT]):
         """Build the data object; fields that were not asked for are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
-        tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
+        tensors = {name: values.get(name) for name in self._field_names}
         return cast(DataT, self.data_class(**tensors, **self.constants))
 
     def _view(self, record: Record | Mapping[str, torch.Tensor]) -> DataT:
