@@ -204,7 +204,6 @@ class Laws(Trial):
             return value
 
         sensor.buffers.plan.hooks.post = watched
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         return True
@@ -288,7 +287,6 @@ class Laws(Trial):
         hooks, truth = sensor.buffers.plan.hooks, sensor.buffers.truth
         for name in ("physics", "hardware", "derive"):
             setattr(hooks, name, self._watched(getattr(hooks, name), truth))
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())

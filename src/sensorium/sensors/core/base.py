@@ -380,7 +380,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def keep_poses(self, on: bool) -> None:
         """Keep from now on where the mounts were at each capture, or no more; programs are to be rebuilt."""
-        self.buffers.poses, self.buffers.first_program = CapturePoses(self) if on else None, None
+        self.buffers.poses = CapturePoses(self) if on else None
         self.begin_poses()
 
 
