@@ -9,7 +9,7 @@ import numpy as np
 import warp as wp
 
 from sensorium.compute import Rows, kernel
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox, word_to_normal
+from sensorium.random import Choice, Normal, Uniform, draw, philox, word_to_normal
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
@@ -22,6 +22,10 @@ class Stream:
     field: wp.uint32
     key0: wp.uint32
     key1: wp.uint32
+
+
+FIXED: int = wp.constant(-1)
+"""Kind of a law of plain numbers, the first parameters, which are not drawn."""
 
 
 @wp.struct
@@ -91,16 +95,18 @@ def stream_of(field: int, key: tuple[int, int]) -> Any:
     return stream
 
 
-def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any) -> Any:
-    """Return a distribution over columns for kernels, on a Warp device."""
+def law_of(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
+    """Return a distribution, or plain numbers, over columns for kernels, on a Warp device."""
     law = Law()
-    law.kind, law.joint = distribution.kind, 0
+    law.kind, law.joint = getattr(distribution, "kind", FIXED), 0
     first = second = np.zeros(columns)
     choices = np.zeros((columns, 1))
     if isinstance(distribution, Uniform):
         first, second = spread(distribution.low), spread(distribution.high)
     elif isinstance(distribution, Normal):
         first, second = spread(distribution.mean), spread(distribution.std)
+    elif not isinstance(distribution, Choice):
+        first = spread(distribution)
     else:
         law.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
         choices = np.stack([spread(value) for value in distribution.values], axis=1)
