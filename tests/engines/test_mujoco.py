@@ -624,7 +624,7 @@ def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
 
 def test_what_the_engine_cannot_give_yet_is_refused_by_name():
     """An unknown requirement is refused with sensor, requirement and engine in the message."""
-    with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco' cannot give"):
+    with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco'"):
         MujocoEngine(TUMBLER).prepare({Requirement("SMELL"): "enc"})
 
 
