@@ -37,7 +37,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
-from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
+from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
@@ -206,10 +206,7 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
             flux = flux + (3.0 * wp.dot(m, n) * n - m) / (distance * distance * distance)
         else:
             flux = flux + 2.0 * m / (edge * edge * edge)
-    t.bad[env, mount] = wp.uint8(0)
-    if not (is_finite3(p) and is_finite4(q) and is_finite3(flux)):
-        t.bad[env, mount] = wp.uint8(1)
-        t.any_bad[0] = 1
+    flag_state(t.bad, t.any_bad, env, mount, is_finite3(p) and is_finite4(q) and is_finite3(flux))
     t.mag[env, mount] = quat_rotate_inverse(q, flux)
 
 
