@@ -91,8 +91,8 @@ def _plain(scene: Scene) -> Scene:
     import warp as wp
 
     stepper(scene)
-    segments = [scene._schedule._program, scene._schedule._together.program]
-    for _, segment in (each for work in segments if work is not None for each in work._segments):
+    programs = {each.buffers.group.program: None for each in scene.sensors.values() if each.buffers.group}
+    for segment in (each for work in programs if work is not None for each in work._segments):
 
         def run(segment: Any = segment) -> None:
             rows = scene.compute.rows(segment._mask)
@@ -116,9 +116,9 @@ def shards() -> list[Row]:
             scenes[what] = scene, stepper(scene)
         calls = {what: call for what, (_, call) in scenes.items()}
         seconds = interleaved(calls, repeats=1, rounds=max(200, 100_000 // num_envs))  # both cores must be free
-        decided = scenes["automatic"][0]._schedule._together.program
-        assert decided is not None
-        count = max(segment.shards for _, segment in decided._segments)
+        group = scenes["automatic"][0]["scan"].buffers.group
+        assert group is not None and group.program is not None
+        count = max(segment.shards for segment in group.program._segments)
         for what, value in seconds.items():
             ratio = "baseline" if what == "one shard" else f"{seconds['one shard'] / value:.2f} x faster"
             more = f": {count} shard(s)" if what == "automatic" else ""

@@ -82,7 +82,7 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     everyone = scene.compute.all_envs
     table = ChainTable(scene.compute, buffers.chain_fields())
     chain = scene.compute.record(lambda: table.launch(EVERYTHING))
-    program = Program([(0, chain), *((0, segment) for segment in SensorWork(buffers, everyone).after_chain())])
+    program = Program([chain, *SensorWork(buffers, everyone).after_chain()])
     tick = [scene.tick]
 
     def step() -> object:

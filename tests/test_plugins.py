@@ -205,7 +205,7 @@ BROKEN = {
         "b_sameb.SameCfg, whose kind 'same' is that of b_samea.SameCfg: in files it is ambiguous",
         "Rename the config class",
     ],
-    "staging": ["b_staging.Saturation, whose kind 'saturation' stays that of sensorium", "Rename the stage class"],
+    "staging": ["b_staging.Saturation has the kind 'saturation', which belongs to sensorium", "Rename the stage class"],
 }
 """Entry point -> what is said of it."""
 
