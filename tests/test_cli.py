@@ -559,7 +559,7 @@ def test_a_model_and_a_rig_in_the_wrong_places_are_recognised(
     failed(capsys, main([command, sensors, "--rig", sensors]), "model file", "is TOML, as rig files are", "MJCF")
     other = tmp_path / "robot.txt"
     other.write_text(Path(robot).read_text(encoding="utf-8"), encoding="utf-8")
-    failed(capsys, main([command, robot, "--rig", str(other)]), "robot.txt", "is XML, as models are", "[[sensor]]")
+    failed(capsys, main([command, robot, "--rig", str(other)]), "robot.txt", "is XML", "[[sensor]]")
 
 
 IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'
