@@ -303,7 +303,7 @@ def test_crosstalk_is_found_by_least_squares_from_eight_noisy_loads() -> None:
         )  # fmt: skip
         scene.update()
         readings.append(six(scene["ft"].data) / full)
-    table = next(run.states.views["matrix"] for run in scene["ft"].buffers.stages)
+    table = next(run.states["matrix"] for run in scene["ft"].buffers.stages)
     true = np.eye(6) + numpy(table).reshape(envs, 6, 6) * ~np.eye(6, dtype=bool)
     found = np.stack([np.linalg.lstsq(loads, np.stack(readings)[:, env], rcond=None)[0].T for env in range(envs)])
     assert np.abs(found - true).max() < 0.01

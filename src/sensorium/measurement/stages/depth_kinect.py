@@ -13,7 +13,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, bad
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
@@ -96,7 +96,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:

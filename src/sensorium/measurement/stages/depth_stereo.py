@@ -11,7 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
@@ -65,7 +65,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(

@@ -11,7 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -90,7 +90,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(view, env, mount, u, v)
         r = depth * length

@@ -14,7 +14,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, words_of
+from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -78,7 +78,7 @@ def _decide(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = words_of(rows, env, tick_now(rows), element / 4, stream)
+    words = stream_words(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
     now = wp.float32(0.0)
@@ -261,7 +261,7 @@ def _advance(
             if is_scheduled == 0:
                 now = 0.0
     if now == 0.0:
-        words = words_of(rows, env, tick_now(rows), element, stream)
+        words = stream_words(rows, env, tick_now(rows), element, stream)
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -424,7 +424,7 @@ def _spike(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] > 0.0:
-        words = words_of(rows, env, tick_now(rows), column / 4, stream)
+        words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
 
 
@@ -477,7 +477,7 @@ def _rail(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] == 1.0:
-        words = words_of(rows, env, tick_now(rows), column / 4, stream)
+        words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]

@@ -10,7 +10,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
-from sensorium.measurement.draws import Stream, stream_of, words_of
+from sensorium.measurement.draws import Stream, stream_of, stream_words
 from sensorium.measurement.plan import SensorPlan
 from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
 from sensorium.spec import FieldSpec
@@ -27,7 +27,7 @@ def _fill_random(
 ) -> None:
     i, quad = wp.tid()
     env = rows.start + i
-    words = words_of(rows, env, tick_now(rows), quad, stream)
+    words = stream_words(rows, env, tick_now(rows), quad, stream)
     for j in range(4):
         if 4 * quad + j < columns:
             value = word_to_uniform(words[j])

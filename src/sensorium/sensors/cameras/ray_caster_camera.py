@@ -192,8 +192,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         for name in slot:
             if name not in (*DISTANCES, "points_b"):
                 words = words_of(slot[name])
-                inputs = [words.count, words.wide, words.address, words_of(raw[name]).address]
-                self.compute_on.launch(kernels.copy_field, (words.count,), inputs, [])
+                inputs = [*words, words_of(raw[name]).address]
+                self.compute_on.launch(kernels.copy_field, (words.count,), inputs)
         self._make_images(slot, raw, kernels.RAY if "distance_to_camera" in raw else kernels.DEPTH, is_last=True)
 
     def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:

@@ -29,7 +29,6 @@ from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import NotTrackedError, SensoriumWarning
 from sensorium.measurement.record import Record
-from sensorium.measurement.stage_runs import States
 from sensorium.readings import DebugShape
 from sensorium.sensors.contact import contact_kernels as kernels
 from sensorium.sensors.contact.contact_cfg import (
@@ -148,11 +147,10 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         head = kernels.LATCH + lanes * kernels.LATCH_WORDS
         entries = max(cfg.history_length, 1)
         width = head + 2 + (1 + 2 * entries) * cfg.slots * row
-        self._ticks = States(self.compute_on, {"words": (count, width)})
-        self.buffers.custom["ticks"] = self._ticks
-        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., head:]
+        ticks = self.new_state("ticks", (count, width))
+        self._counts = ticks.view(torch.int32)[..., head:]
         memory = kernels.Memory()
-        memory.address = self._ticks.memory.data_ptr()
+        memory.address = ticks.data_ptr()
         memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
         memory.slots, memory.entries, memory.row = cfg.slots, entries, row
         rules = kernels.Rules()
