@@ -403,7 +403,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         ('[[sensor]]\nsite = "imu"\n', ["kind: got nothing", "imu", "[[sensor]] 1: "]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_nois = 0.1\n', ["gyro_nois", "Did you mean 'gyro_noise'"]),
         ('[[sensor]]\nkind = "imu"\nbody = "trunkk"\n', ["trunkk", "'trunk'", "body"]),
-        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "negative"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "an amount >= 0"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ndelay = 0.01\njitter = 0.02\n', ["jitter", "0.02", "0.01"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\n' * 2, ["sensors 1 and 2", "'imu'", "name"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = "bmi08"\n', ["'bmi08'", "Did you mean 'bmi088'?"]),
