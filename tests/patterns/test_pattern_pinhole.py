@@ -112,7 +112,7 @@ def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
 
 @pytest.mark.parametrize(
     ("matrix", "expected"),
-    [(np.zeros((3, 3)), "not singular"), ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "not singular"), ([1.0, 2.0], "9 numbers"),
+    [(np.zeros((3, 3)), "non-singular"), ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "non-singular"), ([1.0, 2.0], "9 numbers"),
      ([[math.nan, 0, 0], [0, 1, 0], [0, 0, 1]], "finite"), ([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], "no skew")],
 )  # fmt: skip
 def test_a_matrix_that_makes_no_camera_is_refused(matrix, expected: str) -> None:
