@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows, kernel, words_at_tick
+from sensorium.compute import Rows, kernel
+from sensorium.compute.rows import words_at_tick
 from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normals4
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
@@ -93,13 +95,11 @@ def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any
     law.kind, law.joint = distribution.kind, 0
     first = second = np.zeros(columns)
     choices = np.zeros((columns, 1))
-    if isinstance(distribution, Uniform):
-        first, second = spread(distribution.low), spread(distribution.high)
-    elif isinstance(distribution, Normal):
-        first, second = spread(distribution.mean), spread(distribution.std)
-    else:
+    if isinstance(distribution, Choice):
         law.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
         choices = np.stack([spread(value) for value in distribution.values], axis=1)
+    else:
+        first, second = map(spread, astuple(distribution))
     law.first, law.second, law.choices = (
         wp.array(values, dtype=wp.float32, device=device) for values in (first, second, choices)
     )
@@ -113,10 +113,8 @@ def is_law(amount: Any) -> bool:
 
 def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
     """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
-    if isinstance(amount, Uniform):
-        return Uniform(function(amount.low), function(amount.high))
-    if isinstance(amount, Normal):
-        return Normal(function(amount.mean), function(amount.std))
+    if not is_law(amount):
+        return function(amount)
     if isinstance(amount, Choice):
-        return Choice(tuple(function(value) for value in amount.values))
-    return function(amount)
+        return Choice(tuple(map(function, amount.values)))
+    return type(amount)(*map(function, astuple(amount)))

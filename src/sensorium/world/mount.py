@@ -230,8 +230,8 @@ class MountView:
                 torch.zeros((*shape, width), dtype=torch.float32, device=self._compute.device),
             )
         # in a recording one launch, since recorded launches run together; otherwise one per version of the state
-        recording = self._compute.is_recording
-        version = (recording, self._compute.recordings if recording else self._clock.version)
+        recording = self._compute.recording
+        version = (recording, 0 if recording else self._clock.version)
         if self._versions.get(what) != version:
             self._launch(what, views)
             self._versions[what] = version
