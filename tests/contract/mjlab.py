@@ -727,7 +727,7 @@ ROWS = (
             "Sensor._compute_data",
             "method",
             Replaced(
-                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.compute", "sn.Sensor.outputs"),
+                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.compute", "sn.Sensor.set_outputs"),
                 "Outputs are written to memory with a constant address",
                 "tests/contract/test_mjlab.py::test_data_is_computed_once_per_step_however_often_it_is_read",
             ),

@@ -294,8 +294,9 @@ class _Track:
 class NpzRecorder:
     """Collects readings and writes them as one `.npz` file.
 
-    Give it a reading at every tick at which the sensor captures (``scene.publish(only_new=True)`` after each tick),
-    and, to see when delayed samples arrive, at the ticks between; a reading that shows nothing new adds nothing.
+    Give it a reading at every tick at which the sensor captures (with ``news = scene.news()``, call
+    ``scene.publish(since=news)`` after each tick), and, to see when delayed samples arrive, at the ticks between. A
+    reading that shows nothing new adds nothing.
 
     Args:
         max_envs: environments recorded, the first ones; None takes all.

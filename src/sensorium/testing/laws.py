@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
+from sensorium.engines.base import ARRAYS
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import ARRAYS, unwritten
+from sensorium.sensors.core.trial import unwritten
 from sensorium.testing.engine import tumbling_engine
 from sensorium.testing.trial import (
     KEYED,
@@ -203,7 +204,6 @@ class Laws(Trial):
             return value
 
         sensor.buffers.plan.hooks.post = watched
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         return True
@@ -287,7 +287,6 @@ class Laws(Trial):
         hooks, truth = sensor.buffers.plan.hooks, sensor.buffers.truth
         for name in ("physics", "hardware", "derive"):
             setattr(hooks, name, self._watched(getattr(hooks, name), truth))
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())

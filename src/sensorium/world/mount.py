@@ -53,6 +53,15 @@ class Mounts:
 
 
 @wp.func
+def flag_state(bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32], env: int, mount: int, is_finite: bool) -> None:
+    """Set the flag of a mount, and with it the clock's, where the state that a sample needs is not finite."""
+    bad[env, mount] = wp.uint8(0)
+    if not is_finite:
+        bad[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@wp.func
 def mount_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
     """Return position and orientation of a mount in the world."""
     pos = mounts[0].offset_pos[env, mount]
@@ -228,8 +237,8 @@ class MountView:
                 torch.zeros((*shape, width), dtype=torch.float32, device=self._compute.device),
             )
         # one launch in a recording, whose launches run together, else one for each version of the state
-        recording = self._compute.is_recording
-        version = (recording, self._compute.recordings if recording else self._clock.version)
+        recording = self._compute.recording
+        version = (recording, 0 if recording else self._clock.version)
         if self._versions.get(what) != version:
             self._launch(what, views)
             self._versions[what] = version
