@@ -208,7 +208,7 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"strength": 0.1, "sigma": 1.0, "kernel": PEAK}, "exactly one of them"),
         ({"strength": 0.1}, "sigma: .*a length if and only if strength"),
         ({"kernel": PEAK, "sigma": 1.0}, "sigma: .*a length if and only if strength"),
-        ({"kernel": PEAK, "spacing": 1.0}, "spacing: .*absent"),
+        ({"kernel": PEAK, "spacing": 1.0}, "spacing: .*None without sigma"),
         ({"strength": -0.1, "sigma": 1.0}, r"strength: got -0\.1, expected a share in \[0, 1\]"),
         ({"strength": 0.1, "sigma": 0.0}, r"sigma: got 0\.0, expected finite lengths above 0"),
         ({"strength": 0.1, "sigma": (1.0, -1.0)}, "finite lengths above 0"),
@@ -219,7 +219,7 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"kernel": sn.Uniform(0.0, 1.0)}, "fixed numbers"),
         ({"matrix": ((1.0, 2.0),)}, "matrix: .*a square matrix, not 1 x 2"),
         ({"matrix": ((1.0,),), "border": "leak"}, "border: .*'keep' with a matrix"),
-        ({"kernel": PEAK, "components": (3,)}, "components: .*parts of a vector: 0, 1 or 2"),
+        ({"kernel": PEAK, "components": (3,)}, "components: .*vector components 0, 1 or 2"),
     ],
 )
 def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> None:

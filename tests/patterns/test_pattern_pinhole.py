@@ -106,7 +106,7 @@ def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
         sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected either focal lengths or angles"
     ):
         sn.PinholeCameraPatternCfg.from_lens(fx=7.0, fov_vertical=60.0)
-    with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected no horizontal_aperture beside it"):
+    with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected either fovy or horizontal_aperture"):
         sn.PinholeCameraPatternCfg(width=4, height=3, fovy=45.0, horizontal_aperture=20.0)
 
 

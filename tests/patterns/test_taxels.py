@@ -384,7 +384,7 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
         (lambda: sn.taxel_patch(PAD, count=3, region=0.3), "a box, .* or a ball"),  # type: ignore[arg-type]
         (lambda: sn.taxel_patch([], count=3), "at least one shape"),
         (lambda: sn.taxel_grid(1, 1, 0.1).placed(quat=(0, 0, 0, 0)), "not zero"),
-        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(1.1, 0.1), "crosstalk.strength: got 1.1, expected a share"),
+        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(1.1, 0.1), "crosstalk.strength: got 1.1, expected a number"),
         (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(0.1, 0.0), "crosstalk.sigma: .*a finite length above 0"),
     ],
 )  # fmt: skip
