@@ -233,8 +233,12 @@ def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> No
         ((3, 4), sn.TaxelCrosstalk(fields=FORCE, matrix=np.eye(3)), "a matrix over 12 taxels, 12 x 12, not 3 x 3"),
         ((12,), sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), "a grid .* not 12 taxels in a list: give a matrix"),
         ((12,), sn.TaxelCrosstalk(fields=FORCE, strength=0.1, sigma=1.0), "give a matrix"),
-        ((3, 4), sn.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)), "'pressure' has 1 for each"),
-        ((1, 4), sn.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))), "border='leak': .* taxel 0 add up"),
+        ((3, 4), sn.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)), "'pressure' has 1 per taxel"),
+        (
+            (1, 4),
+            sn.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))),
+            "border='leak': .* taxel 0 sum to 0",
+        ),
         ((3, 4), sn.TaxelCrosstalk(fields=("touch",), kernel=PEAK), "fields of float32, not bool"),
     ],
 )

@@ -137,7 +137,7 @@ def test_the_first_bad_matrix_of_a_batch_is_named(value: float) -> None:
      ({"focal_length": 0.0}, r"focal_length: got 0\.0, expected a length greater than 0"),
      ({"horizontal_aperture": -1.0}, r"horizontal_aperture: got -1\.0"),
      ({"vertical_aperture": math.nan}, "vertical_aperture: got nan"),
-     ({"fovy": 180.0}, r"fovy: got 180\.0, expected an angle between 0 and 180, deg\. A wider view"),
+     ({"fovy": 180.0}, r"fovy: got 180\.0, expected an angle between 0 and 180, deg\. .*wider view"),
      ({"height": 10**9}, "height: got 1000000000, expected at most 100000000 rays")],
 )  # fmt: skip
 def test_bad_cameras_are_refused_by_field(fields, expected: str) -> None:

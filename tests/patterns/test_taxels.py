@@ -221,7 +221,7 @@ def test_count_and_spacing_both_hold_where_they_can() -> None:
     box = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
     layout = sn.taxel_patch(box, count=30, spacing=0.0029)
     assert len(layout) == 30 and pdist(arrays(layout)[0]).min() >= 0.0029
-    with pytest.raises(ConfigError, match=r"count: got 80, expected at most \d+, what fits on 4 cm2 at a spacing of 0"):
+    with pytest.raises(ConfigError, match=r"count: got 80, expected at most \d+, which fit on 4 cm2 at a spacing of 0"):
         sn.taxel_patch(box, count=80, spacing=0.003)
 
 

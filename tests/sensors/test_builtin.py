@@ -533,7 +533,7 @@ def test_an_element_may_be_named_by_a_pattern_that_matches_one() -> None:
     ("obj", "message"),
     [
         (ref("site", "tipp"), r"obj: got 'tipp', expected the name of a site in the model. Did you mean 'tip'\?"),
-        (ref("site", ".*"), r"obj: got '\.\*', expected exactly one site. It matches root, tip. Name one"),
+        (ref("site", ".*"), r"obj: got '\.\*', expected exactly one site. It matches root, tip. Give the name"),
         (ref("camera", "eye"), "eye"),
     ],
 )
