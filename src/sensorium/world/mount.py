@@ -55,6 +55,15 @@ class Mounts:
 
 
 @wp.func
+def flag_state(bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32], env: int, mount: int, is_finite: bool) -> None:
+    """Set the flag of a mount, and with it the clock's, where the state that a sample needs is not finite."""
+    bad[env, mount] = wp.uint8(0)
+    if not is_finite:
+        bad[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
+
+
+@wp.func
 def mount_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
     """Return position and orientation of a mount in the world."""
     pos = mounts[0].offset_pos[env, mount]
