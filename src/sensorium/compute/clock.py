@@ -106,7 +106,7 @@ class Clock:
         """Ticks that jumps passed over: no sensor was sampled at them."""
         self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
-        self.words_wp = compute.time_wp
+        self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
