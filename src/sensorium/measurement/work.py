@@ -287,7 +287,7 @@ class SensorWork:
         buffers = self._buffers
         self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, buffers.bad, *buffers.flags])
 
-    def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
+    def _copy(self, source: Mapping[str, torch.Tensor] | Record, target: Record) -> None:
         """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
         for name in target:
             given, wanted = source[name], target[name]
@@ -322,16 +322,14 @@ def begin_measured(buffers: SensorBuffers, raw: Record, slot: Record) -> None:
     hold_first(buffers)
 
 
-def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor]:
+def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor] | Record:
     """Turn what a `post_process` returned into field -> tensor: a mapping, a record, a data object or a lone tensor."""
     if isinstance(value, torch.Tensor):
         if len(specs) != 1:
             raise TypeError(f"post_process returned one tensor for the fields {[spec.name for spec in specs]}")
         return {specs[0].name: value}
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping | Record):
         return value
-    if isinstance(value, Record):
-        return dict(value.items())
     return {spec.name: getattr(value, spec.name) for spec in specs}
 
 
