@@ -258,7 +258,7 @@ def test_what_the_engine_cannot_give_is_left_out_and_says_why_when_asked_for() -
 )
 def test_a_config_with_the_name_of_a_declared_sensor_is_an_error(cfg: sn.SensorCfg[Any]) -> None:
     expected = (
-        r"'robot/acc' is given in the config and declared in the model's XML as well \(accelerometer on site "
+        r"'robot/acc' is the name of this config and of a sensor in the model's XML \(accelerometer on site "
         r"'robot/imu'\).*from_existing\('robot/acc', \.\.\.\).*'robot/acc_2'"
     )
     with pytest.raises(sn.DuplicateNameError, match=expected):
@@ -287,7 +287,7 @@ def test_a_declared_sensor_takes_the_place_of_the_discovered_one() -> None:
     ("name", "expected"),
     [
         ("quat", r"'quat', expected exactly one sensor. It matches robot/quat, box/quat"),
-        ("box/quart", r"'box/quart', expected the name of a sensor that the model declares. Did you mean 'box/quat'"),
+        ("box/quart", r"'box/quart', expected the name of a sensor declared in the model. Did you mean 'box/quat'"),
     ],
 )
 def test_a_declared_sensor_must_be_there(name: str, expected: str) -> None:

@@ -480,7 +480,7 @@ def test_read_returns_the_data_class_with_memory_of_its_own() -> None:
         live.ang_vel_b.zero_()
         assert whole.ang_vel_b.equal(held) and not whole.ang_vel_b.equal(live.ang_vel_b)
         live.ang_vel_b.copy_(held)
-    with pytest.raises(sn.ConfigError, match=r"envs_idx: got \[0\], expected it absent beside env_ids"):
+    with pytest.raises(sn.ConfigError, match=r"envs_idx: got \[0\], expected no value beside env_ids"):
         sensor.read([1], envs_idx=[0])
 
 

@@ -66,7 +66,7 @@ def test_an_incomplete_sensor_is_refused_when_it_is_defined_or_built() -> None:
     class OtherCfg(sn.SimpleSensorCfg[LoneData]):
         pass
 
-    with pytest.raises(sn.RegistrationError, match="dict is no dataclass"):
+    with pytest.raises(sn.RegistrationError, match="dict is not a dataclass"):
 
         class NoData(sn.SimpleSensor[OtherCfg, dict]):  # type: ignore[type-arg]
             pass

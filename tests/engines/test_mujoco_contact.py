@@ -626,7 +626,7 @@ def test_bodies_know_their_geoms_and_their_subtrees():
         (CONTACT_REPORT(("site", ("imu",))), "primary: got kind 'site', expected one of geom, body, subtree"),
         (CONTACT_REPORT(("geom", FEET), ("site", "imu")), "secondary: got kind 'site'"),
         (CONTACT_REPORT(("geom", ())), r"primary: got the names \(\), expected at least one"),
-        (CONTACT_REPORT(("geom", ("trunk", "trunk"))), "expected at least one, each once"),
+        (CONTACT_REPORT(("geom", ("trunk", "trunk"))), "expected at least one name, without repetition"),
         (CONTACT_REPORT(("geom", FEET), slots=0), "slots: got 0, expected an integer of at least 1"),
         (CONTACT_REPORT(("geom", FEET), slots=2, reduce="netforce"), "slots: got 2, expected 1 with reduce='netforce'"),
         (CONTACT_REPORT(("geom", FEET), reduce="max"), "reduce: got 'max', expected one of none, mindist"),

@@ -533,7 +533,10 @@ def test_a_tensor_engine_without_shapes_says_how_to_give_them() -> None:
         ),
         ({"shapes": [box("crate", body=2)]}, r"shape 'crate': got body index 2, expected -1 to 1\."),
         ({"shapes": [box("crate", body=-2)]}, r"shape 'crate': got body index -2, expected -1 to 1\."),
-        ({"shapes": [box("crate"), box("crate")]}, r"shape 'crate': 2 shapes have this name, give each its own\."),
+        (
+            {"shapes": [box("crate"), box("crate")]},
+            r"shape 'crate': 2 shapes have this name, give each a unique name\.",
+        ),
         (
             {"shapes": [box("crate", is_static=False)]},
             r"shape 'crate': is_static=False on the world, which never moves",

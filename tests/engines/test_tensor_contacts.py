@@ -74,7 +74,7 @@ def test_contacts_nobody_promised_to_write_are_refused():
         match=r"'feet' requires CONTACT_REPORT.*provides=\('pose', 'magnetic', 'contact'\).*contacts\[",
     ):
         engine.prepare({FEET: "feet"})
-    with pytest.raises(ValueError, match="nobody says that it will be written"):
+    with pytest.raises(ValueError, match="not declared as provided"):
         engine.contacts[FEET] = 0.0
     with pytest.raises(UnsupportedError):
         robot(provides=("contact",)).prepare({BODY_POSE: "imu"})

@@ -60,7 +60,7 @@ def test_joints_are_named_in_order_and_sit_where_they_are_placed():
     assert engine.names("joint") == engine.names("scalar_joint") == ("pan", "tilt", "grip")
     assert engine.frame("joint", "pan") == FrameOnBody(1, (0.0, 0.0, 1.0))
     assert engine.frame("scalar_joint", "tilt") == FrameOnBody(0)
-    with pytest.raises(ModelError, match=r"joint 'grip' was given no place: write .*joints=\{'grip': place\}"):
+    with pytest.raises(ModelError, match=r"joint 'grip' has no frame: write .*joints=\{'grip': frame\}"):
         engine.frame("joint", "grip")
     with pytest.raises(UnknownNameError, match=r"unknown joint 'pam'.*Did you mean 'pan'"):
         engine.frame("joint", "pam")

@@ -1,1 +1,1 @@
-"""One adapter per simulator; an adapter is the only place that imports its simulator. Nothing is imported here."""
+"""Adapters, one per simulator; only an adapter imports its simulator. This module imports none of them."""

@@ -1,9 +1,9 @@
-"""The engine protocol: what a physics simulator offers to the sensors.
+"""The engine protocol: the interface of a physics simulator for sensors.
 
-An engine owns N environments and gives batched derived state in one convention: poses of body *frame origins* in the
-world (metres, quaternions wxyz), linear velocity and acceleration at that origin, all float32 torch tensors
-`[env, item, ...]` at addresses that never change. Acceleration is coordinate acceleration (0 at rest); gravity is its
-own per-env vector.
+An engine holds N environments and provides batched derived state in one convention: poses of body *frame origins* in
+the world frame (metres, quaternions wxyz), and linear velocity and acceleration at that origin. All are float32 torch
+tensors `[env, item, ...]` at fixed addresses. Acceleration is coordinate acceleration (0 at rest); gravity is a
+separate vector per environment.
 """
 
 from __future__ import annotations
@@ -51,17 +51,19 @@ ARRAYS: dict[Requirement, dict[str, tuple[str | int, ...]]] = {
     JOINT_TORQUE: {"joint_torque": ("joint",)},
     JOINT_WRENCH: {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
 }
-"""What requirements bring: array name to its shape after the env axis; `"body"` and `"joint"` are numbers of rows.
-NATIVE_SENSOR and CONTACT_REPORT bring one array each, SHAPES and MODEL_ELEMENTS none."""
+"""Arrays of each requirement: name to shape after the env axis, where `"body"` and `"joint"` are numbers of rows.
+
+NATIVE_SENSOR and CONTACT_REPORT have one array each, SHAPES and MODEL_ELEMENTS none.
+"""
 NATIVE_ARRAY = "native:"
-"""What the array of a native sensor is called, before the sensor's name."""
+"""Prefix of the name of a native sensor's array."""
 
 PoseOnBody = tuple[Sequence[float], Sequence[float]]
-"""Position (m) and orientation (wxyz) of a frame in another one."""
+"""Position (m) and orientation (wxyz) of a frame in another frame."""
 
 
 def array_sizes(requirement: Requirement, num_envs: int, bodies: int, joints: int) -> dict[str, tuple[int, ...]]:
-    """Return the arrays of a requirement in `ARRAYS` and their shapes, with the env axis."""
+    """Return the arrays of a requirement in `ARRAYS`, name -> shape with the env axis."""
     counts = {"body": bodies, "joint": joints}
     return {
         name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
@@ -77,8 +79,8 @@ class FrameOnBody:
         body: index of the body in `names("body")`; -1 is the world.
         pos: origin in the body's frame, m.
         quat: orientation in the body's frame, wxyz.
-        element: kind and name of the element whose frame it is, where the owner of the model may move that on the body:
-            see `Engine.offsets`. None where it stays as it is.
+        element: kind and name of the frame's element, if the owner of the model may move it on the body; see
+            `Engine.offsets`. None if it is fixed.
     """
 
     body: int
@@ -88,25 +90,25 @@ class FrameOnBody:
 
 
 DataType = Literal["real", "positive", "axis", "quat"]
-"""What the values of a native sensor are: any numbers, numbers from 0 up, a unit vector, a unit quaternion (wxyz)."""
+"""Kind of a native sensor's values: any numbers, numbers >= 0, a unit vector, or a unit quaternion (wxyz)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeSensor:
-    """A sensor that the model itself declares; `NATIVE_SENSOR(name)` makes its output an array.
+    """A sensor declared in the model; `NATIVE_SENSOR(name)` provides its output as an array.
 
     Args:
-        name: its name in the model.
-        type: word for its type in MuJoCo's XML, e.g. ``"accelerometer"``; empty where unknown.
+        name: name in the model.
+        type: name of its type in MuJoCo's XML, e.g. ``"accelerometer"``; empty where unknown.
         dim: number of values.
-        unit: SI unit as text; ``"1"`` for none, empty where unknown or where the values have several.
-        datatype: what the values are.
-        stage: ``"pos"``, ``"vel"`` or ``"acc"``: how far the engine's computation must run for it; empty for none.
-        objtype: kind of element that it is attached to (``"site"``, ``"joint"``, ...); empty for none.
+        unit: SI unit as text; ``"1"`` for dimensionless, empty where unknown or where the values differ in unit.
+        datatype: kind of the values.
+        stage: ``"pos"``, ``"vel"`` or ``"acc"``: stage of the engine's computation that provides it; empty for none.
+        objtype: kind of the element that it is attached to (``"site"``, ``"joint"``, ...); empty for none.
         objname: name of that element.
         reftype: kind of the reference element; empty for none.
-        refname: name of the reference.
-        cutoff: bound of its values, in their unit; 0 for none.
+        refname: name of the reference element.
+        cutoff: bound of the values, in their unit; 0 for none.
     """
 
     name: str
@@ -127,12 +129,12 @@ class CameraLens:
     """Image and lens of a camera of the model.
 
     Args:
-        resolution: (width, height), px; None where the model states none.
-        fovy: vertical field of view, degrees, float64 `[1 or env]`; of an orthographic camera the height, m.
-        sensor_size: (width, height) of the image sensor, m; None where `fovy` is the lens.
-        intrinsic: focal lengths (x, y) and principal point (x, y), m, float64 `[1 or env, 4]`, beside `sensor_size`.
-            The point is measured from the middle of the sensor, to the left and up.
-        is_orthographic: whether rays are parallel, so that there is no pinhole.
+        resolution: (width, height), px; None where the model defines none.
+        fovy: vertical field of view, degrees, float64 `[1 or env]`; for an orthographic camera the height, m.
+        sensor_size: (width, height) of the image sensor, m; None where `fovy` defines the lens.
+        intrinsic: focal lengths (x, y) and principal point (x, y), m, float64 `[1 or env, 4]`, used with `sensor_size`.
+            The principal point is relative to the centre of the sensor, positive to the left and up.
+        is_orthographic: whether rays are parallel instead of passing through a pinhole.
     """
 
     resolution: tuple[int, int] | None
@@ -142,10 +144,11 @@ class CameraLens:
     is_orthographic: bool = False
 
     def matrices(self, width: int, height: int) -> NDArray[np.float64]:
-        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, for images of another size.
+        """Return the intrinsic matrices for an image size in px, float64 `[1 or env, 3, 3]`.
 
-        The vertical field of view of a lens by `fovy` stays, and pixels are square. An image sensor keeps the shape of
-        its pixels at `resolution` (square ones without); an image of another aspect is cropped about its middle.
+        A lens defined by `fovy` keeps its vertical field of view, with square pixels. An image sensor keeps the aspect
+        of its pixels at `resolution` (square without a resolution); an image of another aspect is cropped about the
+        centre.
         """
         k = np.zeros((max(len(self.fovy), len(self.intrinsic)), 3, 3))
         k[:, :, 2] = 0.5 * width, 0.5 * height, 1.0
@@ -165,13 +168,13 @@ class Engine(abc.ABC):
 
     Attributes:
         name: short name for messages.
-        num_envs: N.
+        num_envs: number of environments, N.
         dt: physics time step, s.
         device: torch device of the derived arrays.
-        tick: physics steps taken so far; for wrapped live objects advanced by `count_ticks`.
-        owns_time: True where `step` advances the physics; False where the user steps and calls `scene.update()`.
-        lag: ticks by which derived state is older than `tick` (1 with `fresh=False`, else 0).
-        prepared: the requirements granted so far.
+        tick: number of physics steps taken; for wrapped live objects advanced by `count_ticks`.
+        owns_time: whether `step` advances the physics; False where the user steps and calls `scene.update()`.
+        lag: ticks by which derived state is older than `tick` (1 with `fresh=False`, otherwise 0).
+        prepared: requirements granted so far.
     """
 
     name: str
@@ -184,70 +187,70 @@ class Engine(abc.ABC):
     prepared: frozenset[Requirement]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled: it holds a simulation."""
+        """Raise `TypeError`: an engine holds a simulation and cannot be copied or pickled."""
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled. Build a second one from the same model, and take "
-            "the state along: other.load_state(engine.state())."
+            f"a {type(self).__name__} cannot be copied or pickled. Build a second one from the same model and transfer "
+            "the state: other.load_state(engine.state())."
         )
 
     @property
     def dt_exact(self) -> Fraction:
-        """The time step as an exact rational, s."""
+        """Time step as an exact rational number, s."""
         return exact_fraction(self.dt)
 
     @abc.abstractmethod
     def names(self, kind: NameKind) -> tuple[str, ...]:
-        """Return all names of a kind in the order of the model. Bodies exclude the world, which is index -1."""
+        """Return all names of a kind in model order. Bodies exclude the world, whose index is -1."""
 
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body a named body, site, geom, joint or camera sits on, and its offset there."""
+        """Return the body of a named body, site, geom, joint or camera, with the frame's pose on that body."""
 
     def offsets(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[Tensor, Tensor] | None:
-        """Return where mounts are on their bodies now, and from now on; None where that never changes (the default).
+        """Return live poses of mounts on their bodies; None where these poses are constant (the default).
 
-        The engine keeps the tensors up to date for life, in `refresh`, `forward` and `reset` (of the reset envs only).
-        It is called for each sensor when the sensor is built.
+        The engine keeps the tensors up to date in `refresh`, `forward` and `reset` (of the reset envs only). It is
+        called once for each sensor, when the sensor is built.
 
         Args:
-            frames: what the mounts sit on, as `frame` returned them.
-            inner: for each of them the pose of the mount in it, which stays as it is.
+            frames: frames of the mounts, as returned by `frame`.
+            inner: constant pose of each mount in its frame.
 
         Returns:
-            Position float32 `[env, mount, 3]`, m, and orientation float32 `[env, mount, 4]`, wxyz, of the mounts in
-            the frames of their bodies, on the engine's device, at fixed addresses.
+            Position float32 `[env, mount, 3]`, m, and orientation float32 `[env, mount, 4]`, wxyz, of the mounts in the
+            frames of their bodies, on the engine's device, at fixed addresses.
         """
         return None
 
     def camera_lens(self, name: str) -> CameraLens | None:
-        """Return image and lens of a camera of the model as they are now; None where this engine knows none."""
+        """Return the current image and lens of a camera of the model; None where the engine does not know them."""
         return None
 
     def slide_joints(self) -> tuple[str, ...]:
-        """Return those of `names("scalar_joint")` that slide (m) instead of turning (rad); by default none."""
+        """Return the names in `names("scalar_joint")` of sliding joints (m), not hinges (rad); by default none."""
         return ()
 
     def parent_body(self, body: int) -> int | None:
-        """Return the index of a body's parent, -1 for the world; None where this engine knows no kinematic tree."""
+        """Return the index of a body's parent, -1 for the world; None where the engine knows no kinematic tree."""
         return None
 
     def geoms(self, body: str) -> tuple[str, ...]:
-        """Return the named geoms fixed to a body (`"world"`: those of no body), in the order of the model.
+        """Return the named geoms fixed to a body in model order; `"world"` selects geoms of no body.
 
         Raises:
-            UnknownNameError: no body has that name.
+            UnknownNameError: there is no such body.
         """
         row = self.frame("body", body).body
         return tuple(name for name in self.names("geom") if self.frame("geom", name).body == row)
 
     def subtree(self, body: str) -> tuple[str, ...] | None:
-        """Return a body and all that descend from it, in the order of the model; `"world"` itself is left out.
+        """Return a body and all its descendants in model order; `"world"` itself is omitted.
 
         Returns:
-            Names of bodies; None where this engine knows no kinematic tree.
+            Names of bodies; None where the engine knows no kinematic tree.
 
         Raises:
-            UnknownNameError: no body has that name.
+            UnknownNameError: there is no such body.
         """
         names, root = self.names("body"), self.frame("body", body).body
         below: list[str] = []
@@ -262,51 +265,51 @@ class Engine(abc.ABC):
         return tuple(below)
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
-        """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
+        """Return the sensors declared in the model, in model order; hidden and unnamed sensors are omitted."""
         return ()
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
-        """Return what the sensor of a granted `NATIVE_SENSOR` is; None where this engine does not know.
+        """Return the native sensor of a granted `NATIVE_SENSOR`; None where the engine does not know it.
 
-        By default it is one of `native_sensors`, whose type may be unknown.
+        The default looks it up in `native_sensors`; its type may be unknown.
         """
         return next((sensor for sensor in self.native_sensors() if sensor.name == requirement.args[0]), None)
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return all shapes of one environment, in the order of the model, as SHAPES grants them; by default none.
+        """Return all shapes of one environment in model order, as granted by SHAPES; by default none.
 
-        Static shapes are the same in all environments. Those that cannot be cast at have a `fault`.
+        Static shapes are the same in all environments. Shapes that rays cannot be cast at have a `fault`.
         """
         return ()
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
+        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
 
     def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where the engine can give a supported requirement of one body, else the reason and the fix.
+        """Return None where a supported requirement is available for one body, otherwise the reason and the fix.
 
-        By default it can, of every body. A sensor is refused that is mounted where the engine cannot.
+        By default it is available for every body. A sensor mounted on an unsupported body is rejected.
 
         Args:
-            requirement: one that `supports` accepts.
+            requirement: requirement that `supports` accepts.
             body: index of the body in `names("body")`; -1 is the world.
         """
         return None
 
     def grants_late(self, requirement: Requirement) -> bool:
-        """Whether a requirement that `supports` accepts may be prepared when sensors are there already.
+        """Whether a requirement that `supports` accepts may be prepared after sensors were built.
 
-        It may where no array that they hold moves, and what it brings is of the same instant as the rest. By default
-        only SHAPES, for which nothing is computed.
+        This is possible where existing arrays keep their addresses and new data is of the same instant as the rest. By
+        default only SHAPES, which needs no computation.
         """
         return requirement == SHAPES
 
     def prepare(self, requirements: Mapping[Requirement, str]) -> None:
-        """Grant requirements (mapped to the name of a sensor that asks), all or none.
+        """Grant requirements, each mapped to the name of a sensor that has it: either all or none.
 
         Raises:
-            UnsupportedError: naming sensor, requirement and engine.
+            UnsupportedError: a requirement is unsupported; the message names sensor, requirement and engine.
         """
         for requirement, sensor in requirements.items():
             if requirement in self.prepared:
@@ -315,68 +318,68 @@ class Engine(abc.ABC):
             if reason is not None:
                 raise UnsupportedError(sensor, requirement, self.name, reason)
         new = frozenset(requirements) - self.prepared
-        if needed := new - {SHAPES}:  # shapes are described when asked for: nothing is computed for them
+        if needed := new - {SHAPES}:  # shapes are described on request, without computation
             self._apply(needed)
         self.prepared = self.prepared | new
 
     @abc.abstractmethod
     def _apply(self, requirements: frozenset[Requirement]) -> None:
-        """Make the model and the arrays ready for requirements that `supports` accepted."""
+        """Prepare the model and the arrays for requirements that `supports` accepted."""
 
     @abc.abstractmethod
     def array(self, name: str) -> Tensor:
         """Return a derived array by name (`body_pos_w`, `gravity_w`, ...), float32, fixed address.
 
         Raises:
-            KeyError: the requirement that brings it was not prepared.
+            KeyError: the array's requirement was not prepared.
         """
 
     @abc.abstractmethod
     def step(self, ctrl: Tensor | Sequence[float] | None = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control, `[env, nu]` or `[nu]`; None keeps what `engine.ctrl` holds."""
+        """Advance `substeps` ticks with one control, `[env, nu]` or `[nu]`; None keeps `engine.ctrl`."""
 
     @abc.abstractmethod
     def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
 
     @abc.abstractmethod
     def forward(self) -> None:
-        """Recompute derived state after the user edited the state, without taking time."""
+        """Recompute derived state without advancing time, after the user edited the state."""
 
     @abc.abstractmethod
     def reset(self, env_ids: Tensor | None, state: Mapping[str, Any]) -> None:
-        """Reset environments, then write `state` (e.g. `qpos [n, nq]`) into them and go forward.
+        """Reset environments, write `state` (e.g. `qpos [n, nq]`) into them and compute derived state.
 
         Args:
             env_ids: int64 indices, a bool mask `[env]` on the engine's device, or None for all.
-            state: values for the n environments meant, in the order of the indices.
+            state: values for the n selected environments, in the order of the indices.
         """
 
-    def capture(self, on: bool) -> None:  # noqa: B027  # an engine without kernels of its own has nothing to capture
-        """Replay the engine's own kernels as captured graphs, or launch each by itself; by default it has none.
+    def capture(self, on: bool) -> None:  # noqa: B027  # by default an engine has no kernels to capture
+        """Replay the engine's own kernels as captured graphs, or launch each separately; by default there are none.
 
-        The scene says so when it is built and in `Scene.capture`. What the engine computes does not depend on it.
+        The scene calls this when it is built and in `Scene.capture`. Results do not depend on it.
         """
 
     def replaced(self) -> Tensor | None:
-        """Return the environments whose state the simulator itself replaced since their last reset; None without any.
+        """Return the environments whose state the simulator replaced since their last reset; None if there are none.
 
-        MuJoCo puts a state that became NaN, infinite or huge back to the model's default. Samples of it are finite, but
-        not valid. The host knows without waiting for the device.
+        MuJoCo resets a state that became NaN, infinite or huge to the model's default. Samples of it are finite but
+        invalid. The host gets the answer without waiting for the device.
 
         Returns:
-            Bool `[env]` on the engine's device, or None, which is the default.
+            Bool `[env]` on the engine's device, or None (the default).
         """
         return None
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that the owner of a wrapped simulation took `ticks` steps."""
+        """Register `ticks` steps taken by the owner of a wrapped simulation."""
         self.tick += ticks
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume bit-identically, where this engine owns the physics."""
+        """Return everything needed to resume bit-identically, if the engine owns the physics."""
         return {"tick": self.tick}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore the result of `state`."""
         self.tick = int(state["tick"])

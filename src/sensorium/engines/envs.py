@@ -1,4 +1,4 @@
-"""Which environments an argument means, and values for their rows."""
+"""Selection of environments by an argument, and values for their rows."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import torch
 from sensorium.errors import ArgumentError, UnknownNameError, shown
 
 LONGEST_STEP, SHORTEST_STEP = 1e9, 1e-9
-"""Time steps that engines take, s."""
+"""Longest and shortest time step of an engine, s."""
 
 
 def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor | None:
-    """Return the env indices that an argument means, in its order; None for all.
+    """Return the selected env indices in the given order; None for all.
 
     Args:
         env_ids: None, a slice, one integer, a sequence, array or tensor of integers, or a bool mask `[env]`.
         num_envs: number of environments.
-        device: where the indices are wanted.
+        device: torch device of the result.
 
     Returns:
         int64 tensor on the device, without repetition.
 
     Raises:
-        ArgumentError: out of range, repeated, or neither integers nor a mask.
+        ArgumentError: an index is out of range or repeated, or the value is neither integers nor a mask.
     """
     if env_ids is None:
         return None
@@ -52,7 +52,7 @@ def env_rows(env_ids: Any, num_envs: int, device: str = "cpu") -> torch.Tensor |
 
 
 def env_selection(env_ids: Any, num_envs: int, device: str) -> torch.Tensor | None:
-    """Return what `env_rows` returns, or a bool mask `[env]` on the device as it is: the host need not look."""
+    """Return the result of `env_rows`, or a bool mask `[env]` on the device unchanged, without host synchronisation."""
     if isinstance(env_ids, torch.Tensor) and env_ids.dtype == torch.bool and env_ids.shape == (num_envs,):
         if env_ids.device == torch.device(device):
             return env_ids
@@ -60,7 +60,7 @@ def env_selection(env_ids: Any, num_envs: int, device: str) -> torch.Tensor | No
 
 
 def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
-    """Set a mask `[env]` to 1 where a selection of `env_selection` is, to 0 elsewhere."""
+    """Set a mask `[env]` to 1 in the environments of an `env_selection`, and to 0 elsewhere."""
     if selected is None:
         mask.fill_(1)
     elif selected.dtype == torch.bool:
@@ -71,7 +71,7 @@ def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
 
 
 def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | None) -> None:
-    """Copy rows `[env, ...]`: all, or those of a selection of `env_selection`, which the host need not count."""
+    """Copy rows `[env, ...]`: all, or those of an `env_selection`, without host synchronisation."""
     if selected is None:
         target.copy_(values)
     elif selected.dtype == torch.bool:
@@ -81,9 +81,9 @@ def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | Non
 
 
 def check_quat(quat: torch.Tensor, name: str) -> None:
-    """Raise ArgumentError where quaternions `[..., 4]` that the host holds are zero: they are no orientation.
+    """Raise ArgumentError where quaternions `[..., 4]` in host memory are zero, which is not an orientation.
 
-    Those on another device are not looked at, because the host would have to wait.
+    Quaternions on another device are not checked, because the host would have to wait.
     """
     if quat.device.type == "cpu" and quat.numel() and bool((quat == 0).all(dim=-1).any()):
         raise ArgumentError(f"{name}: got a quaternion of zeros, expected unit quaternions; the identity has w = 1.")
@@ -92,17 +92,17 @@ def check_quat(quat: torch.Tensor, name: str) -> None:
 def row_values(
     state: Mapping[str, Any], targets: Mapping[str, torch.Tensor], rows: int, what: str
 ) -> dict[str, torch.Tensor]:
-    """Check values meant for rows of some arrays and broadcast each to `[rows, ...]`, in the array's dtype and device.
+    """Validate values for rows of arrays and broadcast each to `[rows, ...]`, in the array's dtype and device.
 
     Args:
-        state: array name to values `[n, ...]` or anything that broadcasts to it.
-        targets: the arrays that may be written, `[env, ...]`.
-        rows: number of environments meant.
-        what: what the names are, for messages.
+        state: array name to values `[n, ...]` or values that broadcast to it.
+        targets: arrays that may be written, `[env, ...]`.
+        rows: number of selected environments.
+        what: term for the names, for messages.
 
     Raises:
-        UnknownNameError: a name that is not among `targets`.
-        ArgumentError: values of another shape.
+        UnknownNameError: a name is not among `targets`.
+        ArgumentError: values have an incompatible shape.
     """
     values = {}
     for name, value in state.items():
@@ -112,11 +112,11 @@ def row_values(
         tensor = as_tensor(value, name).to(device=target.device, dtype=target.dtype)
         shape = (rows, *target.shape[1:])
         try:
-            values[name] = torch.broadcast_to(tensor, shape).clone()  # it may be part of what is overwritten
+            values[name] = torch.broadcast_to(tensor, shape).clone()  # it may overlap the memory to write
         except RuntimeError:
             raise ArgumentError(
-                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or what broadcasts to "
-                "it."
+                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or a shape that "
+                "broadcasts to it."
             ) from None
     return values
 
@@ -125,11 +125,11 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
     """Return a tensor of real numbers, from a tensor, an array, nested sequences or a number.
 
     Args:
-        value: the numbers.
-        name: what they are, for messages.
+        value: numbers to convert.
+        name: term for the value, for messages.
 
     Raises:
-        ArgumentError: anything else, such as None, text, complex numbers, or a meta tensor, which holds none.
+        ArgumentError: any other value, such as None, text, complex numbers, or a meta tensor, which holds no numbers.
     """
     if isinstance(value, torch.Tensor):
         if not (value.is_meta or value.is_complex() or value.is_quantized) and value.layout == torch.strided:
@@ -145,7 +145,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
 
 
 def time_step(value: Any, name: str) -> float:
-    """Return a time step, s, as a float, or raise ArgumentError naming it."""
+    """Return a time step, s, as a float, or raise an ArgumentError that names it."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not SHORTEST_STEP <= value <= LONGEST_STEP:
         raise ArgumentError(
@@ -155,7 +155,7 @@ def time_step(value: Any, name: str) -> float:
 
 
 def positive_int(value: Any, name: str) -> int:
-    """Return `value` as an integer of at least 1, or raise ArgumentError naming it."""
+    """Return `value` as an integer of at least 1, or raise an ArgumentError that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
         raise ArgumentError(f"{name}: got {shown(value)}, expected an integer of at least 1, below 2**31.")
     return int(value)
@@ -167,13 +167,13 @@ def copies(arrays: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> list[str]:
-    """Copy saved arrays back in place and return the names of those that were not saved."""
+    """Copy saved arrays back in place and return the names of arrays that were not saved."""
     for name, array in arrays.items():
         if name in saved:
             if saved[name].shape != array.shape:
                 raise ArgumentError(
                     f"saved {name} has shape {tuple(saved[name].shape)}, this engine's {tuple(array.shape)}: "
-                    "the state is of another model or number of environments."
+                    "the state belongs to another model or number of environments."
                 )
             array.copy_(saved[name])
     return [name for name in arrays if name not in saved]

@@ -1,4 +1,4 @@
-"""Files of models: whether there is one, told before a simulator is imported."""
+"""Model files: check that a file exists before a simulator is imported."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SUFFIXES = (".xml", ".urdf", ".mjcf", ".mjb")
 
 
 def model_file(source: str | Path) -> Path:
-    """Return the path of a model.
+    """Return the path of a model file.
 
     Args:
         source: path to an MJCF or URDF file.
 
     Raises:
-        ModelError: there is no such file, or it is TOML; with the nearest and all others in its folder.
+        ModelError: the file does not exist, or it is TOML; the message lists the model files in its folder.
     """
     label = f"model file {str(source)!r}"
     path = Path(source).expanduser()

@@ -1,7 +1,7 @@
-"""Poses of sensors' mounts on their bodies, where the owner of a model may move the elements that they sit on.
+"""Poses of sensors' mounts on their bodies, where the owner of a model may move the elements under the mounts.
 
-Domain randomisation writes fields such as `site_pos`, for each environment. One launch at each refresh reads them where
-they are, puts the config's own offset on top, and writes what all mounts of all sensors then have.
+Domain randomisation writes fields such as `site_pos` for each environment. At each refresh a single launch reads these
+fields, applies the offset of the config, and writes the poses of all mounts of all sensors.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ FIELDS: dict[str, tuple[str, str]] = {
     "joint": ("jnt_pos", ""),
     "scalar_joint": ("jnt_pos", ""),
 }
-"""MuJoCo's fields with position and orientation of each kind of element that has an offset; a joint has no axes."""
+"""MuJoCo's position and orientation fields of each kind of element with an offset; a joint has no orientation."""
 
 
 @wp.struct
 class Moves:
-    """Elements that mounts sit on, one entry for each mount.
+    """Elements under mounts, one entry per mount.
 
     Attributes:
-        is_double: whether the fields are float64, not float32.
+        is_double: whether the fields are float64 instead of float32.
         pos_at: address of the element's position in env 0.
-        pos_step: numbers from there to that of the next env.
-        pos_rows: how many envs have a position of their own; env `n` has that of env `n % pos_rows`.
-        quat_at: address of its orientation (w, x, y, z); 0 for none.
+        pos_step: numbers from one env's position to that of the next.
+        pos_rows: number of envs with separate positions; env `n` has that of env `n % pos_rows`.
+        quat_at: address of the element's orientation (w, x, y, z); 0 for none.
         quat_step: as `pos_step`.
         quat_rows: as `pos_rows`.
-        inner_pos: offset on top, in the element's frame, m.
-        inner_quat: its orientation, unit.
-        mounts: number of mounts of the view that the mount is of.
+        inner_pos: position of the mount in the element's frame, m.
+        inner_quat: orientation of the mount in the element's frame, unit quaternion.
+        mounts: number of mounts of the view that contains the mount.
         pos_to: address of the mount's position in env 0, float32 `[env, mount, 3]`.
-        quat_to: address of its orientation, float32 `[env, mount, 4]`.
+        quat_to: address of the mount's orientation in env 0, float32 `[env, mount, 4]`.
     """
 
     is_double: wp.int32
@@ -89,7 +89,7 @@ def _multiply(a: wp.vec4d, b: wp.vec4d) -> wp.vec4d:
 
 @kernel
 def _move(rows: Rows, moves: Moves) -> None:
-    """Put the mounts where their elements are now."""
+    """Write the current poses of mounts from those of their elements."""
     i, k = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -117,10 +117,10 @@ def _move(rows: Rows, moves: Moves) -> None:
 
 
 class LiveOffsets:
-    """The mounts of one engine on elements that may move on their bodies, and the launch that follows them.
+    """Mounts of one engine on elements that may move on their bodies, and the launch that tracks them.
 
     Args:
-        compute: where the launch runs and the fields are.
+        compute: device of the launch and of the fields.
         device: torch device of the results.
     """
 
@@ -137,7 +137,7 @@ class LiveOffsets:
 
     @property
     def count(self) -> int:
-        """Number of mounts that follow an element."""
+        """Number of mounts on elements that may move."""
         return len(self._elements)
 
     @property
@@ -146,14 +146,14 @@ class LiveOffsets:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of the model that say where the elements are."""
+        """Model fields with the poses of the elements."""
         return tuple(dict.fromkeys(name for kind, _ in self._elements for name in FIELDS[kind] if name))
 
     def add(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return positions `[env, mount, 3]` and orientations `[env, mount, 4]` of mounts, where their frames say.
+        """Return positions `[env, mount, 3]`, m, and orientations `[env, mount, 4]`, wxyz, of mounts on their bodies.
 
-        Float32, on the device, at fixed addresses. Call `bind` next. The launch writes where an element is, for as long
-        as somebody holds one of the tensors.
+        Both are float32 on the device, at fixed addresses. Call `bind` next. The launch updates them as long as the
+        caller keeps a reference to one of the tensors.
         """
         self._views = [view for view in self._views if view.is_held]
         self._tables, self._segments = {}, None
@@ -165,7 +165,7 @@ class LiveOffsets:
         for k, (frame, pose) in enumerate(zip(frames, inner, strict=True)):
             if frame.element is None:
                 continue
-            on_top = compose((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), *pose)  # of unit length
+            on_top = compose((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), *pose)  # normalises the quaternion
             entry = {"inner_pos": on_top[0], "inner_quat": on_top[1], "mounts": count,
                      "pos_to": pos.data_ptr() + 12 * k, "quat_to": quat.data_ptr() + 16 * k}  # fmt: skip
             view.fixed.append(entry)
@@ -175,15 +175,15 @@ class LiveOffsets:
         return view.give()
 
     def bind(self, row_of: Callable[[NameKind, str], int], sources: Mapping[str, Any]) -> None:
-        """Take note where the fields are, after `add` and whenever an array was replaced.
+        """Register the memory of the fields, after `add` and whenever an array was replaced.
 
-        What was recorded before stays good, unless mounts were added since.
+        Recorded launches remain valid unless mounts were added since.
 
         Args:
-            row_of: row in the fields of an element by kind and name.
-            sources: for each of `fields` an array `[rows, row, 3 or 4]`, of which env n has `n % rows`: NumPy, float64,
-                on the host; or Warp, of vectors or quaternions of float32 whose numbers are w, x, y, z. Their last axis
-                is contiguous.
+            row_of: returns the row of an element in the fields, by kind and name.
+            sources: for each of `fields` an array `[rows, row, 3 or 4]`; env n uses `n % rows`. Either NumPy, float64,
+                on the host, or Warp, vectors or quaternions of float32 in the order w, x, y, z. The last axis is
+                contiguous.
         """
         places = {name: _place(sources[name]) for name in self.fields}
         values: dict[str, list[int]] = {f"{what}_{part}": [] for what in ("pos", "quat") for part in _PARTS}
@@ -209,11 +209,11 @@ class LiveOffsets:
             setattr(self._moves, name, wp.from_torch(table, dtype=_DTYPES.get(name.rpartition("_")[2], wp.int32)))
 
     def launch(self) -> None:
-        """Follow the elements, in one launch, or record it."""
+        """Update the mounts from their elements in one launch, or record the launch."""
         self._compute.launch(_move, (len(self._elements),), [self._moves])
 
     def follow(self, env_ids: torch.Tensor | None = None) -> None:
-        """Bring the mounts of all envs, or of some, up to date with the fields as they are."""
+        """Update the mounts of all envs, or of some, from the current fields."""
         if self._segments is None:
             masked = self._compute.record(self.launch, mask=self._compute.reset_envs)
             self._segments = self._compute.record(self.launch), masked
@@ -230,33 +230,33 @@ class LiveOffsets:
 
 
 class _View:
-    """The mounts of one view: where the launch writes them, and where they are wanted.
+    """Mounts of one view: the memory that the launch writes, and the tensors for the caller.
 
     Attributes:
-        elements: kind and name of what each mount sits on, of those that follow.
-        fixed: what the launch knows of each of them, by the name in `Moves`.
+        elements: kind and name of the element under each mount that may move.
+        fixed: constant launch data of each such mount, by its name in `Moves`.
     """
 
     def __init__(self, pos: torch.Tensor, quat: torch.Tensor, device: str) -> None:
         self.elements: list[tuple[NameKind, str]] = []
         self.fixed: list[dict[str, Any]] = []
-        self._mine = pos, quat  # whose addresses the launch has
+        self._mine = pos, quat  # the launch holds their addresses
         self._wanted = pos.to(device), quat.to(device)
         self._given: list[weakref.ref[torch.Tensor]] = []
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has one of the tensors that `give` returned."""
+        """Whether a caller still references one of the tensors returned by `give`."""
         return any(tensor() is not None for tensor in self._given)
 
     def give(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the tensors under names of their own, which tell when nobody has them any more."""
+        """Return new tensor objects on the same memory, whose lifetime shows whether callers still reference them."""
         pos, quat = (tensor.view_as(tensor) for tensor in self._wanted)
         self._given = [weakref.ref(pos), weakref.ref(quat)]
         return pos, quat
 
     def bring(self) -> None:
-        """Copy what the launch wrote to the device where it is wanted, if that is another."""
+        """Copy the launch's results to the requested device, if that is a different one."""
         for mine, wanted in zip(self._mine, self._wanted, strict=True):
             if mine is not wanted:
                 wanted.copy_(mine)
@@ -265,7 +265,7 @@ class _View:
 _FIXED = ("inner_pos", "inner_quat", "mounts", "pos_to", "quat_to")
 _PARTS = ("at", "step", "rows")
 _DTYPES: dict[str, Any] = {"at": wp.uint64, "to": wp.uint64, "pos": wp.vec3d, "quat": wp.vec4d}
-"""Types of the tables of `Moves`, by the last part of their names; all others hold integers."""
+"""Types of the tables of `Moves`, by the last part of their names; all others are integers."""
 
 
 def _table(name: str, numbers: Sequence[Any]) -> torch.Tensor:
@@ -275,7 +275,7 @@ def _table(name: str, numbers: Sequence[Any]) -> torch.Tensor:
 
 
 def _place(source: NDArray[Any] | Any) -> tuple[int, int, int, int]:
-    """Return address, numbers from env to env, how many envs have their own, and bytes from row to row of a field."""
+    """Return address, step from env to env, number of envs with separate values, and bytes per row of a field."""
     if isinstance(source, np.ndarray):
         address, itemsize = source.ctypes.data, source.itemsize
     else:

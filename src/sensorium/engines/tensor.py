@@ -1,4 +1,4 @@
-"""Tensors that the user writes, or functions of time, as an engine: a fake for tests, a door for other simulators."""
+"""An engine of tensors written by the user, or functions of time, for tests and as a bridge to other simulators."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Provides = Literal[
     "joint_wrench", "contact",
 ]  # fmt: skip
 Site = str | FrameOnBody | tuple[Any, ...]
-"""Where a site is: on a body's origin (its name), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
+"""Frame of a site: a body's name (its origin), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
 
 _WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
 _WORDS = {**{word: ARRAYS[requirement] for requirement, word in _WORD.items()}, "contact": {}}
-"""What a word of `provides` brings: array name to its shape after the env axis; a contact report brings its own."""
+"""Arrays of each word of `provides`: name to shape after the env axis; a contact report defines its own array."""
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
 
 
@@ -58,14 +58,14 @@ class _Array:
 
 
 class NativeArrays(Mapping[str, torch.Tensor]):
-    """The outputs of native sensors by sensor name, `[env, dim]` float32; an assignment copies into the tensor."""
+    """Outputs of native sensors by sensor name, float32 `[env, dim]`; an assignment copies into the tensor."""
 
     def __init__(self, engine: TensorEngine) -> None:
         self._engine = engine
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._names:
-            fix = "Name it in TensorEngine(..., native={name: dim})."
+            fix = "Declare it in TensorEngine(..., native={name: dim})."
             raise UnknownNameError("native sensor", name, self._names, fix)
         return self._engine._get(f"{NATIVE_ARRAY}{name}")
 
@@ -85,11 +85,11 @@ class NativeArrays(Mapping[str, torch.Tensor]):
 
 
 class ContactArrays(Mapping[Requirement, torch.Tensor]):
-    """The contact reports that were asked for: CONTACT_REPORT to its tensor `[env, primary, slot, column]`, float32.
+    """Contact reports: CONTACT_REPORT to its tensor `[env, primary, slot, column]`, float32.
 
-    A report that a sensor requires, or that you name here first, gets a tensor of zeros, that is no contact, at an
-    address that never changes; what is in it is said at `CONTACT_REPORT`. An assignment copies into the tensor. The
-    name of the array, `contact_array(report)`, serves as a key, too, once it is there.
+    A report that a sensor requires, or that is first looked up here, gets a tensor of zeros (no contact) at a fixed
+    address; `CONTACT_REPORT` defines its columns. An assignment copies into the tensor. Once it exists, the name of the
+    array, `contact_array(report)`, is accepted as a key as well.
     """
 
     def __init__(self, engine: TensorEngine) -> None:
@@ -109,17 +109,17 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
         return len(self._reports)
 
     def field(self, report: Requirement | str, name: str) -> torch.Tensor:
-        """Return one field of a report as a view of its tensor, yours to write.
+        """Return one field of a report as a writable view of its tensor.
 
         Args:
             report: a CONTACT_REPORT, or the name of its array.
-            name: one of its fields.
+            name: name of the field.
 
         Returns:
             `[env, primary, slot, 1 or 3]`.
 
         Raises:
-            UnknownNameError: the report has no such field, or there is no such report.
+            UnknownNameError: there is no such report, or it has no such field.
         """
         array = self[report]
         columns = contact_columns(self._reports[self._name(report)])
@@ -130,11 +130,13 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
     def _name(self, report: Requirement | str) -> str:
         if isinstance(report, str):
             if report not in self._reports:
-                fix = "Name it by its requirement, CONTACT_REPORT(...), which makes it."
+                fix = "Use its requirement, CONTACT_REPORT(...), which creates the report."
                 raise UnknownNameError("contact report", report, self._reports, fix)
             return report
         if not is_contact(report):
-            raise UnknownNameError("contact report", str(report), self._reports, "Name it by a CONTACT_REPORT(...).")
+            raise UnknownNameError(
+                "contact report", str(report), self._reports, "Use a CONTACT_REPORT(...) as the key."
+            )
         name = contact_array(report)
         if name not in self._reports:
             if (reason := self._engine.supports(report)) is not None:
@@ -147,7 +149,7 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
 
 
 class Parts(TypedDict, total=False):
-    """What the bodies of a `TensorEngine` have; its docstring says what each is."""
+    """Parts of the bodies of a `TensorEngine`, described in its docstring."""
 
     sites: Mapping[str, Site] | None
     joints: Sequence[str] | Mapping[str, Site | None]
@@ -158,10 +160,10 @@ class Parts(TypedDict, total=False):
 
 
 class TensorEngine(Engine):
-    """State as tensors: write them in place (or assign, which copies), or give `motion`.
+    """An engine whose state is tensors: written in place by the user (or assigned, which copies), or by `motion`.
 
-    All are float32 on `device`, in the world frame, at addresses that never change. Two ways of time: the scene's
-    `step` advances it, or you own the loop, write the tensors and call `scene.update()` after each tick.
+    All tensors are float32 on `device`, in the world frame, at fixed addresses. Time advances in one of two ways: by
+    the scene's `step`, or by a loop of the user that writes the tensors and calls `scene.update()` after each tick.
 
     Contacts are written by report: `engine.contacts` has a tensor for each CONTACT_REPORT that a sensor requires::
 
@@ -175,32 +177,32 @@ class TensorEngine(Engine):
         num_envs: number of environments.
         dt: time step, s.
         bodies: names of the bodies, in the order of the tensors' body axis.
-        sites: names of further frames: a body's name, `(body, pos)`, `(body, pos, quat wxyz)` or a `FrameOnBody`; the
-            body `"world"` is the world.
-        joints: names of scalar joints, in the order of the tensors' joint axis; or a mapping from the names to places
-            as for `sites` (None: no place), so that something can be mounted on a joint.
-        geoms: names of collision shapes and their places as for `sites`, so that contacts of geoms can be named.
-        shapes: what rays can meet: shapes, or a mapping from names to shapes, whose own names it replaces. A shape's
-            `body` is a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence says that there is
-            nothing; None that nothing is known.
-        slides: those of the joints that slide, in m, m/s and N; the others turn, in rad, rad/s and N m.
-        native: sensors of the simulator behind, whose output you will write to `engine.native["name"]`: name to the
-            number of values, or to a `NativeSensor` that describes it.
+        sites: names of further frames, each mapped to a body's name, `(body, pos)`, `(body, pos, quat wxyz)` or a
+            `FrameOnBody`; the body `"world"` is the world.
+        joints: names of scalar joints, in the order of the tensors' joint axis, or a mapping from names to frames as
+            for `sites` (None: no frame), so that sensors can be mounted on a joint.
+        geoms: names of collision shapes and their frames as for `sites`, so that contacts can be selected by geom.
+        shapes: shapes that rays can hit, or a mapping from names to shapes that overrides their own names. A shape's
+            `body` is a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty
+            world; None means that the shapes are unknown.
+        slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
+        native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
+            the number of values, or to a `NativeSensor` that describes it.
         device: torch device.
-        provides: what you will write: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
-            joint_effort, joint_torque, joint_wrench, contact. A sensor that requires anything else is refused, so that
-            nothing unwritten is ever read as zero.
-        quat_order: order of the quaternions that you write to `body_quat`; `body_quat_w` is always wxyz.
+        provides: quantities that the user writes: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
+            joint_effort, joint_torque, joint_wrench, contact. A sensor that requires any other is rejected, so that
+            unwritten values are never read as zero.
+        quat_order: order of the quaternions written to `body_quat`; `body_quat_w` is always wxyz.
         gravity: initial gravity, m/s^2.
-        magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None where there is none.
-        motion: a function of the time (s) that returns array name to values that broadcast to the array. It is called
-            at once, after each tick and on `forward()`, with the time since the start; a reset does not set that back.
-            A contact report is named by its requirement or its array.
+        magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None without a magnetic field.
+        motion: function of the time (s) that returns array name to values that broadcast to the array. It is called on
+            creation, after each tick and on `forward()`, with the time since the start, which a reset does not set
+            back. The key of a contact report is its requirement or the name of its array.
 
     Raises:
-        ArgumentError: an argument that does not fit.
-        ModelError: a site, joint, geom or shape on an unknown body; two shapes of one name; a shape that moves with a
-            body whose pose is not provided.
+        ArgumentError: an argument is invalid.
+        ModelError: a site, joint, geom or shape is on an unknown body, two shapes have the same name, or a shape moves
+            with a body whose pose is not provided.
     """
 
     name = "tensor"
@@ -305,7 +307,7 @@ class TensorEngine(Engine):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign; a public name that a TensorEngine does not have is an error, because it may be a mistyped array."""
+        """Assign an attribute; an unknown public name raises, because it may be a mistyped array."""
         if type(self) is TensorEngine and not (
             name.startswith("_") or name in _ATTRIBUTES or hasattr(type(self), name)
         ):
@@ -349,7 +351,7 @@ class TensorEngine(Engine):
         names = [shape.name for shape in shapes]
         for name in names:
             if names.count(name) > 1:
-                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each its own.")
+                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each a unique name.")
         return tuple(map(self._placed_shape, shapes))
 
     def _placed_shape(self, shape: Shape) -> Shape:
@@ -367,9 +369,9 @@ class TensorEngine(Engine):
             raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
         if not shape.is_static and not shape.fault and "pose" not in self.provides:
             raise ModelError(
-                f"shape {shape.name!r} moves with body {self._bodies[row]!r}, but nobody says that its pose will be "
-                f"written: give {self._providing('pose')}, or the shape is_static=True and its place in "
-                "the world."
+                f"shape {shape.name!r} moves with body {self._bodies[row]!r}, whose pose is not provided: "
+                f"give {self._providing('pose')}, or set is_static=True on the shape and place it in "
+                "the world frame."
             )
         return replace(shape, body=row)
 
@@ -397,25 +399,27 @@ class TensorEngine(Engine):
             array.copy_(torch.broadcast_to(tensor, array.shape))
         except RuntimeError:
             raise ArgumentError(
-                f"{name}: got values of shape {tuple(tensor.shape)}, expected {tuple(array.shape)} (env, ...) or what "
-                "broadcasts to it."
+                f"{name}: got values of shape {tuple(tensor.shape)}, expected {tuple(array.shape)} (env, ...) or a "
+                "shape that broadcasts to it."
             ) from None
 
     body_pos_w = _Array("Positions of the bodies `[env, body, 3]`, m.")
     body_quat_w = _Array(
         "Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."
     )
-    body_quat = _Array("Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; yours to write.")
+    body_quat = _Array(
+        "Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; written by the user."
+    )
     body_lin_vel_w = _Array("Linear velocities at the body frame origins `[env, body, 3]`, m/s.")
     body_ang_vel_w = _Array("Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes.")
     body_lin_acc_w = _Array("Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2.")
     body_ang_acc_w = _Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
     gravity_w = _Array("Gravity `[env, 3]`, m/s^2.")
-    magnetic_w = _Array("Magnetic flux `[env, 3]`, in the unit you choose.")
+    magnetic_w = _Array("Magnetic flux `[env, 3]`, in a unit of the user's choice.")
     joint_pos = _Array("Positions of the joints `[env, joint]`, rad (slide: m).")
     joint_vel = _Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
-    joint_effort = _Array("What the actuators exert at the joints `[env, joint]`, N m (slide: N).")
-    joint_torque = _Array("What the drives pass on at the gearbox outputs `[env, joint]`, N m (slide: N).")
+    joint_effort = _Array("Torque that the actuators exert at the joints `[env, joint]`, N m (slide: N).")
+    joint_torque = _Array("Torque that the drives transmit at the gearbox outputs `[env, joint]`, N m (slide: N).")
     body_parent_force_w = _Array(
         "Forces that the parents exert on the bodies through their joints `[env, body, 3]`, N, world axes."
     )
@@ -426,22 +430,22 @@ class TensorEngine(Engine):
     # Engine ------------------------------------------------------------------------------------------------------
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
-        """Return the names of the bodies, sites, geoms or joints, which are all scalar; there is nothing else."""
+        """Return the names of the bodies, sites, geoms or joints, which are all scalar; other kinds have no names."""
         joints = tuple(self._joints)
         places = {"site": tuple(self._sites), "geom": tuple(self._geoms)}
         known = {"body": self._bodies, **places, "joint": joints, "scalar_joint": joints}
         return known.get(kind, ())
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
-        """Return the native sensors that were named, in order."""
+        """Return the declared native sensors, in order."""
         return self._native
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body a body, site, geom or joint sits on, and its fixed offset there; body `"world"` is -1.
+        """Return the body of a body, site, geom or joint, with its fixed pose on it; body `"world"` is -1.
 
         Raises:
-            UnknownNameError: no body, site, geom or joint has that name.
-            ModelError: the joint was given no place.
+            UnknownNameError: there is no such body, site, geom or joint.
+            ModelError: the joint has no frame.
         """
         if kind == "site" and name in self._sites:
             return self._sites[name]
@@ -453,22 +457,22 @@ class TensorEngine(Engine):
             place = self._joints[name]
             if place is None:
                 raise ModelError(
-                    f"joint {name!r} was given no place: write TensorEngine(..., joints={{{name!r}: place}}), where a "
-                    f"place is a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self._bodies)}."
+                    f"joint {name!r} has no frame: write TensorEngine(..., joints={{{name!r}: frame}}), where frame is "
+                    f"a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self._bodies)}."
                 )
             return place
         raise UnknownNameError(kind, name, self.names(kind))
 
     def slide_joints(self) -> tuple[str, ...]:
-        """Return the joints that slide."""
+        """Return the names of the sliding joints."""
         return self._slides
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return the shapes that were given, in order, with rows of bodies; none where none were given."""
+        """Return the given shapes in order, with rows of bodies; empty where none were given."""
         return self._shapes or ()
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where `provides` or `native` holds what is required, else the reason and the fix."""
+        """Return None where `provides` or `native` contains the requirement, otherwise the reason and the fix."""
         if requirement.kind == "NATIVE_SENSOR":
             return self._supports_native(*requirement.args[:2])
         if requirement.kind == "CONTACT_REPORT":
@@ -477,24 +481,24 @@ class TensorEngine(Engine):
             if self._shapes is not None:
                 return None
             return (
-                "nobody says what is in its world. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
-                "or shapes=[] where there is nothing."
+                "the shapes of its world are unknown. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
+                "or shapes=[] for an empty world."
             )
         word = _WORD.get(requirement)
         if word is None:
-            return "a TensorEngine does not have it yet."
+            return "a TensorEngine does not support it yet."
         if word in self.provides:
             return None
         arrays = " and ".join(f"engine.{name}" for name in _WORDS[word])
-        return f"nobody says that it will be written. Give {self._providing(word)} and write {arrays}."
+        return f"it is not declared as provided. Give {self._providing(word)} and write {arrays}."
 
     def _providing(self, word: str) -> str:
-        """Return how to make this engine with one more word of `provides`."""
+        """Return the call that creates this engine with one more word of `provides`."""
         words = tuple(each for each in _WORDS if each in self.provides or each == word)
         return f"TensorEngine(..., provides={words!r})"
 
     def grants_late(self, requirement: Requirement) -> bool:
-        """Whether a requirement may be prepared late: all that `provides` names is there from the start."""
+        """Whether a requirement may be prepared late; everything in `provides` exists from the start."""
         return requirement in _WORD or super().grants_late(requirement)
 
     def _supports_native(self, name: str, type: str) -> str | None:
@@ -502,7 +506,7 @@ class TensorEngine(Engine):
         if sensor is None:
             known = listed(self.native)
             return (
-                f"nobody says that it will be written (native sensors here: {known}). Give TensorEngine(..., "
+                f"it is not declared as provided (native sensors here: {known}). Give TensorEngine(..., "
                 f"native={{{name!r}: dim}}) and write engine.native[{name!r}]."
             )
         if type and sensor.type and type != sensor.type:
@@ -512,7 +516,7 @@ class TensorEngine(Engine):
     def _supports_contacts(self, report: Requirement) -> str | None:
         if "contact" not in self.provides:
             return (
-                f"nobody says that it will be written. Give {self._providing('contact')} and write "
+                f"it is not declared as provided. Give {self._providing('contact')} and write "
                 "engine.contacts[requirement]."
             )
         return contact_fault(self, report)
@@ -525,7 +529,7 @@ class TensorEngine(Engine):
         """Return an array by name, float32, fixed address.
 
         Raises:
-            UnknownNameError: (a KeyError) no such array is provided.
+            UnknownNameError: no such array is provided (a KeyError).
         """
         if name not in self._arrays:
             fix = f"This engine provides {listed(sorted(self.provides))}."
@@ -533,17 +537,17 @@ class TensorEngine(Engine):
         return self._arrays[name]
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Let `substeps` ticks pass; `motion` is evaluated at the last one.
+        """Advance time by `substeps` ticks; `motion` is evaluated at the last one.
 
         Raises:
-            ArgumentError: a control was given; nothing here could obey it.
+            ArgumentError: a control was given; this engine has no actuators.
         """
         if ctrl is not None:
             raise ArgumentError(f"ctrl: got {shown(ctrl)}, but a TensorEngine has no actuators: write its tensors.")
         self.count_ticks(positive_int(substeps, "substeps"))
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that `ticks` steps passed; `motion` is evaluated at the new time."""
+        """Register `ticks` steps; `motion` is evaluated at the new time."""
         super().count_ticks(ticks)
         if ticks:
             self._move()
@@ -553,9 +557,7 @@ class TensorEngine(Engine):
             return
         values = self.motion(float(self.tick * self.dt_exact))
         if not isinstance(values, Mapping):
-            raise ArgumentError(
-                f"motion: it returned {shown(values)}, expected a mapping from names of arrays to values."
-            )
+            raise ArgumentError(f"motion: returned {shown(values)}, expected a mapping from names of arrays to values.")
         for key, value in values.items():
             name = self.contacts._name(key) if isinstance(key, Requirement) else key
             if name not in self._open:
@@ -563,7 +565,7 @@ class TensorEngine(Engine):
             self._assign(name, value)
 
     def refresh(self) -> None:
-        """Convert the quaternions where they are written as xyzw; all else is current as it stands."""
+        """Convert quaternions that are written as xyzw; all other arrays are always current."""
         if self._order is not None:
             torch.index_select(self._open["body_quat"], -1, self._order, out=self._arrays["body_quat_w"])
 
@@ -573,18 +575,19 @@ class TensorEngine(Engine):
         self.refresh()
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Write `state` into the rows of environments; what is not given stays as you wrote it.
+        """Write `state` into the rows of environments; arrays that are not in it keep their values.
 
         Args:
             env_ids: None for all, integers, or a bool mask `[env]`.
-            state: array name to values `[n, ...]` for the n environments in the order given, or what broadcasts to it.
+            state: array name to values `[n, ...]` for the n environments in the order given, or values that broadcast
+                to it.
 
         Raises:
-            ArgumentError: env ids or values that do not fit.
-            UnknownNameError: a key that is no array.
+            ArgumentError: env ids or values do not fit.
+            UnknownNameError: a key is not the name of an array.
         """
         if not state:
-            env_selection(env_ids, self.num_envs, self.device)  # which may be wrong
+            env_selection(env_ids, self.num_envs, self.device)  # raises where env_ids is invalid
             self.refresh()
             return
         ids = env_rows(env_ids, self.num_envs)
@@ -600,17 +603,17 @@ class TensorEngine(Engine):
         return {"tick": self.tick, "arrays": copies({**self._open, **self._arrays})}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned.
+        """Restore the result of `state`.
 
         Raises:
-            ArgumentError: the state is of other bodies or another number of environments.
+            ArgumentError: the state belongs to other bodies or another number of environments.
         """
         restore({**self._open, **self._arrays}, state["arrays"])
         self.tick = int(state["tick"])
 
 
 def _mapping(parts: Mapping[str, Any], what: str) -> Mapping[str, Any]:
-    """Return an argument that maps names, which may be None."""
+    """Return an argument that must be a mapping from names; None is empty."""
     given = {} if parts.get(what) is None else parts[what]
     if not isinstance(given, Mapping):
         raise ArgumentError(f"{what}: got {shown(given)}, expected a mapping from names.")
@@ -618,14 +621,14 @@ def _mapping(parts: Mapping[str, Any], what: str) -> Mapping[str, Any]:
 
 
 def _are_names(given: Any) -> bool:
-    """Whether something is a sequence of texts without repetition, or a mapping from them."""
+    """Whether a value is a sequence of unique texts, or a mapping from texts."""
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping | Set):
         return False
     return all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
 
 
 def _numbers(given: Any) -> tuple[float, ...]:
-    """Return finite numbers; none where something else was given."""
+    """Return finite numbers; an empty tuple for any other value."""
     try:
         values = as_tensor(given, "place").flatten().tolist()
     except ArgumentError:

@@ -1,4 +1,4 @@
-"""The scene: one engine, its sensors, their schedule, and what outputs get of them."""
+"""The scene: an engine, its sensors, their schedule and their outputs."""
 
 from sensorium.scene.needs import prepare
 from sensorium.scene.observer import Observer

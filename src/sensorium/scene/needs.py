@@ -1,4 +1,4 @@
-"""What configs need of an engine, and of a model before it is compiled."""
+"""Requirements of sensor configs on an engine, and on a model before it is compiled."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def requirements_of(
     items: Iterable[SensorCfg[Any] | Requirement], supports: Callable[[Requirement], str | None], model: Named
 ) -> dict[Requirement, str]:
-    """Return what configs need of an engine, each with the name of the first sensor that asks.
+    """Return the requirements of configs, each with the name of the first sensor that has it.
 
     Args:
-        items: configs, and requirements that were named themselves.
-        supports: tells why a requirement cannot be given; None where it can.
-        model: whose names the patterns of configs match.
+        items: configs, and requirements to reserve.
+        supports: returns the reason why a requirement is unsupported, or None where it is supported.
+        model: model whose names the patterns of configs match.
     """
     needed: dict[Requirement, str] = {}
     for item in items:
@@ -38,9 +38,9 @@ def requirements_of(
 
 
 def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]) -> mujoco.MjSpec:
-    """Add to an mjSpec what sensors need of the model, before you compile it yourself; returns the same spec.
+    """Add the elements that sensors need to an mjSpec before it is compiled by the caller; return the same spec.
 
-    What is added is hidden from the names that sensors can be mounted on.
+    Sensors cannot be mounted on the added elements: their names are hidden.
     """
     from sensorium.engines.mujoco.spec import prepare_spec
 

@@ -1,4 +1,4 @@
-"""Fields of several sensors as one tensor for a policy, in memory of its own: each field is a run of columns."""
+"""Fields of several sensors gathered into one new tensor for a policy: each field takes a range of columns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
 
 TRUE = "truth:"
-"""What the names of columns with ground truth begin with."""
+"""Prefix of the names of ground truth columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One field of one sensor, measured or true, under the name of its columns."""
+    """One measured or true field of one sensor, with the name of its columns."""
 
     name: str
     sensor: Sensor[Any, Any]
@@ -40,7 +40,7 @@ class _Part:
         return tuple(self.value().shape[1:])
 
     def bounds(self, far: float) -> tuple[float, float]:
-        """Return the least and the greatest value; infinite where nothing is known."""
+        """Return the lower and the upper bound; infinite where unknown."""
         spec = self.spec
         if spec.dtype == "bool" or spec.kind == "flag":
             return 0.0, 1.0
@@ -59,7 +59,7 @@ class _Part:
         return (spec.low, spec.high) if is_true or spec.kind != "vector" else (-math.inf, math.inf)
 
     def _is_unaltered(self) -> bool:
-        """Whether nothing can make the measured field differ from a true one, but for its age."""
+        """Whether the measured field can differ from a true one in age only."""
         buffers = self.sensor.buffers
         plan = buffers.plan
         if buffers.work_out is buffers.truth_out:
@@ -68,13 +68,13 @@ class _Part:
         return not (plan.has_own_chain or plan.has_branches or plan.hooks.post or self.spec.name in altered)
 
     def units(self) -> list[str]:
-        """Return the unit of each column; where the parts of a vector have their own, the spec lists them."""
+        """Return the unit of each column; the spec lists them where the components of a vector have different units."""
         units, shape = self.spec.unit.split(", "), self.shape
         units = units if shape and len(units) == shape[-1] else [self.spec.unit]
         return units * (math.prod(shape) // len(units))
 
     def titles(self) -> list[str]:
-        """Return a name of each column for people, such as ``imu.ang_vel_b[x]`` or ``feet.force[FL_foot,z]``."""
+        """Return a readable name of each column, such as ``imu.ang_vel_b[x]`` or ``feet.force[FL_foot,z]``."""
         words: list[Sequence[object]] = []
         for axis, size in zip(self.spec.axes, self.shape, strict=True):
             mounts = self.sensor.mount.names if axis == "mount" and self.sensor.mount is not None else ()
@@ -84,32 +84,34 @@ class _Part:
 
 
 class Observer:
-    """Fields of a scene's sensors as one float32 tensor `[env, column]`; calling it returns the newest one.
+    """Fields of a scene's sensors as one float32 tensor `[env, column]`; a call returns the newest one.
 
-    ``look = scene.observer("imu.ang_vel_b", "feet.found", truth=("imu.lin_vel_b",))`` makes one, and ``look()`` brings
-    the sensors up to date as reading them does, and copies all columns into a new tensor, which is the caller's. Flags,
-    ids and other numbers become float32.
+    ``look = scene.observer("imu.ang_vel_b", "feet.found", truth=("imu.lin_vel_b",))`` creates an observer. ``look()``
+    brings the sensors up to date, as reading them does, and copies all columns into a new tensor that the caller owns.
+    Flags, ids and other numbers are converted to float32.
 
     Args:
-        scene: whose sensors.
+        scene: scene of the sensors.
         fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
-        truth: further fields, from the ground truth, whose columns follow and are called ``truth:sensor.field``; True
-            takes all `fields` from there.
-        replace_inf: what +inf becomes (and with a minus -inf), e.g. the greatest range of a scan; None leaves them.
+        truth: further fields, taken from the ground truth; their columns follow and are named ``truth:sensor.field``.
+            True takes all `fields`.
+        replace_inf: finite value that replaces +inf (and, negated, -inf), e.g. the greatest range of a scan; None keeps
+            them.
 
     Attributes:
         names: name -> slice of its columns, in order.
-        low: float32 [column], bounds for ``gymnasium.spaces.Box(look.low, look.high)``, -inf where there is none.
-        high: float32 [column], +inf where there is none.
-        units: the unit of each column.
+        low: float32 [column], lower bounds for ``gymnasium.spaces.Box(look.low, look.high)``, -inf where unbounded.
+        high: float32 [column], upper bounds, +inf where unbounded.
+        units: unit of each column.
         shape: `(env, column)`.
         dtype: ``torch.float32``.
 
     Raises:
-        UnknownNameError, SelectionError: no such sensor or field, or several; the message names what there is.
+        UnknownNameError, SelectionError: a name matches no sensor or field, or several; the message lists the known
+            names.
         DuplicateNameError: a field was given twice.
-        ConfigError: nothing to observe, a field that is no tensor with an env axis, or `replace_inf` is not finite.
-        StaleError: when called: a sensor was removed, or reconfigured so that the field is gone or of another shape.
+        ConfigError: no field was given, a field is not a tensor with an env axis, or `replace_inf` is not finite.
+        StaleError: on a call: a sensor was removed, or its reconfiguration removed or reshaped the field.
     """
 
     dtype = torch.float32
@@ -141,18 +143,18 @@ class Observer:
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def __call__(self) -> torch.Tensor:
-        """Return what the sensors show now, float32 `[env, column]`; it is never written again."""
+        """Return the current values of the fields, a new float32 tensor `[env, column]`."""
         if self._arrangement != self._scene.arrangement:
             self._bind()
         for sensor, is_measured in self._readers:
             sensor.ensure_current(is_measured=is_measured)
         if torch.is_inference_mode_enabled():
-            with torch.inference_mode(False):  # a tensor made in that mode could never be used in a backward pass
+            with torch.inference_mode(False):  # tensors made in inference mode cannot be used in a backward pass
                 return self._gather()
         return self._gather()
 
     def _gather(self) -> torch.Tensor:
-        """Return all columns in new memory; on the host by NumPy, because torch would wake its threads for it."""
+        """Return all columns in new memory; on the host with NumPy, which does not wake torch's threads."""
         far = self._far
         if not self._scene.compute.is_cpu:
             gathered = torch.cat(self._columns, 1).float()
@@ -163,18 +165,18 @@ class Observer:
         return torch.from_numpy(out)
 
     def _bind(self) -> None:
-        """Find the memory of every field anew, after the scene's sensors may have changed."""
+        """Look up the memory of every field again, after the scene's sensors may have changed."""
         self._parts = parts = [self._current(part) for part in self._parts]
         readers = {part.sensor: part.is_measured for part in sorted(parts, key=lambda part: part.is_measured)}
-        self._readers = list(readers.items())  # one that is measured as well needs no second visit for its truth
+        self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
         columns = [part.value()[:, None].flatten(1) for part in parts]
         self._columns: list[Any] = [each.numpy() for each in columns] if self._scene.compute.is_cpu else columns
         self._arrangement = self._scene.arrangement
 
     def _current(self, part: _Part) -> _Part:
-        """Return a field of the sensor that has its name now; raise `StaleError` where it has gone."""
+        """Return a field of the sensor that has its name now; raise `StaleError` where it no longer exists."""
         name, field, again = part.sensor.name, part.spec.name, "make a new observer: scene.observer(...)"
-        if name not in list(self._scene):  # another one that ends in this name is not meant
+        if name not in list(self._scene):  # an exact match: another sensor whose name ends in this one does not count
             raise StaleError(
                 f"observer: sensor {name!r} is no longer in the scene, so {part.name!r} cannot be observed; {again}"
             )
@@ -182,14 +184,15 @@ class Observer:
         spec = next((spec for spec in sensor.specs if spec.name == field), None)
         changed = f"observer: sensor {name!r} was reconfigured and"
         if spec is None:
-            raise StaleError(f"{changed} has no field {field!r} any more; {again}")
+            raise StaleError(f"{changed} no longer has the field {field!r}; {again}")
         part = replace(part, sensor=sensor, spec=spec)
         if part.shape != self._shapes[part.name]:
             shape, before = ([self._scene.num_envs, *each] for each in (part.shape, self._shapes[part.name]))
-            raise StaleError(f"{changed} its field {field!r} has the shape {shape}, before {before}; {again}")
+            raise StaleError(f"{changed} its field {field!r} has the shape {shape}, formerly {before}; {again}")
         return part
 
-    # What the columns are ---------------------------------------------------------------------------------------------
+    # Columns
+    # --------------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> slice:
         try:
@@ -201,10 +204,10 @@ class Observer:
         """Return name -> view of an observation with the field's own shape, `[env, ...]`.
 
         Args:
-            obs: `[..., column]`, of any leading axes, e.g. `[time, env, column]` of a rollout buffer.
+            obs: `[..., column]` with any leading axes, e.g. `[time, env, column]` of a rollout buffer.
 
         Raises:
-            ValueError: the last axis is not that of the columns.
+            ValueError: the size of the last axis is not the number of columns.
         """
         if obs.shape[-1:] != self.shape[-1:]:
             raise ValueError(f"Observer.split: got shape {tuple(obs.shape)}, expected [..., {self.shape[-1]}]")
@@ -213,14 +216,14 @@ class Observer:
 
     @property
     def low(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """float32 [column], what no value is below; -inf where nothing is known. See `high`."""
+        """Lower bound of each column, float32 [column], in its unit; -inf where unknown. See `high`."""
         return self._bounds(0)
 
     @property
     def high(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """float32 [column], what no value is above, in the column's unit; +inf where nothing is known.
+        """Upper bound of each column, float32 [column], in its unit; +inf where unknown.
 
-        Flags, quaternions, and the true values of fields that have bounds; imperfections may lead out of these.
+        Flags, quaternions and true values of bounded fields have bounds. Measured values may exceed those of the truth.
         """
         return self._bounds(1)
 
@@ -230,12 +233,12 @@ class Observer:
 
     @property
     def units(self) -> list[str]:
-        """The unit of each column, as text; ``"1"`` for none."""
+        """Unit of each column, as text; ``"1"`` for dimensionless."""
         return [unit for part in self._parts for unit in part.units()]
 
     @property
     def columns(self) -> list[str]:
-        """A name of each column for people, such as ``imu.ang_vel_b[x]`` or ``scan.distances[17]``."""
+        """Readable name of each column, such as ``imu.ang_vel_b[x]`` or ``scan.distances[17]``."""
         return [title for part in self._parts for title in part.titles()]
 
     def __len__(self) -> int:
@@ -256,11 +259,11 @@ class Observer:
         return "\n  ".join([title, *lines])
 
 
-# Which fields ---------------------------------------------------------------------------------------------------------
+# Selection of fields --------------------------------------------------------------------------------------------------
 
 
 def _resolve(scene: Scene, fields: list[str], truth: bool | str | Iterable[str]) -> list[_Part]:
-    """Return the parts that names mean: `fields` as measured, then those of `truth`."""
+    """Return the selected parts: measured `fields`, then those of `truth`."""
     true = fields if truth is True else [truth] if isinstance(truth, str) else list(truth or ())
     asked = [(field, True) for field in fields if truth is not True] + [(field, False) for field in true]
     if not asked:
@@ -270,13 +273,13 @@ def _resolve(scene: Scene, fields: list[str], truth: bool | str | Iterable[str])
     for text, is_measured in asked:
         for part in _named(scene, text, is_measured):
             if part.name in found:
-                raise DuplicateNameError(f"Observer: {part.name!r} was given twice; its columns would be the same")
+                raise DuplicateNameError(f"Observer: {part.name!r} was given twice; both would be the same columns")
             found[part.name] = part
     return list(found.values())
 
 
 def _named(scene: Scene, text: object, is_measured: bool) -> Iterator[_Part]:
-    """Yield what one name means: a field, or all fields of a sensor."""
+    """Yield the parts that one name selects: a field, or all fields of a sensor."""
     mark = "" if is_measured else TRUE
     if not isinstance(text, str):
         raise ConfigError.single("Observer", "fields", text, "names such as 'imu.ang_vel_b'")
@@ -291,20 +294,20 @@ def _named(scene: Scene, text: object, is_measured: bool) -> Iterator[_Part]:
     except UnknownNameError:
         described = scene.description().sensors
         known = [f"{name}.{spec['name']}" for name in described for spec in described[name]["fields"]]
-        fix = "Write sensor.field, or a sensor."
+        fix = "Write sensor.field, or the name of a sensor."
         raise UnknownNameError("observation", text, [*described, *known], fix) from None
     yield _Part(mark + text, sensor, _field_of(sensor, field), is_measured)
 
 
 def _field_of(sensor: Sensor[Any, Any], field: str) -> FieldSpec:
-    """Return the spec of a sensor's field, or of the one that a property of its data is an alias of."""
+    """Return the spec of a sensor's field; a property of its data that is an alias counts as its field."""
     specs, data_class = {spec.name: spec for spec in sensor.specs}, sensor.data_class
     if field in specs:
         return specs[field]
     title, computed = f"Observer of {sensor.name!r}", ", ".join(specs)
     if field in declared_fields(data_class):
-        fix = f"Its config must ask for it: fields=(..., {field!r})."
-        raise ConfigError.single(title, "field", field, f"one that it computes: {computed}", fix)
+        fix = f"Request it in the config: fields=(..., {field!r})."
+        raise ConfigError.single(title, "field", field, f"a field that the sensor computes: {computed}", fix)
     is_public = not field.startswith("_") and (hasattr(data_class, field) or field in data_class.__dataclass_fields__)
     if is_public and not sensor.single and isinstance(getattr(data_class, field, None), property):
         shown = sensor.ground_truth
@@ -313,7 +316,7 @@ def _field_of(sensor: Sensor[Any, Any], field: str) -> FieldSpec:
             if getattr(shown, name) is value:
                 return spec
     if is_public:
-        fix = "What is the same at every sample is no observation."
+        fix = "A value that is the same in every sample cannot be observed."
         raise ConfigError.single(title, "field", field, f"a tensor with an env axis: {computed}", fix)
     raise UnknownNameError("field", field, specs, f"These are the fields of {sensor.name!r}.")
 

@@ -1,4 +1,4 @@
-"""What a sensor shows, copied to the host: the only way from sensors to outputs."""
+"""Readings copied to the host: the only path from sensors to outputs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sensorium.spec import BODY_POSE
 
 
 def env_range(envs: slice | None, num_envs: int) -> range:
-    """Return which envs a slice means.
+    """Return the environments that a slice selects.
 
     Raises:
-        ConfigError: they are not side by side, or do not exist.
+        ConfigError: they are not contiguous, or do not exist.
     """
     if envs is None:
         return range(num_envs)
@@ -36,7 +36,7 @@ def env_range(envs: slice | None, num_envs: int) -> range:
 
 
 def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[Sensor[Any, Any]]:
-    """Return the sensors whose poses are not kept yet and can be; the engine is prepared for that."""
+    """Return the sensors whose poses can be kept but are not yet; prepare the engine for them."""
     new = [sensor for sensor in sensors if sensor.buffers.poses is None and sensor.mount is not None]
     if BODY_POSE not in engine.prepared:
         can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
@@ -47,19 +47,19 @@ def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[S
 
 
 def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool) -> Reading:
-    """Return a reading; on CUDA its copies are under way and it waits for them when it is looked at.
+    """Return a reading; on CUDA its copies are asynchronous, and it waits for them on first access.
 
     Args:
-        sensor: the sensor.
-        envs: the envs that are copied, side by side.
-        truth: whether its ground truth is copied.
-        poses: whether the poses that are kept with its samples are.
+        sensor: sensor to read.
+        envs: contiguous environments to copy.
+        truth: whether to copy the ground truth.
+        poses: whether to copy the poses that are kept with the samples.
     """
     compute = sensor.compute_on
     some = slice(envs.start, envs.stop) if len(envs) < compute.num_envs else None
 
     def copied(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
-        """Start a copy on the host, on CUDA into pinned memory, which is filled once `wait` returns."""
+        """Start a copy to the host, on CUDA into pinned memory, which is complete once `wait` returns."""
         tensor = tensor if some is None else tensor[some]
         if compute.is_cpu:
             return read_only(tensor.numpy().copy())
@@ -67,7 +67,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         return read_only(host.copy_(tensor, non_blocking=True).numpy())
 
     def newest(is_measured: bool) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-        """Take the newest sample, also of a sensor whose `data` is its history."""
+        """Return the newest sample, also of a sensor whose `data` is its history."""
         sensor.ensure_current(is_measured=is_measured)
         return {name: copied(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
@@ -103,11 +103,11 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
 
 
 _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
-"""Field with ids -> property of the sensor with the names that they count."""
+"""Field with ids -> property of the sensor with the corresponding names."""
 
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    """Return what a listener needs to know of a sensor once, JSON-able."""
+    """Return the static description of a sensor for recorders and listeners, as JSON types."""
     words = (_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs)
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
@@ -121,15 +121,15 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     }
 
 
-# When outputs ask, and for what ---------------------------------------------------------------------------------------
+# Watches and news -----------------------------------------------------------------------------------------------------
 
 
 class Watch:
-    """One callback of `Scene.watch`. It is also a context manager, which closes it.
+    """One callback of `Scene.watch`, also a context manager that closes it on exit.
 
     Attributes:
-        every_tick: while True, `Scene.step` stops at every tick, also where no sensor is due: then a sensor that is
-            evaluated on read, and the arrival of a delayed sample, can be seen at each of them.
+        every_tick: whether `Scene.step` stops at every tick, even where no sensor is due. Then the callback can see
+            every tick's value of a sensor that is evaluated on read, and the arrival of each delayed sample.
     """
 
     def __init__(self, callback: Callable[[], object], every_tick: bool, open_watches: list[Watch]) -> None:
@@ -138,7 +138,7 @@ class Watch:
         open_watches.append(self)
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else "every tick" if self.every_tick else "where sensors are looked at"
+        state = "closed" if self.is_closed else "every tick" if self.every_tick else "ticks at which a sensor is due"
         return f"<Watch {self._callback!r}: {state}>"
 
     def __enter__(self) -> Watch:
@@ -149,20 +149,20 @@ class Watch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is called no more."""
+        """Whether the callback is no longer called."""
         return self not in self._open
 
     def close(self) -> None:
-        """Call it no more, from now on; closing twice does nothing. It may close itself in its callback."""
+        """Stop calling the callback; closing twice has no effect. A callback may close its own watch."""
         if self in self._open:
             self._open.remove(self)
 
 
 def call_watches(watches: list[Watch]) -> None:
-    """Call all watches in order; those that are closed meanwhile are left out.
+    """Call all watches in order, except those closed in the meantime.
 
     Raises:
-        Exception: what a callback raised, once all were called; an ExceptionGroup where several did.
+        Exception: the exception raised by a callback, after all were called; an ExceptionGroup where several failed.
     """
     errors: list[Exception] = []
     for watch in watches[:]:
@@ -178,12 +178,13 @@ def call_watches(watches: list[Watch]) -> None:
 
 
 class News:
-    """What one output has not yet taken of a scene's sensors; `Scene.news` makes one.
+    """Samples of a scene's sensors that one output has not taken yet; created by `Scene.news`.
 
-    At first everything is news. ``scene.publish(names, since=news)`` takes what is new and notes that it was taken.
+    At first everything is new. ``scene.publish(names, since=news)`` takes the new samples and records that they were
+    taken.
 
     Args:
-        in_use: returns the sensors that `Scene.publish` takes by default.
+        in_use: returns the names of the sensors that `Scene.publish` takes by default.
         sensor: returns a sensor by name.
     """
 
@@ -195,27 +196,27 @@ class News:
         return f"News({len(self._taken)} sensor(s) taken before)"
 
     def of(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
-        """Return the sensors that have something new, without copying or evaluating anything.
+        """Return the names of sensors with something new, without copying or evaluating anything.
 
-        New is a sample that arrived, and, with `truth`, one that was captured: they differ where a sensor has a delay.
-        So is a capture that was made anew, at a reset or after an edit. On CUDA the host does not look at the device:
-        there a sample may be said to have arrived at each tick at which it can.
+        A sample that arrived is new and, with `truth`, a sample that was captured. They differ where a sensor has a
+        delay. A capture that was repeated, at a reset or after an edit, is new as well. On CUDA the host does not read
+        the device, so a sample may be reported at every tick at which it can have arrived.
 
         Args:
-            names: sensors to ask about, as for `Scene.publish`. None takes those that `Scene.publish` would.
-            truth: whether a capture that has not arrived is news as well: the ground truth has it at once.
+            names: sensors to check, as for `Scene.publish`; None checks those that `Scene.publish` takes by default.
+            truth: whether a capture that has not arrived yet is new: the ground truth shows it at once.
         """
         wanted = self._in_use() if names is None else names
         return [name for name in wanted if self._is_new(self._sensor(name), truth)]
 
     def note(self, sensor: Sensor[Any, Any]) -> None:
-        """Note that what a sensor shows now was taken."""
+        """Record that the current sample of a sensor was taken."""
         self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
 
     def skip(self, sensor: Sensor[Any, Any], tick: int) -> None:
-        """Note that what came up to a tick was taken: what came after it is still news.
+        """Record that samples up to a tick were taken; later ones are still new.
 
-        For an output that begins to look at a sensor, and wants nothing older.
+        For an output that starts to follow a sensor and needs no older samples.
         """
         captures, off_grid = _captures(sensor)
         if sensor.is_lazy:
@@ -239,6 +240,6 @@ class News:
 
 
 def _captures(sensor: Sensor[Any, Any]) -> tuple[int, int]:
-    """Return how many captures a sensor has had on its grid and off it; a lazy one has those that it could have."""
+    """Return the numbers of captures on a sensor's grid and off it; a lazy sensor counts possible captures."""
     captures = sensor.buffers.counter
     return sensor.rate.index(sensor.clock.tick) if sensor.is_lazy else captures.samples, captures.off_grid

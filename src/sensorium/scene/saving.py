@@ -1,4 +1,4 @@
-"""What a scene saves of its sensors, and whether it fits when it is restored."""
+"""Saved state of a scene and its sensors, and the checks made before it is restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def saved_scene(scene: Scene) -> dict[str, Any]:
-    """Return a copy of all that a scene needs to resume bit-identically."""
+    """Return a copy of everything that a scene needs to resume bit-identically."""
     clock = scene.clock
     sensors = {}
     for name, sensor in scene.sensors_in_use.items():
@@ -39,10 +39,10 @@ def saved_scene(scene: Scene) -> dict[str, Any]:
 
 
 def fitting_sensors(state: Mapping[str, Any], scene: Scene) -> dict[str, Sensor[Any, Any]]:
-    """Return the sensors of a scene that a state is of, by name; those that were not read before are from now on.
+    """Return the sensors of a saved state in a scene, by name; sensors not read before count as read from now on.
 
     Raises:
-        ConfigError: this is no state of a scene, or seed, `first_env`, sensors or shapes differ.
+        ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors or shapes differ.
     """
     check_state(state, scene)
     table = scene._table
@@ -58,7 +58,7 @@ def fitting_sensors(state: Mapping[str, Any], scene: Scene) -> dict[str, Sensor[
 
 
 def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor[Any, Any]]) -> None:
-    """Restore a state into a scene whose sensors fit; they are to be arranged afterwards."""
+    """Restore a state into a scene with fitting sensors; the caller arranges the scene afterwards."""
     clock = scene.clock
     scene.engine.load_state(state["engine"])
     clock.episode.copy_(state["episode"])
@@ -78,12 +78,12 @@ STATE = (
     "tick", "skipped", "control_tick", "own_control_steps", "lag", "episode", "reset_tick", "skipped_at_reset", "seed",
     "first_env", "engine", "sensors",
 )  # fmt: skip
-"""What `Scene.state` returns."""
+"""Keys of the mapping that `Scene.state` returns."""
 
 
 def check_state(state: Any, scene: Scene) -> None:
-    """Raise `ConfigError` where something is no state of a scene, or is of another one."""
-    expected, fix = "what scene.state() returned", "Save it with torch.save(scene.state(), path)."
+    """Raise `ConfigError` where `state` is not the state of a scene, or is the state of a different scene."""
+    expected, fix = "the result of scene.state()", "Save it with torch.save(scene.state(), path)."
     if not isinstance(state, Mapping):
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
     if missing := [name for name in STATE if name not in state]:
@@ -92,7 +92,7 @@ def check_state(state: Any, scene: Scene) -> None:
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
     for name, mine, saved, what in (
         ("seed", scene.seed, state["seed"], "the seed of the saved state"),
-        ("first_env", scene.first_env, state["first_env"], "as saved: the state is of another slice of the run"),
+        ("first_env", scene.first_env, state["first_env"], "as saved: the state belongs to another slice of the run"),
         ("engine.num_envs", scene.num_envs, len(state["episode"]), "as saved"),
     ):
         if mine != saved:
@@ -100,9 +100,9 @@ def check_state(state: Any, scene: Scene) -> None:
 
 
 def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:
-    """Raise `ConfigError` where saved tensors are of another config.
+    """Raise `ConfigError` where saved tensors do not fit a sensor's config.
 
-    Knobs and parameters that were set per env have other shapes than in the config, so theirs are not compared.
+    Knobs and parameters that were set per environment differ in shape from the config and are not compared.
     """
     mine, theirs = ({key: tuple(each.shape) for key, each in tensors.items()} for tensors in (sensor.tensors(), saved))
     for key in {**mine, **theirs}:

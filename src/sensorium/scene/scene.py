@@ -1,4 +1,4 @@
-"""The scene: one engine, its sensors, their schedule. Thin: it decides what is due and calls what does the work."""
+"""The scene: an engine, its sensors and their schedule. It decides what is due and delegates the work."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ DataT = TypeVar("DataT")
 
 
 class Scene:
-    """An engine with sensors. Ready when built: names resolved, memory allocated, the first sample captured at tick 0.
+    """An engine with sensors, ready once built: names resolved, memory allocated, first sample captured at tick 0.
 
     Args:
-        engine: the simulator.
-        sensors: their configs; names must be unique.
-        seed: seed of every random number. Draws are a pure function of it, of the sensor's name, and of tick, env and
-            episode: they do not depend on the other sensors, on the number of envs or on who reads when.
+        engine: simulator.
+        sensors: configs of the sensors; names must be unique.
+        seed: seed of all random numbers. Draws are a pure function of the seed, the sensor's name, tick, env and
+            episode. They do not depend on other sensors, on the number of envs or on the order of reads.
         first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
-            env ``first_env + k``. A run that is split over processes, ``first_env=rank * num_envs``, draws the same
-            noise as one that is not. None is 0.
+            env ``first_env + k``. A run split over processes with ``first_env=rank * num_envs`` draws the same noise as
+            an undivided one. None means 0.
         reserve: configs or requirements to prepare the engine for, so that such sensors can be added later.
-        allow_gaps: let `update(ticks=n)` jump over samples of sensors with memory.
-        capture: replay the sensor step as captured graphs, once it has run often enough to pay; see `capture`.
-        discover: have every sensor that the model declares in the scene by its full name, without a config. It costs
-            nothing until it is read.
-        debug: fill views that `.data` and `.ground_truth` handed out with NaN once they are out of date, after the
-            next step, update or reset, so that code that keeps them by mistake is found; they are copies then. A
-            warning names views that were written into.
-        semantics: semantic label to patterns of names of geoms or bodies that have it, e.g. ``{"person": "human/.*"}``,
-            for sensors that see shapes.
+        allow_gaps: whether `update(ticks=n)` may skip samples of sensors with memory.
+        capture: whether to replay the sensor step as captured graphs once it has run often enough to pay; see
+            `capture`.
+        discover: whether to add every sensor that the model declares, under its full name, without a config. Such
+            sensors cost nothing until they are read.
+        debug: whether to fill outdated views of `.data` and `.ground_truth` with NaN after the next step, update or
+            reset, to find code that keeps views by mistake. Views are copies then. A warning names views that were
+            written into.
+        semantics: semantic label -> patterns of the names of geoms or bodies with that label, e.g. ``{"person":
+            "human/.*"}``, for sensors that see shapes.
 
-    One thread at a time uses a scene; others get readings by `publish`. An exception in a hook, or Ctrl-C, can end a
-    call halfway. The scene continues where no sample was touched. Otherwise each later call raises a `ScheduleError`
-    that names the cause, until `reset()` of all environments or `load_state`.
+    A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
+    Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a
+    `ScheduleError` that names the cause, until `reset()` of all environments or `load_state`.
 
-    A name without its entity's prefix finds a sensor while it is the only one: ``scene["acc"]`` is
-    ``scene["robot/acc"]``.
+    The prefix of a name may be omitted while the rest is unique: ``scene["acc"]`` is ``scene["robot/acc"]``.
 
     Raises:
         ConfigError, SelectionError, DuplicateNameError, UnsupportedError: see the messages.
@@ -94,7 +94,7 @@ class Scene:
         self._use = Use()
         self.seed = int(seed)
         self.first_env = first_env_of(first_env, engine.num_envs)
-        """Global index of env 0, in random numbers."""
+        """Global index of env 0; random numbers depend on it."""
         self.allow_gaps = allow_gaps
         self._written: list[str] = []
         self._table = SensorTable(engine)
@@ -113,17 +113,17 @@ class Scene:
             self._context.ray_scene.check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._use)
         self._own_control_steps = False
-        """Whether the owner of the loop says when a control step begins."""
+        """Whether the owner of the loop marks the start of control steps."""
         self.arrangement = 0
-        """A number that changes with the sensors: they were added, removed or reconfigured."""
+        """Number that changes whenever a sensor is added, removed or reconfigured."""
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
-        """int64 [env], `clock.skipped` at the env's last reset."""
+        """int64 [env], value of `clock.skipped` at the env's last reset."""
         self._watches: list[Watch] = []
         self._end_of_step = 0
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
-        with memory.building(*configs):  # together they must fit
+        with memory.building(*configs):  # all of them together must fit
             built = [self._build(cfg) for cfg in configs]
         self._table.built = {sensor.name: sensor for sensor in built}
         self.arrange()
@@ -135,9 +135,9 @@ class Scene:
         return f"Scene({self.engine!r}, tick={self.clock.tick}, sensors: {names})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled: it holds memory of a device, graphs and an engine."""
+        """Raise `TypeError`: a scene holds device memory, graphs and an engine, and cannot be copied or pickled."""
         raise TypeError(
-            "a Scene cannot be copied or pickled. Build a second one from the same configs, and take the state along: "
+            "a Scene cannot be copied or pickled. Build a second one from the same configs and transfer the state: "
             "other.load_state(scene.state())."
         )
 
@@ -156,7 +156,7 @@ class Scene:
     @overload
     def __getitem__(self, key: SensorCfg[DataT]) -> Sensor[Any, DataT]: ...
     def __getitem__(self, key: str | SensorCfg[Any]) -> Sensor[Any, Any]:
-        """Return a sensor by name, or, typed, by its config; a prefix may be left out while that is unique."""
+        """Return a sensor by name or, typed, by its config; the prefix may be omitted while the rest is unique."""
         name = key if isinstance(key, str) else key.label
         found = self._table.built.get(name)
         return found if found is not None else self._find(name)
@@ -172,12 +172,12 @@ class Scene:
 
     @property
     def sensors(self) -> Mapping[str, Sensor[Any, Any]]:
-        """Name -> sensor: the configured ones in the order they were given, then what the model declares."""
+        """Name -> sensor: configured sensors in the order given, then sensors that the model declares."""
         return SensorMap(self._table.names, self.__getitem__)
 
     @launching
     def _find(self, name: str) -> Sensor[Any, Any]:
-        """Return a sensor by its full or short name; a discovered one is built now."""
+        """Return a sensor by its full or short name; a discovered one is built on first lookup."""
         name = self._table.full_name(name)
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
@@ -189,13 +189,13 @@ class Scene:
 
     @property
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
-        """The sensors with a config, and the discovered ones that were read."""
+        """Name -> sensor: sensors with a config, and discovered ones that were read."""
         free = self._table.free
         return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
 
     @property
     def presets(self) -> Presets:
-        """The devices that sensors can be made of, by name, for who lets others choose: a server offers them."""
+        """Device presets that sensors can be created from, by name, e.g. for a server that offers them."""
         return presets()
 
     @property
@@ -205,34 +205,34 @@ class Scene:
 
     @property
     def tick(self) -> int:
-        """Physics steps that the sensors have seen."""
+        """Number of physics steps that the sensors have seen."""
         return self.clock.tick
 
     @property
     def time(self) -> float:
-        """Seconds at `tick`."""
+        """Simulation time at `tick`, seconds."""
         return self.clock.time
 
     @property
     def is_within_step(self) -> bool:
-        """Whether `step` has further ticks to take: what callbacks of `watch` see then is the midst of a step."""
+        """Whether `step` has further ticks to take: callbacks of `watch` then run in the middle of a control step."""
         return self.clock.tick < self._end_of_step
 
     # Time -------------------------------------------------------------------------------------------------------------
 
     def capture(self, on: bool) -> None:
-        """Turn captured graphs on or off, from the next step on. The readings do not depend on it, bit for bit.
+        """Turn captured graphs on or off, from the next step on; readings are bit-identical either way.
 
-        Work that consists of kernels is recorded once. Captured, the kernels between two torch hooks are replayed by
-        one call; else each is launched by itself, which is easier to profile and to debug. A scene begins with recorded
-        launches and captures what has run often enough to pay (32 times on the CPU); ``capture(True)`` does so for all
-        that has run 4 times, so that no later step is delayed by it. Graphs that were made are kept.
+        Kernel launches are recorded once. With capture on, the kernels between two torch hooks are replayed by a single
+        call. Otherwise each is launched separately, which is easier to profile and to debug. A scene starts with
+        recorded launches, and captures those that have run often enough to pay (32 times on the CPU). ``capture(True)``
+        captures all that have run 4 times, so that it delays no later step. Existing graphs are kept.
 
         Args:
-            on: whether graphs are made and replayed, also by the engine for its own kernels.
+            on: whether to make and replay graphs; also applies to the engine's kernels.
 
         Raises:
-            SensoriumError: (by the step that makes a graph) a kernel could not be captured; it is named.
+            SensoriumError: (in the step that makes a graph) a kernel could not be captured; the message names it.
         """
         self.compute.capture = on
         if on:
@@ -240,10 +240,10 @@ class Scene:
         self.engine.capture(on)
 
     def begin_control_step(self) -> None:
-        """Say that a control step begins now: what arrives from here on is new, latches start anew.
+        """Mark the start of a control step: samples that arrive from now on are new, and latches are cleared.
 
-        `step` does this by itself; who owns the loop calls it before the ticks of one control. Without it each
-        `update` is a control step of its own.
+        `step` calls this itself. The owner of a loop calls it before the ticks of each control step. Without it, each
+        `update` is one control step.
         """
         self._own_control_steps = True
         self.clock.begin_control_step()
@@ -251,22 +251,22 @@ class Scene:
 
     @exclusive
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Take one control step of `substeps` ticks; sensors are sampled whenever they are due in it.
+        """Take one control step of `substeps` ticks; sensors are sampled whenever they are due.
 
         Args:
-            ctrl: `[env, nu]` or `[nu]`; None keeps what `engine.ctrl` holds.
-            substeps: ticks under this control, at least 1.
+            ctrl: `[env, nu]` or `[nu]`; None keeps `engine.ctrl`.
+            substeps: number of ticks with this control, at least 1.
 
         Raises:
-            ScheduleError: the engine is stepped by its owner, substeps is not positive, another thread uses the scene,
-                or an earlier call was interrupted; the message names the cause and what to call.
-            Exception: what a callback of `watch` raised; the scene is then at the tick that it had been told of.
+            ScheduleError: the engine is stepped by its owner, `substeps` is not positive, another thread uses the
+                scene, or an earlier call was interrupted. The message names the cause and the call to make.
+            Exception: the exception raised by a callback of `watch`; the scene is then at the tick of that callback.
         """
         substeps = _ticks(substeps, 1, "Scene.step: substeps", "a control step has at least one tick")
         if self.engine.tick != self.clock.tick:
             raise ScheduleError(
                 f"the engine is at tick {self.engine.tick}, the sensors at {self.clock.tick}: call scene.update() "
-                "after stepping the engine by yourself"
+                "after stepping the engine yourself"
             )
         start = self.clock.tick
         self._end_of_step = end = start + substeps
@@ -293,29 +293,30 @@ class Scene:
         self._schedule.report()
 
     def _was_refused(self) -> None:
-        """Note that the engine refused to take ticks: where it took none, nothing has changed."""
+        """Clear the mark of a change in progress if the engine refused to step and took no tick."""
         if self.engine.tick == self.clock.tick:
             self._use.changing = ""
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
-        """Note that the owner of the loop took ticks, and sample what is due.
+        """Register ticks taken by the owner of the loop, and sample what is due.
 
         Args:
-            ticks: ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and what the
-                engine has counted for engines that step themselves. 0 evaluates the current sample of
-                sensors without memory again, after a `forward()` or an edit: no new noise, no time. The others hold
-                their sample until they are next due, as a device would; `Sensor.info` tells which sensors those are.
-            force_recompute: evaluate lazy sensors now.
+            ticks: number of ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and
+                the engine's own count for engines that step themselves. 0 evaluates the current sample of sensors
+                without memory again, after a `forward()` or an edit, with no new noise and no advance of time. Other
+                sensors hold their sample until they are next due, as a device would; `Sensor.info` reports which
+                sensors those are.
+            force_recompute: whether to evaluate lazy sensors now.
             force_compute: alias of `force_recompute`.
 
         Raises:
-            ScheduleError: negative ticks, or a jump over samples of a sensor with memory without `allow_gaps`.
+            ScheduleError: `ticks` is negative, or skips samples of a sensor with memory without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
         counted = engine.tick - clock.tick
         if ticks is not None:
-            ticks = _ticks(ticks, 0, "Scene.update: ticks", "time does not run backwards")
+            ticks = _ticks(ticks, 0, "Scene.update: ticks", "time cannot run backwards")
             if counted not in (0, ticks):
                 raise ScheduleError(f"the engine took {counted} ticks, but update(ticks={ticks}) was called")
         else:
@@ -326,7 +327,7 @@ class Scene:
                 "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
             )
         self._use.changing = "update()"
-        if not counted:  # the engine did not count: the owner's simulation did
+        if not counted:  # the owner's simulation took the ticks, not the engine
             try:
                 engine.count_ticks(ticks)
             except (TypeError, ValueError, ScheduleError):
@@ -339,7 +340,7 @@ class Scene:
             self._advance_to(engine.tick)
         else:
             self._spoil_views()
-            engine.forward()  # first: what it computes is of now, also where derived state was a tick old
+            engine.forward()  # first, so that derived state which lagged by a tick is of the present
             clock.set(clock.tick, SAMPLE, engine.lag)
             self._schedule.sample_again()
             self._committed()
@@ -351,7 +352,7 @@ class Scene:
             call_watches(self._watches)
 
     def _advance_to(self, tick: int) -> None:
-        """Move to a tick and sample what became due."""
+        """Advance to a tick and sample what became due."""
         self._spoil_views()
         self.clock.set(tick, SAMPLE, self.engine.lag)
         is_due = self._schedule.next_due <= tick
@@ -365,13 +366,13 @@ class Scene:
             self._schedule.report()  # the tick of the sample itself
 
     def _spoil_views(self) -> None:
-        """Fill the views that were handed out, in a scene with `debug`."""
+        """Fill views that were handed out with NaN, in a scene with `debug`."""
         if self._context.debug:
             for sensor in self._table.built.values():
                 self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
 
     def _committed(self) -> None:
-        """Note that a call has changed all that it changes, and report what readers wrote into views until then."""
+        """Record that a call made all its changes, and warn of views that were written into since the last time."""
         self._use.mended()
         if self._written:
             written, self._written = self._written, []
@@ -387,11 +388,11 @@ class Scene:
 
     @mending
     def reset(self, env_ids: Any = None, **state: Any) -> None:
-        """Reset environments: the engine's state, then every stateful part of every sensor, then capture anew.
+        """Reset environments: first the engine's state, then all state of every sensor; then capture a new sample.
 
         Args:
-            env_ids: int ids, a bool mask, or None for all. A mask on the scene's device is not looked at by the host.
-            state: what to write after the engine's own reset, e.g. ``qpos=[n, nq]``, ``qvel=[n, nv]``.
+            env_ids: int ids, a bool mask, or None for all. A mask on the scene's device is not copied to the host.
+            state: values to write after the engine's own reset, e.g. ``qpos=[n, nq]``, ``qvel=[n, nv]``.
 
         Raises:
             ScheduleError: an earlier call was interrupted, and `env_ids` is not None.
@@ -404,7 +405,7 @@ class Scene:
         self._use.changing = interrupted or "reset()"
         try:
             self.engine.reset(rows, state)
-        except (KeyError, TypeError, ValueError, ScheduleError):  # it refused, and has changed nothing
+        except (KeyError, TypeError, ValueError, ScheduleError):  # the engine refused and changed nothing
             self._use.changing = interrupted
             raise
         self.engine.refresh()
@@ -416,7 +417,7 @@ class Scene:
         call_watches(self._watches)
 
     def _restart(self) -> None:
-        """Drop what an interrupted call left half done, before all episodes begin or a saved state is loaded."""
+        """Discard the remains of an interrupted call, before all episodes restart or a saved state is loaded."""
         self.clock.set(self.engine.tick, SAMPLE, self.engine.lag)
         for sensor in self._table.built.values():
             sensor.buffers.restart()
@@ -427,7 +428,7 @@ class Scene:
     @exclusive
     @launching
     def _reset_one(self, sensor: Sensor[Any, Any], env_ids: Any) -> None:
-        """Start one sensor anew for some envs, in the episode that is under way. The others do not notice."""
+        """Restart one sensor in some envs within the current episode; other sensors and envs are not affected."""
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
         self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
@@ -438,7 +439,7 @@ class Scene:
         try:
             self._schedule.reset_one(sensor.buffers, mask)
         except Exception:
-            if is_new:  # the scene is without it, and the clock is as it was
+            if is_new:  # the scene does not hold it yet, and the clock is unchanged
                 self._use.mended()
             raise
         self._committed()
@@ -460,10 +461,11 @@ class Scene:
     @keeps_current
     @launching
     def add(self, cfg: SensorCfg[DataT]) -> Sensor[Any, DataT]:
-        """Add a sensor between steps; it is captured at once for all envs.
+        """Add a sensor between steps; its first sample is captured at once in all envs.
 
         Raises:
-            UnsupportedError: it needs something of the model that was not prepared; the message says what to reserve.
+            UnsupportedError: the sensor needs a part of the model that was not prepared; the message names what to
+                reserve.
         """
         (named,) = self._table.named([cfg])
         self._table.prepare_late(named, self.compute.memory)
@@ -475,21 +477,21 @@ class Scene:
 
     @exclusive
     def compute_on_demand(self, name: str) -> bool:
-        """Have a sensor computed only while somebody reads, records or listens, as ``evaluate="wanted"`` does.
+        """Compute a sensor only while it is read, recorded or listened to, as with ``evaluate="wanted"``.
 
-        A sensor whose config says `evaluate` or takes no other, one that costs nothing unread, and one with a stage
-        that looks at every tick stay as they are. One that looks at every tick by itself, such as a lidar, goes on
-        looking, which costs little, so that its first scan is whole.
+        A sensor is left unchanged if its config sets `evaluate` or allows no other value, if it costs nothing unread,
+        or if one of its stages runs at every tick. A sensor that samples its surroundings at every tick, such as a
+        lidar, continues to do so at little cost, so that its first scan is complete.
 
         Returns:
-            Whether it is so from now on.
+            Whether the sensor is computed on demand from now on.
         """
         sensor = self[name]
         if sensor.cfg.evaluate != "auto" or sensor.is_lazy or sensor.buffers.observers:
             return sensor.buffers.plan.evaluate == "wanted"
         try:
             sensor.cfg.replace(evaluate="wanted")
-        except ConfigError:  # it must see every sample
+        except ConfigError:  # this sensor must see every sample
             return False
         with self._rearranging("compute_on_demand()"):
             sensor.buffers.seal(evaluate="wanted")
@@ -497,19 +499,19 @@ class Scene:
 
     @mending
     def remove(self, name: str | SensorCfg[Any]) -> None:
-        """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
+        """Remove a sensor; its object and views raise on further use. Other sensors are not affected."""
         full_name = self._table.full_name(name if isinstance(name, str) else name.label)
         with self._rearranging("remove()"):
             self._table.release(full_name, "was removed from its scene")
 
     def arrange(self) -> None:
-        """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
+        """Sort the sensors by time of evaluation; their programs are rebuilt on the next run."""
         self.arrangement += 1
         self._schedule.arrange(sensor.buffers for sensor in self._table.built.values())
 
     @contextmanager
     def _rearranging(self, call: str) -> Iterator[None]:
-        """In this block, a call changes which sensors are evaluated when."""
+        """Mark the block as a call that changes when sensors are evaluated, and arrange them at its end."""
         interrupted = self._use.changing
         self._use.changing = interrupted or call
         yield
@@ -520,10 +522,10 @@ class Scene:
     @keeps_current
     @launching
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
-        """Rebuild one sensor with a changed config, between steps; old views of it raise when used.
+        """Rebuild one sensor with a changed config between steps; its old views raise on further use.
 
         Raises:
-            ConfigError: every fault of the new config; the old sensor then stays as it was.
+            ConfigError: the new config has faults, all of which are listed; the old sensor is then unchanged.
         """
         old = self[name]
         (cfg,) = self._table.named([old.cfg.replace(**changes)], without=old.name)
@@ -538,18 +540,18 @@ class Scene:
 
     @exclusive
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume bit-identically: ticks, episodes, rings, walks, latches, engine state.
+        """Return everything needed to resume bit-identically: ticks, episodes, rings, walks, latches and engine state.
 
-        For wrapped engines the caller saves and restores the simulation, before `load_state`.
+        With a wrapped engine the caller saves the simulation as well, and restores it before calling `load_state`.
         """
         return saved_scene(self)
 
     @mending
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, into a scene with the same configs; discovered sensors need not be the same.
+        """Restore the result of `state` into a scene with the same configs; discovered sensors may differ.
 
         Raises:
-            ConfigError: this is no state of a scene, or seed, `first_env`, sensors or shapes differ.
+            ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors or shapes differ.
         """
         interrupted = self._use.changing
         with launching:
@@ -568,39 +570,40 @@ class Scene:
     def observer(
         self, *fields: str, truth: bool | str | Iterable[str] = (), replace_inf: float | None = None
     ) -> Observer:
-        """Return what gathers fields of several sensors into one float32 tensor `[env, column]`, for a policy.
+        """Return an observer that gathers fields of sensors into one float32 tensor `[env, column]` for a policy.
 
-        ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)`` once,
-        ``look()`` whenever an observation is wanted: a new tensor, which may be kept. See `Observer`.
+        Call ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)``
+        once, then ``look()`` for each observation. Every call returns a new tensor, which the caller may keep. See
+        `Observer`.
 
         Args:
             fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
-            truth: further fields, from the ground truth, whose columns follow; True takes all `fields` from there.
-            replace_inf: what +inf becomes (and with a minus -inf), e.g. the greatest range of a scan.
+            truth: further fields, taken from the ground truth; their columns follow. True takes all `fields`.
+            replace_inf: finite value that replaces +inf (and, negated, -inf), e.g. the greatest range of a scan.
         """
         return Observer(self, fields, truth=truth, replace_inf=replace_inf)
 
     def watch(self, callback: Callable[[], object], *, every_tick: bool = False) -> Watch:
-        """Have a function called whenever what the sensors show may have changed; returns what closes the watch.
+        """Call a function whenever the values shown by sensors may have changed; return the `Watch` to close.
 
-        It is called on the thread of the scene's owner: in `step` and `update` after each advance of the scene, once
-        the sensors that are due are sampled, also where none is; after `update(ticks=0)`, `reset` and `load_state`.
-        Adding and removing sensors is no reason. All watches are called in the order in which they were made. What a
-        callback raises is raised by the step, once all were called: the scene is then at the tick of the call, and the
-        rest of the control step is not taken. A callback must not step the scene.
+        The callback runs on the thread of the scene's owner. `step` and `update` call it after each advance of the
+        scene, once due sensors are sampled, even if none was due. `update(ticks=0)`, `reset` and `load_state` call it
+        as well. Adding or removing a sensor does not. All watches are called in the order of their creation. The step
+        raises a callback's exception after all were called. The scene is then at the tick of the call, and the rest of
+        the control step is not taken. A callback must not step the scene.
 
         Args:
-            callback: what to call, without arguments.
-            every_tick: have `step` stop at every tick, and not only where a sensor is due; `Watch.every_tick` can be
-                changed later.
+            callback: function without arguments.
+            every_tick: whether `step` stops at every tick instead of only where a sensor is due; `Watch.every_tick`
+                changes it later.
         """
         return Watch(callback, every_tick, self._watches)
 
     def news(self) -> News:
-        """Return the count of what an output has taken of the sensors; every output needs its own.
+        """Return a record of the samples that one output has taken; every output needs its own.
 
-        ``news = scene.news()`` once. ``news.of(names)`` then tells which sensors have something new, for nothing, and
-        ``scene.publish(names, since=news)`` takes it. See `News`.
+        Create it once with ``news = scene.news()``. Then ``news.of(names)`` returns the sensors with something new, at
+        no cost, and ``scene.publish(names, since=news)`` takes them. See `News`.
         """
         return News(lambda: list(self.sensors_in_use), self.__getitem__)
 
@@ -614,23 +617,23 @@ class Scene:
         truth: bool = True,
         poses: bool = False,
     ) -> dict[str, Reading]:
-        """Copy what sensors show now to the host, for other threads, recorders and listeners.
+        """Copy the current readings of sensors to the host, for other threads, recorders and listeners.
 
-        On CUDA the copies are asynchronous: a reading waits for its own copy when it is first looked at.
+        On CUDA the copies are asynchronous: a reading waits for its own copy on first access.
 
         Args:
-            names: sensors wanted. None takes those with a config and the discovered ones that were read before (asking
-                for one by name counts as reading it): ``publish(scene)`` takes all.
-            since: leave out sensors that show nothing new to the output whose `news` it is, and note that it took the
-                others.
-            envs: the environments to copy, side by side; None for all.
-            truth: copy the ground truth as well; else it is empty.
-            poses: say where the mounts were at the capture of what is shown, see `Reading.pose`. From the first time on
-                the poses are kept with each sample, until `forget_poses`. Of a sample that was captured before that
-                they are unknown: NaN.
+            names: names of the sensors. None takes those with a config and discovered ones that were read before;
+                selecting one by name counts as reading it. ``publish(scene)`` takes all.
+            since: `news` of the output: sensors with nothing new to it are omitted, and the others are recorded as
+                taken.
+            envs: contiguous environments to copy; None for all.
+            truth: whether to copy the ground truth; without it `ground_truth` is empty.
+            poses: whether to include the poses of the mounts at the time of capture, see `Reading.pose`. The first such
+                call makes the sensors keep poses with each sample, until `forget_poses`. Poses of earlier samples are
+                unknown: NaN.
 
         Raises:
-            ConfigError: `envs` has gaps, or environments that there are not.
+            ConfigError: `envs` has gaps, or contains environments that do not exist.
         """
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else list(names)
@@ -648,13 +651,13 @@ class Scene:
     def bodies(self) -> Bodies:
         """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
 
-        Boxes are 0 where the engine knows no shapes.
+        Boxes are in m, and 0 where the engine knows no shapes.
         """
         return bodies_of(self.engine, "Scene.bodies")
 
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
-        """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
+        """Stop keeping the poses of mounts, for some sensors or all, until `publish` requests them again."""
         wanted = list(self._table.built) if names is None else names
         self._keep_poses([self[name] for name in wanted], False, "forget_poses()")
 
@@ -666,23 +669,23 @@ class Scene:
                 sensor.keep_poses(on)
 
     def local_client(self, **options: Any) -> Any:
-        """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.
+        """Return a client of this scene in this process: the API of `sensorium.connect`, with data by reference.
 
         Args:
             options: see `sensorium.local_client`.
         """
-        import sensorium  # the public name, loaded on use: the scene does not know what is built upon it
+        import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.local_client(self, **options)
 
     def description(self) -> SceneDescription:
-        """Return what a recorder or listener needs to know once, of all sensors, discovered ones too."""
+        """Return the static description of all sensors, including discovered ones, for recorders and listeners."""
         sensors = self._table.describe(self.clock)
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
 
 
 def _ticks(value: Any, least: int, what: str, why: str) -> int:
-    """Return a number of ticks, or raise ScheduleError where it is none."""
+    """Return a validated number of ticks, or raise ScheduleError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
         expected = f"an integer of at least {least}, below 2**31"
         raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")

@@ -1,4 +1,4 @@
-"""Which environments of a larger run a scene holds: the global index of its first one."""
+"""The slice of a larger run that a scene holds: the global index of its first environment."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from sensorium.errors import ConfigError, SensoriumWarning
 
 MOST_ENVS = 2**31
-"""Environments that one run can number: the index is an int32 in kernels."""
+"""Greatest number of environments of one run: the index is an int32 in kernels."""
 
 
 def first_env_of(value: Any, num_envs: int) -> int:
     """Return the global index of a scene's first environment.
 
     Args:
-        value: as given; None means 0, with one warning in a process of a distributed launcher.
+        value: the argument as given; None means 0, with one warning in a process of a distributed launcher.
         num_envs: number of environments of the scene.
 
     Raises:
-        ConfigError: not an integer of at least 0, or too large.
+        ConfigError: the value is not an integer, is negative or is too large.
     """
     if value is None:
         _warn_where_distributed()
@@ -37,12 +37,12 @@ def first_env_of(value: Any, num_envs: int) -> int:
 
 @functools.cache
 def _warn_where_distributed() -> None:
-    """Warn, once per process, where a launcher started several ranks, which would all draw the same numbers."""
+    """Warn, once per process, where a launcher started several ranks: all would draw the same random numbers."""
     rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "several")
     if rank.isdigit() and size != "1":
         warnings.warn(
             f"rank {rank} of {size} builds a Scene without first_env: all ranks draw the same random numbers. Pass "
-            "first_env=rank * num_envs, or first_env=0 if the ranks should agree.",
+            "first_env=rank * num_envs, or first_env=0 if the ranks should draw the same numbers.",
             SensoriumWarning,
             stacklevel=6,
         )

@@ -1,6 +1,6 @@
-"""The sensors of a scene by name: those with a config, and those that the model declares.
+"""Sensors of a scene by name: configured sensors, and sensors that the model declares.
 
-Declared sensors are in a scene without a config, at no cost until they are read.
+Declared sensors are in a scene without a config and cost nothing until they are read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sensorium.spec import NATIVE_SENSOR, resolve_field
 
 
 class SensorTable:
-    """The sensors of one scene.
+    """Sensors of one scene.
 
     Attributes:
-        built: name -> sensor; those with a config in the order they were given, and the declared ones that were built.
-        free: declared sensors that are in the scene without a config; none before `discover`.
+        built: name -> sensor; configured sensors in the order given, and declared sensors that were built.
+        free: declared sensors in the scene without a config; empty before `discover`.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -47,23 +47,23 @@ class SensorTable:
 
     @property
     def configured(self) -> list[str]:
-        """The sensors with a config, in order."""
+        """Names of the sensors with a config, in order."""
         return [name for name in self.built if name not in self.free]
 
     @property
     def names(self) -> list[str]:
-        """All sensors: those with a config, then the free ones."""
+        """Names of all sensors: configured sensors, then free ones."""
         return [*self.configured, *self.free]
 
     def __contains__(self, name: str) -> bool:
         return name in self.built or name in self.free or len(_ending_in(name, self.names)) == 1
 
     def full_name(self, name: str) -> str:
-        """Return the one sensor that a name, which may lack its prefix, means.
+        """Return the full name of the one sensor that a name selects; the prefix may be omitted.
 
         Raises:
-            SelectionError: several sensors end in that name.
-            UnsupportedError: the model declares it, but the engine cannot give it.
+            SelectionError: several names of sensors end in that name.
+            UnsupportedError: the model declares the sensor, but the engine does not support it.
             UnknownNameError: there is no such sensor.
         """
         if name in self.built or name in self.free:
@@ -83,15 +83,15 @@ class SensorTable:
     # Configs ----------------------------------------------------------------------------------------------------------
 
     def named(self, configs: Iterable[SensorCfg[Any]], without: str = "") -> list[SensorCfg[Any]]:
-        """Return configs under the names that they have in the scene.
+        """Return configs with their names in the scene.
 
         Args:
-            configs: what is to be in the scene beside the sensors with a config.
-            without: a sensor whose name is free again.
+            configs: configs to add to the sensors that have a config.
+            without: a configured sensor whose name may be used again.
 
         Raises:
-            ConfigError: something is no config.
-            DuplicateNameError: two sensors would have one name.
+            ConfigError: an item is not a sensor config.
+            DuplicateNameError: two sensors would have the same name.
         """
         seen, named = {name for name in self.configured if name != without}, []
         for cfg in configs:
@@ -100,7 +100,7 @@ class SensorTable:
             cfg = self.resolve(cfg)
             if cfg.label in seen:
                 raise DuplicateNameError(
-                    f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a name of its own: "
+                    f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a unique name: "
                     f"{type(cfg).__name__}(name={cfg.label + '_2'!r}, ...)."
                 )
             self._check(cfg, self.free)
@@ -109,10 +109,10 @@ class SensorTable:
         return named
 
     def prepare_late(self, cfg: SensorCfg[Any], memory: Memory) -> None:
-        """Prepare the engine for a sensor that is added; what the model declares, or lacks nothing for, is available.
+        """Prepare the engine for a sensor added late, which is possible if it is declared or needs nothing new.
 
         Raises:
-            UnsupportedError: it needs something that had to be reserved.
+            UnsupportedError: the sensor has a requirement that was not reserved.
         """
         engine, missing = self.engine, {}
         for requirement, name in requirements_of([cfg], engine.supports, engine).items():
@@ -125,7 +125,7 @@ class SensorTable:
                     name,
                     requirement,
                     engine.name,
-                    "the model was prepared without it. Reserve it: "
+                    "the model was prepared without it. Reserve it with "
                     f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one.",
                 )
             missing[requirement] = name
@@ -133,15 +133,16 @@ class SensorTable:
             with memory.building(cfg):
                 engine.prepare(missing)
 
-    # Coming and going -------------------------------------------------------------------------------------------------
+    # Add, replace and remove
+    # ----------------------------------------------------------------------------------------------
 
     def put(self, sensor: Sensor[Any, Any]) -> None:
-        """Take in a sensor with a config, in the place of a declared one of its name."""
+        """Add a sensor with a config; it replaces a declared sensor of the same name."""
         self.release(sensor.name, "was given a config")
         self.built[sensor.name] = sensor
 
     def replace(self, old: Sensor[Any, Any], new: Sensor[Any, Any]) -> None:
-        """Have a sensor in the place of another one, which is retired."""
+        """Put a sensor in the place of another one, which is retired."""
         for name in (old.name, new.name):
             self.free.pop(name, None)
         built = self.built.items()
@@ -150,13 +151,14 @@ class SensorTable:
         old.retire("was reconfigured")
 
     def release(self, name: str, why: str) -> None:
-        """Take a sensor out, where it is in the scene."""
+        """Remove a sensor, if it is in the scene."""
         self.free.pop(name, None)
         self._full_names = {}
         if (sensor := self.built.pop(name, None)) is not None:
             sensor.retire(why)
 
-    # What the model declares ------------------------------------------------------------------------------------------
+    # Declared sensors
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def _is_fresh(self) -> bool:
@@ -164,28 +166,28 @@ class SensorTable:
 
     @cached_property
     def known(self) -> Mapping[str, NativeSensor]:
-        """All that the model declares, by name; asking for it may compile the model."""
+        """All sensors that the model declares, by name; the first access may compile the model."""
         return {sensor.name: sensor for sensor in self.engine.native_sensors()}
 
     def discover(self, configs: Iterable[SensorCfg[Any]]) -> None:
-        """Have what the model declares in the scene, but for those that configs are of.
+        """Add the sensors that the model declares, except those with a config.
 
         Raises:
-            DuplicateNameError: a config has the name of another sensor, which the model declares.
+            DuplicateNameError: a config has the name of a different sensor that the model declares.
         """
         supports = self.engine.supports
         self.free = {name: each for name, each in self.known.items() if supports(NATIVE_SENSOR(name)) is None}
         for cfg in configs:
             self._check(cfg, self.free)
             self.free.pop(cfg.label, None)
-        if not self._is_fresh:  # what is prepared later would be of another instant
+        if not self._is_fresh:  # derived state prepared later would belong to a different instant
             self.grant(self.free)
 
     def resolve(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
-        """Return a native sensor's config with full names, of the sensor itself or of its elements; others as they are.
+        """Return a native sensor's config with full names of the sensor or its elements, and other configs unchanged.
 
         Raises:
-            SelectionError: there is no such declared sensor or element, or several match.
+            SelectionError: no declared sensor or element matches, or several do.
             DuplicateNameError: the model declares a sensor of that name.
         """
         if not isinstance(cfg, BuiltinSensorCfg):
@@ -199,35 +201,35 @@ class SensorTable:
             fix = (
                 f"{nearest(cfg.label, self.known)} It declares: {listed(self.known)}. To add one, give sensor_type=..."
             )
-            expected = "the name of a sensor that the model declares"
+            expected = "the name of a sensor declared in the model"
             raise SelectionError(title, [Fault("name", repr(cfg.label), expected, fix.strip())])
         return cfg if found == cfg.label else cfg.replace(name=found)
 
     def _check(self, cfg: SensorCfg[Any], declared: Mapping[str, NativeSensor]) -> None:
-        """Raise `DuplicateNameError` where a config has the name of another sensor, which the model declares."""
+        """Raise `DuplicateNameError` where a config has the name of a different sensor that the model declares."""
         native = declared.get(cfg.label)
         if native is None or (isinstance(cfg, BuiltinSensorCfg) and (cfg.is_declared or not native.type)):
             return
         label = cfg.label
         without = (
-            "" if isinstance(cfg, BuiltinSensorCfg) else ", or leave the other out with Scene(..., discover=False)"
+            "" if isinstance(cfg, BuiltinSensorCfg) else ", or exclude the declared one with Scene(..., discover=False)"
         )
         raise DuplicateNameError(
-            f"{type(cfg).__name__}.name: {label!r} is given in the config and declared in the model's XML as well "
-            f"({described(native)}). The declared one is in the scene without a config; to give it knobs write "
+            f"{type(cfg).__name__}.name: {label!r} is the name of this config and of a sensor in the model's XML "
+            f"({described(native)}). The declared sensor needs no config; to set its knobs, use "
             f"BuiltinSensorCfg.from_existing({label!r}, ...). To have both, give the config another name, such as "
             f"{label + '_2'!r}{without}."
         )
 
     def grant(self, names: Iterable[str]) -> None:
-        """Have the engine compute the free ones among some sensors; that needs nothing new of the model."""
+        """Let the engine compute the free sensors among `names`; this adds no requirement to the model."""
         wanted = {NATIVE_SENSOR(name): name for name in names if name in self.free}
         missing = {need: name for need, name in wanted.items() if need not in self.engine.prepared}
         if missing:
             self.engine.prepare(missing)
 
     def describe(self, clock: Clock) -> dict[str, dict[str, Any]]:
-        """Return what a listener needs to know once of each sensor; the free ones are not built for that."""
+        """Return the static description of each sensor; free sensors are not built for it."""
         out = {name: describe(self.built[name]) for name in self.configured}
         for name, sensor in self.free.items():
             field, cfg = resolve_field("value", field_of(sensor), None), BuiltinSensorCfg.from_existing(name)
@@ -237,15 +239,15 @@ class SensorTable:
 
 
 def _ending_in(name: str, names: Iterable[str]) -> list[str]:
-    """Return the names whose part after a prefix is `name`."""
+    """Return the names that equal `name` after their prefix."""
     return [full for full in names if full.endswith(f"/{name}")]
 
 
 def _meant(name: str, names: Collection[str], title: str, field: str) -> str | None:
-    """Return the full name that a name, which may lack its prefix, means; None where there is none.
+    """Return the full name of the sensor that a name selects, its prefix being optional; None without a match.
 
     Raises:
-        SelectionError: several end in that name.
+        SelectionError: several names end in that name.
     """
     found = [name] if name in names else _ending_in(name, names)
     if len(found) > 1:
@@ -255,7 +257,7 @@ def _meant(name: str, names: Collection[str], title: str, field: str) -> str | N
 
 
 class SensorMap(Mapping[str, Sensor[Any, Any]]):
-    """Name -> sensor of a scene as it was; a discovered sensor is built when it is looked up."""
+    """Snapshot of a scene's sensors by name; a discovered sensor is built on its first lookup."""
 
     def __init__(self, names: Collection[str], get: Callable[[str], Sensor[Any, Any]]) -> None:
         self._names = dict.fromkeys(names)

@@ -1,1 +1,1 @@
-"""The author's contract and the reader's half of every sensor."""
+"""Base classes of every sensor: the contract for authors and the interface for readers."""

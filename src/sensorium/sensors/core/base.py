@@ -1,8 +1,8 @@
-"""The author's contract: what a sensor class writes; `reader` has what every sensor thereby offers.
+"""Base classes for authors of sensors; `reader` has the interface that every sensor offers to its readers.
 
-One object is one config: all its mounts in all environments. Config and sensor pair by the type parameters when the
-class is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is always there; a
-singular selector squeezes it in `.data`, `.ground_truth`, `.read` and `.history` only.
+One sensor object stands for one config: all its mounts in all environments. Config and sensor are paired by the type
+parameters when the class is defined: ``class Imu(SimpleSensor[ImuCfg, ImuData])``. Inside a sensor the mount axis is
+always present. A singular selector removes it only from `.data`, `.ground_truth`, `.read` and `.history`.
 """
 
 from __future__ import annotations
@@ -42,26 +42,27 @@ if TYPE_CHECKING:
 
 
 class Sensor(Readable[CfgT, DataT]):
-    """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
+    """Base of every sensor. Derive from `SimpleSensor`, or from this class for full control with `compute`.
 
-    Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still
-    follow. With `uses_ring_pipeline = False` nothing is allocated: `setup` gives the memory to `set_outputs`, and
-    `compute`, which gets two empty records, fills it.
+    With full control, `compute(truth, measured)` fills both records in one call; post-processing, delay and history
+    still follow. With `uses_ring_pipeline = False` no memory is allocated: `setup` passes the sensor's memory to
+    `set_outputs`, and `compute`, which gets two empty records, fills it.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
-    """What the sensor needs of the engine; see `needs` where that depends on the config."""
+    """Requirements on the engine; override `needs` where they depend on the config."""
     lookback: ClassVar[int] = 0
-    """Deepest k that a hook reads with `timeline.at(k)`; it sizes the timelines."""
+    """Greatest k for which a hook reads `timeline.at(k)`; determines the size of the timelines."""
     single: ClassVar[bool] = False
-    """True where the data class has one field and `.data` is that tensor itself."""
+    """Whether the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True
-    """False where `compute` keeps its own memory."""
+    """Whether the pipeline owns the memory; False where `compute` fills the sensor's own memory."""
     checks_state: ClassVar[bool] = False
-    """True where the sensor's own kernel flags non-finite state in `buffers.bad`; else NaN in truth is looked for."""
+    """Whether the sensor's own kernel flags non-finite state in `buffers.bad`; otherwise the truth is searched for
+    NaN."""
 
     is_simple: ClassVar[bool] = False
-    """Whether the hooks of `SimpleSensor` are called."""
+    """Whether to call the hooks of `SimpleSensor`."""
     cfg_class: ClassVar[type[SensorCfg[Any]]]
     data_class: ClassVar[type[Any]]
 
@@ -79,9 +80,9 @@ class Sensor(Readable[CfgT, DataT]):
     @classmethod
     def _pair(cls, cfg_class: type, data_class: type) -> None:
         if not issubclass(cfg_class, SensorCfg):
-            raise RegistrationError(f"{cls.__qualname__}: {cfg_class.__name__} is no SensorCfg")
+            raise RegistrationError(f"{cls.__qualname__}: {cfg_class.__name__} is not a SensorCfg")
         if not dataclasses.is_dataclass(data_class):
-            raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is no dataclass")
+            raise RegistrationError(f"{cls.__qualname__}: {data_class.__name__} is not a dataclass")
         cls.cfg_class, cls.data_class = cfg_class, data_class
         fields = declared_fields(data_class)
         cls.own_history = any("history" in (field.axes or ()) for field in fields.values())
@@ -93,12 +94,12 @@ class Sensor(Readable[CfgT, DataT]):
 
     @classmethod
     def needs(cls, cfg: CfgT, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return what this config needs of an engine, before the model is compiled; by default `requires`.
+        """Return the requirements of a config on an engine, before the model is compiled; by default `requires`.
 
         Args:
-            cfg: the config.
-            names: the model's names, which the config's patterns match.
-            supports: tells why a requirement is not available; None where it is.
+            cfg: config of the sensor.
+            names: names of the model, which the config's patterns match.
+            supports: returns the reason why a requirement is unsupported, or None where it is supported.
         """
         return cls.requires
 
@@ -116,7 +117,7 @@ class Sensor(Readable[CfgT, DataT]):
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
             )  # fmt: skip
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
-        """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
+        """Pose of the sensor in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
         self._allocate()
         before = set(vars(self))
@@ -125,80 +126,85 @@ class Sensor(Readable[CfgT, DataT]):
         self._complete()
         self._debug_vis = cfg.debug_vis and self.has_debug_vis_implementation
         self.base_attributes = frozenset(vars(self)) - made
-        """Names of the attributes that are not the author's own."""
+        """Names of the attributes that the base class sets."""
 
-    # What an author writes --------------------------------------------------------------------------------------------
+    # Hooks for authors
+    # ----------------------------------------------------------------------------------------------------
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields of this config; by default all that the data class declares.
+        """Return the fields of this config; by default all fields declared in the data class.
 
-        Override where shapes, or which fields are computed at all, depend on the config.
+        Override where the shapes, or the choice of computed fields, depend on the config.
         """
         return declared_fields(self.data_class)
 
     def setup(self) -> None:
-        """Prepare what this sensor keeps, once, when it is built: states (`new_state`), index arrays, constants.
+        """Allocate the sensor's own memory once, when it is built: states (`new_state`), index arrays and constants.
 
-        Fields of the data class that are no tensors are attributes of these names; what `info` says besides goes into
-        `notes`. Where warnings name another body than the mount's, set `buffers.body_at_fault`.
+        Set an attribute for each field of the data class that is not a tensor, under the field's name. Add further
+        entries of `info` to `notes`. Set `buffers.body_at_fault` where warnings should name a body other than the
+        mount's.
         """
 
     def intermediate_fields(self) -> Mapping[str, Field]:
-        """Return the fields of the pipeline's own space, where `post_process` projects out of it."""
+        """Return the fields of the pipeline's intermediate space, from which `post_process` projects."""
         return self.fields()
 
     def compute(self, truth: Record, measured: Record) -> None:
-        """Fill the true and the measured record, once per due tick for all mounts and envs (full control)."""
+        """Fill the true and the measured record of all mounts and envs, once per due tick (full control)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
-        """Project intermediate to return space; by default return `data`. `timeline.at(0)` is the previous output."""
+        """Project intermediate fields to returned fields; by default return `data`.
+
+        `timeline.at(0)` is the previous output.
+        """
         return data
 
     def observe(self) -> None:
-        """Do what must happen at every tick of physics, also between samples; by default nothing.
+        """Do the work of every physics tick, also between samples; by default nothing.
 
-        At the tick of a sample it is called before `update_raw_data` or `compute`. What it finds belongs into states
-        of the sensor (`new_state`). A sensor that defines it is never evaluated on read.
+        At the tick of a sample it is called before `update_raw_data` or `compute`. Store results in states of the
+        sensor (`new_state`). A sensor that defines this hook is never evaluated on read.
         """
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return plain shapes for a viewer: points, lines, arrows, frames."""
+        """Return simple shapes for a viewer: points, lines, arrows and frames."""
         return ()
 
     @property
     def has_debug_vis_implementation(self) -> bool:
-        """Whether the sensor draws itself."""
+        """Whether the sensor implements `debug_draw`."""
         return hook_of(self, "debug_draw") is not None
 
     @property
     def debug_vis(self) -> bool:
-        """Whether a viewer shall draw the sensor: as its config or `set_debug_vis` says."""
+        """Whether a viewer should draw the sensor, as set by its config or by `set_debug_vis`."""
         return self._debug_vis
 
     def set_debug_vis(self, debug_vis: bool) -> bool:
-        """Switch drawing on or off; returns False where the sensor does not draw."""
+        """Turn drawing on or off; return False where the sensor has no `debug_draw`."""
         self._debug_vis = debug_vis and self.has_debug_vis_implementation
         return self.has_debug_vis_implementation
 
     def new_state(self, name: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
-        """Return a float32 state `[env, *shape]` of the sensor's own that resets to zero and is saved and restored.
+        """Return a new float32 state `[env, *shape]` that is zeroed at a reset, and is saved and restored.
 
-        Use it for everything that must survive from one sample to the next.
+        Use it for all values that must be kept from one sample to the next.
         """
         return self.buffers.new_state(name, shape)
 
     def set_outputs(
         self, truth: Mapping[str, torch.Tensor], measured: Mapping[str, torch.Tensor] | None = None
     ) -> None:
-        """Have readers see this memory, for a sensor with `uses_ring_pipeline = False`; call it last in `setup`.
+        """Set the memory that readers see, for a sensor with `uses_ring_pipeline = False`; call it last in `setup`.
 
         Args:
-            truth: the tensors that `compute` fills, `[env, mount, ...]` per field, contiguous.
-            measured: likewise for the measured branch; None where both are the same.
+            truth: tensors that `compute` fills, contiguous `[env, mount, ...]` per field.
+            measured: the same for the measured branch; None where both branches are the same.
 
         Raises:
-            RegistrationError: a field is missing, or of another shape, dtype or layout.
+            RegistrationError: a field is missing or has another shape, dtype or layout.
         """
         measured = truth if measured is None else measured
         for outputs, spec in product((truth, measured), self.mount_specs):
@@ -214,16 +220,16 @@ class Sensor(Readable[CfgT, DataT]):
 
     @cached_property
     def key(self) -> StageKey:
-        """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
+        """Random tensors and times of the current sample for torch hooks: ``self.key.normal("dust", "distance")``."""
         plan = self.buffers.plan
         fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
         return StageKey(plan, self.compute_on, self.clock, "sensor", fields)
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
-        """Return what a stage of the config keeps, name -> float32 `[env, ...]`: live memory, to be read only.
+        """Return the state of a stage of the config, name -> float32 `[env, ...]`: live memory, read-only.
 
         Raises:
-            KeyError: the config has no such stage.
+            KeyError: the config does not contain the stage.
         """
         for run in self.buffers.stages:
             if run.cfg == stage:
@@ -231,30 +237,30 @@ class Sensor(Readable[CfgT, DataT]):
         raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.buffers.stages]}")
 
     def stream(self, purpose: str) -> tuple[int, int]:
-        """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
+        """Return the two key words of one of the sensor's random streams, for a kernel that draws its own numbers."""
         return stream_key(self._context.seed, self.name, purpose)
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def reset_state(self, env_mask: torch.Tensor) -> None:
-        """Set the sensor's own states of the envs in a uint8 [env] mask for a new episode, before they are captured.
+        """Initialise the sensor's own states in the envs of a uint8 [env] mask, before the first capture of an episode.
 
-        States of `new_state` are zero by then. By default nothing.
+        States of `new_state` are zero at this point. By default nothing is done.
         """
 
     @property
     def rays(self) -> RayScene:
-        """The shapes of the scene, for a `RayCast`. The sensor requires SHAPES and BODY_POSE."""
+        """Shapes of the scene, for a `RayCast`. The sensor must require SHAPES and BODY_POSE."""
         return self._context.ray_scene
 
     def rays_of(self, name: str) -> Rays:
-        """Return the rays of a pattern of the config, on the host.
+        """Return the rays of one of the config's patterns, on the host.
 
         Args:
             name: field of the config with the pattern.
 
         Raises:
-            ConfigError: they are more than allowed, or than memory is available for.
+            ConfigError: the number of rays exceeds the limit or the available memory.
         """
         pattern: PatternBaseCfg = getattr(self.cfg, name)
         if (count := pattern.count_rays()) is not None:
@@ -264,15 +270,17 @@ class Sensor(Readable[CfgT, DataT]):
 
     @property
     def query_context(self) -> QueryContext:
-        """What queries from this sensor's mounts at the shapes of the scene work with."""
+        """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
         assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
-        from sensorium.world.query import QueryContext  # slow to import, and most sensors ask for no shapes
+        from sensorium.world.query import QueryContext  # imported on use: slow to import, and rarely needed
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
 
     def ray_cast(self, **options: Any) -> RayCast:
-        """Return rays from this sensor's mounts at the shapes of the scene; make it in `setup`, `cast` in a hook.
+        """Return a ray cast from this sensor's mounts at the shapes of the scene; create it in `setup`.
+
+        Call its `cast` in a hook.
 
         Args:
             options: see `RaySpec`.
@@ -282,7 +290,9 @@ class Sensor(Readable[CfgT, DataT]):
         return RayCast(self.query_context, RaySpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
-        """Return the solids around this sensor's mounts; make it in `setup`, `place` it in a hook, ask in a kernel.
+        """Return a query for the solids around this sensor's mounts; create it in `setup`, `place` it in a hook.
+
+        Kernels query the placed solids.
 
         Args:
             options: see `SolidQuery`, from `points` on.
@@ -327,13 +337,13 @@ class Sensor(Readable[CfgT, DataT]):
             self.buffers.body_at_fault = lambda env, mount: bodies[mount]
 
     def _complete(self) -> None:
-        """Seal the plan and make the views, once `setup` has run."""
+        """Complete the plan and create the views, after `setup` has run."""
         self.buffers.seal()
         self.buffers.plan.check()
         if missing := [name for name in self._constant_names if not hasattr(self, name)]:
             raise RegistrationError(
                 f"{self.data_class.__qualname__}.{missing[0]} has no Field: write Annotated[Tensor, Field(unit=..., "
-                f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"
+                f"...)], or set self.{missing[0]} in {type(self).__qualname__}.setup"
             )
         if self.uses_ring_pipeline:
             ring, shown = self.buffers.ring, self.buffers.work_out
@@ -345,21 +355,21 @@ class Sensor(Readable[CfgT, DataT]):
             )
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
-        """Raise `ConfigError` where a config gives a knob that the pipeline, which is not used, would honour."""
+        """Raise `ConfigError` where the config sets a knob of the standard pipeline, which the sensor does not use."""
         for knob in ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages"):
             if value := getattr(cfg, knob):
-                fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
-                raise ConfigError.single(self.cfg.title, knob, value, "it absent", fix)
+                fix = f"{type(self).__name__} uses its own memory and does not support this knob."
+                raise ConfigError.single(self.cfg.title, knob, value, "no value", fix)
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return all that must be saved to resume."""
+        """Return all tensors that must be saved to resume."""
         params = {f"param/{name}": table for name, table in self.params.per_env.items()}
         return {**self.buffers.tensors(), **self.buffers.counter.tensors(), **params}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `tensors` and `SensorBuffers.counters` returned."""
+        """Restore the results of `tensors` and `SensorBuffers.counters`."""
         self.params.keep(name.removeprefix("param/") for name in tensors if name.startswith("param/"))
         self.buffers.load(tensors, counters)
         for name, tensor in self.tensors().items():
@@ -367,29 +377,29 @@ class Sensor(Readable[CfgT, DataT]):
         self.begin_poses()
 
     def expire(self) -> None:
-        """Have the next read evaluate the sensor again, where it is computed on read: a setting of it has changed."""
+        """Force evaluation on the next read of a sensor computed on read, after one of its settings changed."""
         self._shown_version = -1
         if self.buffers.group is not None:
             self.buffers.group.version = -1
 
     def begin_poses(self) -> None:
-        """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""
+        """Restart the record of poses, where an output publishes them: poses of earlier captures are unknown."""
         self._ring_read = -1
         if self.buffers.poses is not None:
             self.buffers.poses.begin()
 
     def keep_poses(self, on: bool) -> None:
-        """Keep from now on where the mounts were at each capture, or no more; programs are to be rebuilt."""
+        """Start or stop recording the poses of the mounts at each capture; the caller rebuilds the programs."""
         self.buffers.poses = CapturePoses(self) if on else None
         self.begin_poses()
 
 
 class SimpleSensor(Sensor[CfgT, DataT]):
-    """A sensor on the standard pipeline. All hooks are optional but `update_raw_data`.
+    """A sensor on the standard pipeline. Only `update_raw_data` is required; all other hooks are optional.
 
     raw -> `apply_physics_imperfections` -> `apply_transform` -> `apply_hardware_imperfections` -> `post_process` ->
     frozen -> delay -> read. Each hook is called once per due tick for all mounts and environments, and writes in place.
-    A hook that only launches Warp kernels may be marked `@recorded`: it is then called once and its launches are
+    A hook that only launches Warp kernels may be marked `@recorded`: it is then called once, and its launches are
     replayed.
     """
 
@@ -401,7 +411,7 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         raise NotImplementedError(f"{type(self).__name__} must define update_raw_data(self, raw)")
 
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Write truth into `raw` and the measured value, with noise that shapes it, into `slot` in one pass.
+        """Write truth into `raw`, and the measured value with its physical imperfections into `slot`, in one pass.
 
         By default it calls `update_raw_data`, copies `raw` into `slot` and calls `apply_physics_imperfections`.
         """
@@ -412,23 +422,23 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
         """Alter the measured phenomenon itself, before the transform; by default nothing.
 
-        What is altered here propagates through memory.
+        These changes propagate through the sensor's memory.
         """
 
     def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
         """Change frames or apply a response model in place, on both branches; by default nothing.
 
-        `timeline` is free of hardware noise.
+        `timeline` does not contain hardware noise.
         """
 
     def apply_hardware_imperfections(self, slot: Record) -> None:
-        """Alter the measured value at the sensor's output; by default the standard chain and the config's stages."""
+        """Alter the measured value at the sensor's output; by default run the standard chain and the stages."""
         self.standard_chain(slot)
 
     def derive_measured(self, slot: Record) -> None:
-        """Fill the measured fields of kind `derived` from the other measured ones, once those are final.
+        """Fill the measured fields of kind `derived` from the other measured fields, once those are final.
 
-        All noise, quantisation and stages came before; delay and history follow. By default nothing.
+        Noise, quantisation and stages have been applied; delay and history follow. By default nothing.
         """
 
     def standard_chain(self, slot: Record) -> None:

@@ -1,4 +1,4 @@
-"""The hooks of sensor classes: which there are, what marks them, and which other names a class must not define."""
+"""Hooks of sensor classes: their list, the decorators that mark them, and names that a class must not define."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
 
 CORE = "sensorium.sensors.core."
-"""Where the classes are whose hooks do nothing."""
+"""Modules of the classes whose hooks are empty."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 Supports = Callable[[Requirement], str | None]
-"""A function telling why a requirement cannot be given; None where it can."""
+"""Function that returns the reason why a requirement is unsupported, or None where it is supported."""
 
 SIMPLE_HOOKS = {
     "raw": "update_raw_data",
@@ -26,9 +26,9 @@ SIMPLE_HOOKS = {
     "hardware": "apply_hardware_imperfections",
     "derive": "derive_measured",
 }
-"""The hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
+"""Hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
 HOOKS = {"post": "post_process", "reset": "reset_state", "observe": "observe"}
-"""The hooks that every sensor has, by their names in `Hooks`."""
+"""Hooks of every sensor, by their names in `Hooks`."""
 
 HOOKS_OF_OTHERS = {
     "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
@@ -55,7 +55,7 @@ HOOKS_OF_OTHERS = {
     "debug_vis": "debug_draw(self)",
     "requires_sensor_context": "requires = (...)",
 }
-"""Hooks of other libraries that nothing here calls, and what takes their place."""
+"""Hooks of other libraries, which sensorium never calls, and their replacements."""
 
 FORMER_HOOKS = {
     "requirements": "needs(cls, cfg, names, supports), a classmethod",
@@ -68,17 +68,17 @@ FORMER_HOOKS = {
     "outputs": "self.set_outputs(truth, measured) in setup, with memory that compute fills",
     "body_at_fault": "self.buffers.body_at_fault = function in setup",
 }
-"""Hooks of earlier versions, and what takes their place."""
+"""Hooks of earlier versions, and their replacements."""
 
 
 def used_if(test: Callable[[Any], object], otherwise: str = "") -> Callable[[Function], Function]:
-    """Mark a hook that not every config uses: one that is left out costs neither memory nor time.
+    """Mark a hook that only some configs use; where it is not used it costs no memory and no time.
 
-    It also holds for the hook of a subclass that overrides it.
+    The mark also applies to the hook of a subclass that overrides it.
 
     Args:
-        test: what is asked with the sensor, once, before its `setup`.
-        otherwise: name of the method that is called instead; by default none.
+        test: called once with the sensor, before its `setup`; returns whether the hook is used.
+        otherwise: name of the method to call instead; by default none.
     """
 
     def mark(hook: Function) -> Function:
@@ -89,13 +89,13 @@ def used_if(test: Callable[[Any], object], otherwise: str = "") -> Callable[[Fun
 
 
 def between_samples(hook: Function) -> Function:
-    """Mark an `observe` that is called at the ticks between samples only: its sensor's sample includes its own tick."""
+    """Mark an `observe` hook to be called only at ticks between samples: the sample itself covers its own tick."""
     hook.__between_samples__ = True  # type: ignore[attr-defined]
     return hook
 
 
 def hook_of(sensor: Sensor[Any, Any], name: str) -> Callable[..., Any] | None:
-    """Return the hook of a name where the sensor's class has one and its config uses it."""
+    """Return a hook by name, or None where the sensor's class does not define it or its config does not use it."""
     bases = [base for base in type(sensor).__mro__ if name in base.__dict__]
     if bases[0].__module__.startswith(CORE):
         return None
@@ -119,7 +119,7 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
 
 
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
-    """Raise `RegistrationError` where a class defines a hook that nothing calls, or lacks one that another needs."""
+    """Raise `RegistrationError` where a class defines a hook that is never called, or lacks one that another needs."""
     own = {name for base in cls.__mro__ if not base.__module__.startswith(CORE) for name in base.__dict__}
     for table, whose in ((HOOKS_OF_OTHERS, "another library"), (FORMER_HOOKS, "an earlier version")):
         if found := [f"{name} is never called: write {table[name]}." for name in table if name in own]:
@@ -127,12 +127,12 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     unused = [name for name in (("compute",) if cls.is_simple else SIMPLE_HOOKS.values()) if name in own]
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"
-        raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from it.")
+        raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from {base}.")
     if "post_process" in own and "intermediate_fields" not in own:
         raise RegistrationError(
             f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
-            "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
-            "they coincide)."
+            "separate from the returned fields: define intermediate_fields(self) as well (return self.fields() where "
+            "both are the same)."
         )
 
 

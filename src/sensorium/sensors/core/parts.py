@@ -1,4 +1,4 @@
-"""What sensors are made of besides the pipeline: their context, what `info` says and live parameters."""
+"""Parts of sensors besides the pipeline: their context, the content of `info`, and live parameters."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 @dataclass
 class SensorContext:
-    """What a sensor is built in: the scene's engine, device, clock and seed, and the shapes that rays meet."""
+    """Context in which a sensor is built: the scene's engine, device, clock, seed and shapes."""
 
     engine: Engine
     compute: Compute
     clock: Clock
     seed: int
     reset: Callable[[Any, Any], None]
-    """Resets one sensor for some envs, with the others as they are."""
+    """Resets one sensor in some envs; the others are unchanged."""
     debug: bool
-    """Whether readers get copies that are spoilt once they are out of date."""
+    """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None
-    """Labels of shapes, as `RayScene` takes them."""
+    """Semantic labels of shapes, as in `RayScene`."""
 
     @functools.cached_property
     def ray_scene(self) -> RayScene:
-        """The scene's shapes; made when the first sensor asks."""
-        from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
+        """Shapes of the scene; created on first access."""
+        from sensorium.world.ray_scene import RayScene  # imported on use: slow to import, and only rays need it
 
         return RayScene(self.engine, self.compute, self.semantics)
 
 
 @dataclass(frozen=True, slots=True)
 class SensorInfo:
-    """What a sensor resolved to.
+    """Facts about a built sensor.
 
     Attributes:
-        specs: its fields as a reader sees them.
-        mounts: what the selector matched, in mount order.
-        bodies: the body each mount is fixed to.
-        nbytes: bytes of memory the sensor holds.
-        rate_hz: mean samples per second.
+        specs: fields as returned to readers.
+        mounts: names that the selector matched, in mount order.
+        bodies: body that each mount is fixed to.
+        nbytes: memory of the sensor, bytes.
+        rate_hz: mean sampling rate, Hz.
         evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
-        why: the reason for that.
-        notes: what else the sensor decided, e.g. where accelerations come from.
+        why: reason for `evaluation`.
+        notes: further choices of the sensor, e.g. the source of accelerations.
     """
 
     specs: tuple[FieldSpec, ...]
@@ -71,9 +71,9 @@ class SensorInfo:
 
 
 class Params:
-    """The config's own values as hooks read them: numbers, or, once set per env, float32 `[env, 1]`.
+    """Values of the config for hooks: numbers or, once set per env, float32 `[env, 1]`.
 
-    The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
+    The second axis broadcasts against `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
     """
 
     def __init__(self, cfg: SensorCfg[Any], num_envs: int, device: str) -> None:
@@ -82,7 +82,7 @@ class Params:
         self._tables: set[str] = set()
 
     def rows(self, name: str) -> torch.Tensor:
-        """Return a number of the config as float32 `[env, 1]`, which may be written; None is NaN."""
+        """Return a new float32 tensor `[env, 1]` with a number of the config; None becomes NaN."""
         if name not in self.per_env:
             value = getattr(self._cfg, name)
             number = float("nan") if value is None else float(value)
@@ -90,16 +90,16 @@ class Params:
         return self.per_env[name]
 
     def table(self, name: str) -> torch.Tensor:
-        """Return `rows` at an address that stays, for a recorded kernel: the number may be set per env at run time."""
+        """Return `rows` at a fixed address, for a recorded kernel: the number may be set per env at run time."""
         self._tables.add(name)
         return self.rows(name)
 
     def has_table(self, name: str) -> bool:
-        """Whether recorded kernels read a number from its table."""
+        """Whether recorded kernels read this number from a table."""
         return name in self._tables
 
     def keep(self, names: Iterable[str]) -> None:
-        """Have the numbers of these names per env, to be loaded; others are those of the config again."""
+        """Keep per-env values of exactly these numbers, to be loaded; all others return to the values of the config."""
         self.per_env = {name: rows for name, rows in self.per_env.items() if name in self._tables}
         for name in names:
             self.rows(name)
@@ -112,15 +112,15 @@ class Params:
 
 
 def declared_fields(data_class: type) -> dict[str, Field]:
-    """Return the `Field` annotations of a data class, in order, without its constants; the dict is the caller's own."""
+    """Return the `Field` annotations of a data class in order, without its constants; the caller owns the dict."""
     return dict(declared(data_class)[0])
 
 
 @functools.cache
 def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
-    """Return what `declared_fields` does, and the fields that are no tensors: attributes of the sensor by these names.
+    """Return `declared_fields`, and the names of fields that are not tensors, which are attributes of the sensor.
 
-    Hints are text, which takes 0.2 ms to evaluate, and each reading asks.
+    The result is cached: evaluating the annotations, which are text, takes 0.2 ms and is needed on each read.
     """
     hints = typing.get_type_hints(data_class, include_extras=True)
     found: dict[str, Field] = {}
@@ -137,5 +137,5 @@ def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
 
 
 def arrows(pos: torch.Tensor, vectors: torch.Tensor) -> DebugShape:
-    """Return an arrow from each position along its vector, both `[..., 3]`, in the world, m."""
+    """Return an arrow from each position along its vector, both `[..., 3]`, m, world frame."""
     return DebugShape("arrows", torch.stack([pos, pos + vectors], dim=-2).reshape(-1, 2, 3).cpu().numpy())

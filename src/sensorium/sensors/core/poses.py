@@ -1,7 +1,7 @@
-"""Where a sensor was, at each of its mounts, when it captured what it shows: kept only while an output publishes poses.
+"""Poses of a sensor's mounts at the capture of the current sample, recorded only while an output publishes poses.
 
-A sample may be shown late, and in each environment another one. So the poses lie beside the samples: one slot for each
-slot of the sensor's ring, written with the sample, and found by the slot that is shown.
+A sample may be shown late, and each environment may show a different one. Poses are therefore stored beside the
+samples: one slot for each slot of the sensor's ring, written with the sample and selected by the slot that is shown.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 Pose = wp.types.vector(length=7, dtype=wp.float32)
-"""Position and quaternion."""
+"""Position, m, and quaternion (w, x, y, z)."""
 
 
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. `stamps` is empty where no sample is lost, other arrays where unused."""
+    """Poses of one sensor. `stamps` is empty where no sample can be lost; unused arrays are empty as well."""
 
     head: wp.array[wp.int32]
     stamps: wp.array2d[wp.vec3i]
@@ -42,7 +42,7 @@ class PoseTask:
 
 @kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
-    """Write the poses of now beside the sample: into the same slots as the sample itself, see `Ring.freeze`."""
+    """Write the current poses beside the sample, into the same slots as the sample; see `Ring.freeze`."""
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
@@ -61,7 +61,7 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
     pose = Pose(pos[0], pos[1], pos[2], quat[0], quat[1], quat[2], quat[3])
     head = t.head[env]
     end = t.slots.shape[0] - 1
-    if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
+    if mode_now(rows) == FIRST:  # the first sample of an episode fills all slots
         for slot in range(end + 1):
             t.slots[slot, env, mount] = pose
     elif t.stamps.shape[0] > 0:
@@ -71,10 +71,10 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
 
 
 class CapturePoses:
-    """The poses of a sensor at its captures, one for each mount, `offset` included. NaN for samples before this began.
+    """Poses of a sensor at its captures, one per mount, `offset` included; NaN for samples captured earlier.
 
     Args:
-        sensor: a sensor with mounts; where one of them is on a body, the engine gives BODY_POSE.
+        sensor: sensor with mounts; if a mount is on a body, the engine must provide BODY_POSE.
     """
 
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
@@ -90,7 +90,7 @@ class CapturePoses:
         self._envs = torch.arange(compute.num_envs, device=compute.device)
 
     def begin(self) -> None:
-        """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
+        """Restart the record: poses of earlier captures are unknown, those of current samples are the engine's."""
         sensor = self._sensor
         sensor.engine.refresh()
         self.keep()
@@ -102,7 +102,7 @@ class CapturePoses:
         self._slots.copy_(torch.where((captures.first_tick == tick)[:, None, None], now, self._slots))
 
     def keep(self) -> None:
-        """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
+        """Record the poses of the sample that is being captured (a recordable task), before the ring stamps it."""
         sensor, ring, t = self._sensor, self._ring, PoseTask()
         t.head = wp.from_torch(self._head if ring is None else ring.head, dtype=wp.int32)
         t.mount_body, t.mount_pos, t.mount_quat = self._mount.warp_inputs
@@ -119,14 +119,14 @@ class CapturePoses:
 
     @staticmethod
     def needs_bodies(sensor: Sensor[Any, Any]) -> bool:
-        """Whether one of a sensor's mounts is on a body, so that its pose needs BODY_POSE."""
+        """Whether one of a sensor's mounts is on a body, which requires BODY_POSE."""
         return sensor.mount is not None and any(name != "world" for name in sensor.mount.body_names)
 
     def shown(self) -> torch.Tensor:
-        """Return the poses at the capture of what `data` shows, once that was read.
+        """Return the poses at the capture of the sample in `data`, which must have been read before.
 
         Returns:
-            float32 `[env, mount, 7]`: position (m) and quaternion (w, x, y, z) in the world.
+            float32 `[env, mount, 7]`: position (m) and quaternion (w, x, y, z) in the world frame.
         """
         ring = self._ring
         if ring is None:

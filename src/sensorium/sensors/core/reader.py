@@ -1,4 +1,4 @@
-"""The reader's side of a sensor: what each one offers to those who read it, whatever it measures."""
+"""Interface of every sensor for its readers, independent of what it measures."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ DataT = TypeVar("DataT")
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors hold the same bits, NaN included."""
+    """Whether two tensors are bit-identical, including NaN."""
     return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
 class Readable(Generic[CfgT, DataT]):
-    """A sensor as its readers know it. `Sensor` derives from it, and makes the memory."""
+    """A sensor as seen by readers. `Sensor` derives from it and allocates the memory."""
 
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
     own_history: ClassVar[bool] = False
-    """Whether `history_length` is for fields of the sensor's own, with a history axis; `.history` is not kept."""
+    """Whether `history_length` applies to fields with a history axis of their own; `.history` is then not available."""
     data_class: ClassVar[type[Any]]
 
     buffers: SensorBuffers
     specs: tuple[FieldSpec, ...]
-    """The fields as a reader sees them."""
+    """Fields as returned to readers."""
     mount_specs: list[FieldSpec]
-    """The fields as the sensor's own memory has them, with a mount axis in any case."""
+    """Fields as laid out in the sensor's memory, always with a mount axis."""
     _truth_view: DataT
     _measured_view: DataT
 
@@ -52,7 +52,7 @@ class Readable(Generic[CfgT, DataT]):
         self.cfg, self.name = cfg, cfg.label
         self.__dict__["data_class"] = cfg.data_class or self.data_class
         self._field_names, self._constant_names = declared(cast(type, self.data_class))
-        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
+        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # fixed now: the memory layout depends on it
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
         self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
@@ -63,17 +63,18 @@ class Readable(Generic[CfgT, DataT]):
         self.mount: MountView | None = None
         self._mount_axis = False
         self.params = Params(cfg, self.num_envs, self.device)
-        """The config's values, for hooks: those that were set per env are tensors."""
+        """Values of the config for hooks; values that were set per env are tensors."""
         self.notes: dict[str, str] = {}
-        """What the sensor decided by itself, for `info`; `setup` fills it."""
+        """Choices made by the sensor, for `info`; filled in `setup`."""
         self._stale: str | None = None
         self._shown_version = self._ring_read = -1
-        """`Clock.version` at which a reader was last given what had arrived; at which the ring was last asked."""
+        """`Clock.version` at the last read of arrived data, and at the last read of the ring."""
         self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = {} if context.debug else None
-        """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
-        they held then."""
+        """In a scene with `debug`: copies handed out since time last advanced, measured (True) and true, with their
+        contents."""
 
-    # What a reader sees -----------------------------------------------------------------------------------------------
+    # Reading
+    # --------------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         if self._stale:
@@ -85,7 +86,7 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The fields of the data class that are no tensors, e.g. names: attributes of this object by these names."""
+        """Fields of the data class that are not tensors, e.g. names; each is an attribute of this object."""
         return {name: copy(getattr(self, name)) for name in self._constant_names}
 
     @property
@@ -95,7 +96,7 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def num_instances(self) -> int:
-        """Sensors per env times environments."""
+        """Number of sensors per env times number of environments."""
         return self.num_envs * (self.mount.count if self.mount is not None else 1)
 
     @property
@@ -105,22 +106,22 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def is_retired(self) -> bool:
-        """Whether it was removed from its scene or replaced there; using it then raises."""
+        """Whether the sensor was removed from its scene or replaced; any use of it raises."""
         return self._stale is not None
 
     @property
     def is_initialized(self) -> bool:
-        """Always true: a built sensor is ready."""
+        """Always true: a built sensor is ready to use."""
         return True
 
     def ensure_current(self, *, is_measured: bool = False) -> None:
-        """Have the ground truth (or the measured data as well) be of now, as each read does before it shows something.
+        """Bring the ground truth (or the measured data as well) up to date, as every read does.
 
         Raises:
-            StaleError: the sensor is retired, or the engine has moved on without the scene.
+            StaleError: the sensor is retired, or the engine was stepped without the scene.
         """
         if self._stale:
-            raise StaleError(f"sensor {self.name!r} {self._stale}; take it anew: scene[{self.name!r}]")
+            raise StaleError(f"sensor {self.name!r} {self._stale}; get it again: scene[{self.name!r}]")
         buffers = self.buffers
         buffers.wanted = True
         if buffers.group is not None:
@@ -132,28 +133,28 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def data(self) -> DataT:
-        """The measured sample as it arrives at a reader now: live views, `[env, ...]`, valid until the next step.
+        """Measured sample that has arrived at the reader: live views `[env, ...]`, valid until the next step.
 
-        The views are the sensor's own memory: do not write into them, and take `read()` for a copy. A sensor without
-        imperfections, delay or history keeps one sample, so its `data` and `ground_truth` are the same memory.
+        The views are the sensor's own memory. Do not write into them; `read()` returns a copy. A sensor without
+        imperfections, delay or history keeps one sample, so its `data` and `ground_truth` share memory.
         """
-        if self._shown_version != self.clock.version:  # else it is a second look at one instant
+        if self._shown_version != self.clock.version:  # otherwise already read at this instant
             self.ensure_current(is_measured=True)
         return self._measured_view if self._lent is None else self._lend(self._lent, is_measured=True)
 
     @property
     def ground_truth(self) -> DataT:
-        """The true sample at the newest capture: live views, undelayed, never altered by an imperfection.
+        """True sample at the newest capture: live views without delay or imperfections.
 
-        Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
+        As with `data`, do not write into them; `read_ground_truth()` returns a copy.
         """
         self.ensure_current()
         return self._truth_view if self._lent is None else self._lend(self._lent, is_measured=False)
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
-        """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
+        """Return field -> tensor of the sensor's memory behind `data` (or `ground_truth`), `[env, ...]`.
 
-        Its addresses stay the same.
+        Their addresses never change.
         """
         return self._tensors_of(self._measured_view if is_measured else self._truth_view)
 
@@ -161,7 +162,7 @@ class Readable(Generic[CfgT, DataT]):
         return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
 
     def _lend(self, lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]], *, is_measured: bool) -> DataT:
-        """Return copies for a reader in a scene with `debug`, which `spoil` spoils."""
+        """Return the copies for readers in a scene with `debug`, which `spoil` overwrites later."""
         if is_measured not in lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
@@ -169,12 +170,12 @@ class Readable(Generic[CfgT, DataT]):
         return lent[is_measured][0]
 
     def spoil(self) -> list[str]:
-        """Fill the views that were handed out in a scene with `debug`, for what they showed is out of date.
+        """Overwrite outdated views that were handed out in a scene with `debug`.
 
-        NaN; in integers the least value, in bytes 255, and flags turn into their opposite.
+        Floats become NaN, integers the least value, bytes 255, and flags are inverted.
 
         Returns:
-            The fields into which a reader wrote, such as ``"data.lin_acc_b"``.
+            Fields that a reader wrote into, such as ``"data.lin_acc_b"``.
         """
         written: list[str] = []
         lent = self._lent or {}
@@ -199,46 +200,46 @@ class Readable(Generic[CfgT, DataT]):
             self._ring_read = self.clock.version
 
     def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
-        """Return a copy of `data` for some envs (all for None), shape `[n, ...]`.
+        """Return a copy of `data` for some envs (None: all), shape `[n, ...]`.
 
         Args:
             env_ids: int ids, bool mask or None.
             envs_idx: alias of `env_ids`.
 
         Raises:
-            ConfigError: `env_ids` beside `envs_idx`.
+            ConfigError: both `env_ids` and `envs_idx` are given.
         """
         return self._copy(self.data, env_ids, envs_idx)
 
     def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
-        """Return a copy of `ground_truth` for some envs (all for None), shape `[n, ...]`; arguments as of `read`."""
+        """Return a copy of `ground_truth` for some envs (None: all), shape `[n, ...]`; arguments as for `read`."""
         return self._copy(self.ground_truth, env_ids, envs_idx)
 
     def _copy(self, data: DataT, env_ids: Any, envs_idx: Any) -> DataT:
         if envs_idx is not None:
             if env_ids is not None:
-                raise ConfigError.single("read", "envs_idx", envs_idx, "it absent beside env_ids", "Keep one of them.")
+                raise ConfigError.single("read", "envs_idx", envs_idx, "no value beside env_ids", "Keep one of them.")
             env_ids = envs_idx
         rows = env_rows(env_ids, self.num_envs, self.device)
         return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
 
     def _late_ring(self) -> Ring | None:
-        """Return the ring, up to date, where `data` may be older than the newest sample."""
+        """Return the updated ring where `data` may be older than the newest sample, otherwise None."""
         self.ensure_current(is_measured=True)
         ring = self.buffers.ring
         return ring if ring is not None and ring.has_delay else None
 
     @property
     def history(self) -> DataT:
-        """The last `history_length` samples `[env, history, ...]`, 0 = newest, undelayed, one per capture (a copy).
+        """Last `history_length` samples `[env, history, ...]`, 0 = newest, undelayed, one per capture (a copy).
 
-        Before there were as many, the oldest entries repeat the first sample; see `history_valid`.
+        Until the history is full, the oldest entries repeat the first sample; see `history_valid`.
         """
         self.ensure_current()
         length = self.cfg.history_length
         if self.own_history:
             fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
-            expected = "a sensor that keeps whole samples"
+            expected = "a sensor that stores whole samples"
             raise ConfigError.single(self.cfg.title, "history_length", length, expected, fix)
         if length == 0 or self.buffers.ring is None:
             fix = f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...)."
@@ -248,38 +249,38 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def history_valid(self) -> torch.Tensor:
-        """Bool [env, history]: whether an entry is a sample of this episode and not a repetition of the first."""
+        """Bool [env, history]: whether an entry is a sample of this episode; False for repetitions of the first one."""
         length = self.cfg.history_length
         return torch.arange(length, device=self.device)[None] < self.frame[:, None]
 
     @property
     def frame(self) -> torch.Tensor:
-        """int64 [env], captures since the env's reset; the one at the reset is number 1."""
+        """int64 [env], number of captures since the env's reset; the capture at the reset is number 1."""
         self.ensure_current()
         return self.buffers.counter.frame
 
     @property
     def capture_tick(self) -> torch.Tensor:
-        """int64 [env], tick at which the value in `data` was sensed."""
+        """int64 [env], tick at which the value in `data` was captured."""
         ring = self._late_ring()
         return self.buffers.counter.newest_tick if ring is None else ring.shown_stamp.to(torch.int64)
 
     @property
     def truth_tick(self) -> torch.Tensor:
-        """int64 [env], tick of the newest capture, which `ground_truth` belongs to."""
+        """int64 [env], tick of the newest capture, to which `ground_truth` belongs."""
         self.ensure_current()
         return self.buffers.counter.newest_tick
 
     @property
     def capture_time(self) -> torch.Tensor:
-        """float64 [env], time at which the value in `data` was sensed, s."""
+        """float64 [env], time at which the value in `data` was captured, s."""
         return self.capture_tick.to(torch.float64) * self.clock.dt
 
     @property
     def stamp(self) -> torch.Tensor:
-        """float64 [env], time that the sensor's own clock gave the value in `data`, s.
+        """float64 [env], time stamp of the value in `data` by the sensor's own clock, s.
 
-        That is `capture_time`, unless the config's stages have a `ClockError`.
+        It equals `capture_time`, unless the config's stages contain a `ClockError`.
         """
         ticks = self.capture_tick
         for run in self.buffers.stages:
@@ -289,45 +290,45 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def age(self) -> torch.Tensor:
-        """float64 [env], how old the value in `data` is, s."""
+        """float64 [env], age of the value in `data`, s."""
         return (self.clock.tick - self.capture_tick).to(torch.float64) * self.clock.dt
 
     @property
     def valid(self) -> torch.Tensor:
-        """Bool [env]: the shown sample has arrived, and the engine's state was finite when it was captured.
+        """Bool [env]: whether the shown sample has arrived and the engine's state was finite at its capture.
 
-        Where the simulator replaced a state that was not finite, samples are not valid until the env is reset.
+        Where the simulator replaced a non-finite state, samples are invalid until the env is reset.
         """
         ring = self._late_ring()
         return (self.buffers.bad == 0).all(dim=1) if ring is None else ring.shown_valid > 0
 
     @property
     def is_new(self) -> torch.Tensor:
-        """Bool [env]: the shown sample arrived during the current control step."""
+        """Bool [env]: whether the shown sample arrived during the current control step."""
         ring = self._late_ring()
         arrival = self.buffers.counter.arrival_tick if ring is None else ring.shown_arrival
         return arrival > self.clock.control_tick
 
     @property
     def is_lazy(self) -> bool:
-        """Whether samples are computed on first read: where that cannot be noticed, or where the config says so."""
+        """Whether samples are computed on first read, because no reader can notice it or because the config says so."""
         return self.buffers.plan.is_lazy
 
     @property
     def changes_every_tick(self) -> bool:
-        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        """Whether shown values may change at ticks without scheduled work: it is lazy, or its data is delayed."""
         ring = self.buffers.ring
         return self.is_lazy or (ring is not None and ring.has_delay)
 
     def has_arrived(self, since: int) -> bool:
-        """Whether a delayed sample of any env arrived at a tick after `since` and up to now.
+        """Whether a delayed sample of any env arrived after tick `since` and up to now.
 
-        On CUDA, where the host does not look at the device, whether one may have.
+        On CUDA, where the host does not read the device: whether one may have arrived.
         """
         ring = self.buffers.ring
         if ring is None:
             return False
-        older = 0 if getattr(self.engine, "fresh", True) else 1  # a sample of a state that is one tick old
+        older = 0 if getattr(self.engine, "fresh", True) else 1  # the state of a sample is one tick old
         if not self.buffers.counter.may_arrive(since, ring.soonest - older, ring.latest):
             return False
         if not self.compute_on.is_cpu:
@@ -337,29 +338,30 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def info(self) -> SensorInfo:
-        """What the sensor resolved to, what it costs, whether it is lazy and why."""
+        """Facts about the built sensor: its fields, mounts and memory, when it is evaluated and why."""
         mounts, bodies = (self.mount.names, self.mount.body_names) if self.mount is not None else ((), ())
         rate_hz, (evaluation, why) = 1.0 / (self.clock.dt * self.rate.period), self.buffers.plan.evaluation
         return SensorInfo(self.specs, mounts, bodies, self.nbytes, rate_hz, evaluation, why, self.notes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of this sensor."""
+        """Memory of this sensor, bytes."""
         return self.buffers.nbytes + (self.mount.nbytes if self.mount is not None else 0)
 
-    # Run-time knobs ---------------------------------------------------------------------------------------------------
+    # Knobs at run time
+    # ----------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
-        """Set a knob that the config gives, for some envs (all for None); others keep theirs.
+        """Set a knob of the config at run time, for some envs (None: all); other envs keep their values.
 
         Args:
-            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss`` or
-                one with a prefix such as ``gyro_noise``.
-            value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to these.
+            knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss``, or a
+                knob with a prefix such as ``gyro_noise``.
+            value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to amounts.
             env_ids: int ids, bool mask or None.
 
         Raises:
-            UnknownNameError: no such knob or field.
+            UnknownNameError: the knob or field does not exist.
             ConfigError: the knob is absent from the config, or the value does not fit.
         """
         self.ensure_current()
@@ -368,14 +370,14 @@ class Readable(Generic[CfgT, DataT]):
         if knob in ("delay", "jitter", "loss"):
             ring = self.buffers.ring
             if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
-                fix = f"Absent knobs take no memory: {fix}"
-                raise ConfigError.single(self.cfg.title, knob, value, "a knob that the config gives", fix)
+                fix = f"Absent knobs have no memory: {fix}"
+                raise ConfigError.single(self.cfg.title, knob, value, "a knob that is set in the config", fix)
             ring.set(knob, value, rows)
         elif self._is_param(knob):
             self._set_param(knob, value, rows)
         elif self.params.has_table(knob):
-            fix = f"None leaves out what it is for: {fix}"
-            raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
+            fix = f"None turns the knob off: {fix}"
+            raise ConfigError.single(self.cfg.title, knob, value, "a number, as in the config", fix)
         else:
             self.buffers.knobs.set(knob, value, rows)
 
@@ -394,14 +396,14 @@ class Readable(Generic[CfgT, DataT]):
         )
         if is_replayed and not self.params.has_table(name):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
-            raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
+            raise ConfigError.single(title, name, value, "a parameter that this sensor's kernels read at run time", fix)
         try:
             values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
         except (TypeError, ValueError, RuntimeError):
-            fix = f"To leave it out, use scene.reconfigure({self.name!r}, {name}=None)." if value is None else ""
+            fix = f"To turn it off, use scene.reconfigure({self.name!r}, {name}=None)." if value is None else ""
             raise ConfigError.single(title, name, value, "a number, or one for each environment", fix) from None
         for end in {float(values.min()), float(values.max())}:
-            self.cfg.replace(**{name: end})  # the config's own checks
+            self.cfg.replace(**{name: end})  # runs the config's own checks
         count = self.num_envs if rows is None else len(rows)
         if values.shape[0] not in (1, count):
             raise ConfigError.single(title, name, value, f"one number, or {count} of them")
@@ -432,9 +434,9 @@ class Readable(Generic[CfgT, DataT]):
         self.set("jitter", value, env_ids)
 
     def reset(self, env_ids: Any = None) -> None:
-        """Reset this sensor alone for some envs (all for None) and capture anew.
+        """Reset this sensor alone in some envs (None: all) and capture a new sample.
 
-        An author's hook for it is `reset_state`.
+        Authors implement `reset_state` instead.
         """
         if self._stale:
             self.ensure_current()
@@ -446,7 +448,7 @@ class Readable(Generic[CfgT, DataT]):
         return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
 
     def _package(self, values: Mapping[str, torch.Tensor]) -> DataT:
-        """Build the data object; fields that were not asked for are None."""
+        """Build the data object; fields that were not requested are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
         tensors = {name: values.get(name) for name in self._field_names}
@@ -456,5 +458,5 @@ class Readable(Generic[CfgT, DataT]):
         return self._package({name: self._squeeze(view) for name, view in record.items()})
 
     def retire(self, why: str) -> None:
-        """Make this object raise on use. Tensors that it handed out keep their values."""
+        """Make this object raise on any use. Tensors that it handed out keep their values."""
         self._stale, self._shown_version = why, -1

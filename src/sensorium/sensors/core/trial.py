@@ -1,4 +1,4 @@
-"""The trial of a sensor's hooks: each runs once, for nothing, so that a fault shows when the scene is built."""
+"""Trial of a sensor's hooks: each runs once while the scene is built, so that faults show early."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ODD: dict[torch.dtype, float] = {
     torch.int32: -1518500250,
     torch.int64: -1518500250,
 }
-"""A number of each type that no sensor measures: what is still there was not written."""
+"""Marker value of each type, which no sensor measures: elements that still hold it were not written."""
 
 
 class HookError(RegistrationError):
-    """A hook of a sensor class failed, or did not do what it is for, when it was tried for the first time.
+    """A hook of a sensor class failed, or did not meet its contract, in its trial.
 
     Args:
-        message: sensor, class and plugin, what went wrong and where, and the fix.
-        law: the law of `sensorium.testing.check_sensor` that it breaks.
+        message: sensor, class and plugin, the failure, its place and the fix.
+        law: violated rule of `sensorium.testing.check_sensor`.
     """
 
     def __init__(self, message: str, law: str) -> None:
@@ -41,14 +41,14 @@ class HookError(RegistrationError):
 
 @contextmanager
 def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
-    """In this block, the engine gives only the arrays that a sensor requires, so that a forgotten one is noticed.
+    """Limit the engine, within the block, to arrays that a sensor requires, so that missing requirements are detected.
 
     Args:
-        sensor: the sensor.
-        owner: what the message calls it.
+        sensor: sensor to check.
+        owner: name of the sensor in messages.
 
     Raises:
-        HookError: by `Engine.array`, of an array that comes with a requirement which the sensor does not have.
+        HookError: `Engine.array` was called for an array whose requirement the sensor does not declare.
     """
     engine = sensor.engine
     declared = tuple(type(sensor).needs(sensor.cfg, engine, engine.supports))
@@ -59,7 +59,7 @@ def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
         if needed is not None and needed not in declared:
             required = ", ".join(f"sn.{each}" for each in (*declared, needed))
             raise HookError(
-                f"{owner}: it reads {name!r} without requiring {needed}, so an engine need not have it. "
+                f"{owner}: it reads {name!r} without requiring {needed}, so an engine may lack it. "
                 f"Add it: requires = ({required},).",
                 "declares_what_it_reads",
             )
@@ -75,16 +75,16 @@ def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
 
 
 def try_hooks(sensor: Sensor[Any, Any]) -> None:
-    """Run every hook of a sample once, for nothing, so that a fault shows when the scene is built.
+    """Run every sample hook once as a trial, so that faults show when the scene is built.
 
-    The scene does this with sensors that are not ours; else a lazy one would fail at its first read only. Hooks
-    get the arrays that the sensor requires and no others.
+    The scene does this for sensors that are not built in; otherwise a lazy one would fail only on its first read. Hooks
+    get only the arrays that the sensor requires.
 
     Args:
         sensor: a sensor that is not in use yet.
 
     Raises:
-        HookError: a hook raises, reads what is not required, or leaves a field of the raw record unwritten.
+        HookError: a hook raises, reads an array that is not required, or does not write a field of the raw record.
     """
     plugin = registry.plugin_of(type(sensor))
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
@@ -104,13 +104,13 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     except Exception as error:
         raise HookError(
             f"{owner}: {blame(error, type(sensor))} {type(error).__name__}: {error}. The record is {buffers.truth!r}, "
-            "[env, mount, ...]; what is written must have these shapes.",
+            "[env, mount, ...]; values written must have these shapes.",
             "shapes_and_dtypes",
         ) from error
 
 
 def _try_raw(hook: Callable[..., object], records: Mapping[str, Record], owner: str, *more: object) -> None:
-    """Call the hook that makes the truth on records full of an odd number, and see whether it goes away."""
+    """Call the hook that writes the truth on records filled with a marker value, and check that it was overwritten."""
     views = [(what, name, view) for what, record in records.items() for name, view in record.items()]
     for _, _, view in views:
         view.fill_(ODD.get(view.dtype, 0))
@@ -121,18 +121,18 @@ def _try_raw(hook: Callable[..., object], records: Mapping[str, Record], owner: 
 
 
 def unwritten(hook: Callable[..., object], record: str, field: str, result: object, where: str = "any element") -> str:
-    """Return the message for a hook that leaves its record as it was, with the likely cause and the fix."""
+    """Return the message for a hook that did not write its record, with the likely cause and the fix."""
     name = getattr(hook, "__name__", "the hook")
-    cause = "" if result is None else f" It returns a {type(result).__name__}, which nobody reads."
+    cause = "" if result is None else f" It returns a {type(result).__name__}, which is ignored."
     return (
         f"{name} does not write {record}.{field} in place ({where}).{cause} Write {record}.{field}.copy_(...), "
-        f"{record}.{field}[...] = ..., or give {record}.warp.{field} to a kernel; `{record} = ...` only names another "
-        "object."
+        f"{record}.{field}[...] = ..., or pass {record}.warp.{field} to a kernel; `{record} = ...` only rebinds a "
+        "local name."
     )
 
 
 def blame(error: BaseException, sensor_class: type) -> str:
-    """Return which of a sensor's own methods an error came from, with file and line."""
+    """Return a sentence with the sensor's method that an error came from, with file and line."""
     codes = {
         function.__code__: name
         for base in sensor_class.__mro__
