@@ -1,4 +1,4 @@
-"""One shape of the slow reference for rays: where a ray meets it, from its equations, in float64 NumPy."""
+"""One shape of the slow reference for rays: its intersection with a ray, from equations, in float64 NumPy."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Ints = NDArray[np.int64]
 Hits = tuple[Floats, Floats]
 """Distance `[ray]`, inf on a miss, and outward unit normal `[ray, 3]`."""
 SEAM = 1e-12
-"""Parts of one surface overlap by this share of the shape's size, so that rounding opens no seam between them."""
+"""Overlap of the parts of one surface, relative to the shape's size, so that rounding leaves no gap between them."""
 SIDE = 1e-14
-"""A ray that passes a mesh edge this near passes it on both sides, as a share of the products that rounding spoils."""
+"""Tolerance for a ray on a mesh edge, which counts for both sides, relative to the rounded products."""
 FLAT = 1e-11
-"""A ray does not meet a triangle at an angle with a smaller sine than this."""
+"""Least sine of the angle between a ray and a triangle that it hits."""
 MARGIN = 1e-9
-"""A ray that passes the sphere around something within this share of its radius and distance is tried on it."""
+"""Tolerance of bounding spheres, relative to their radius and distance."""
 BLOCK = 12
-"""Triangles of a mesh that have a sphere around them in common, at most."""
+"""Greatest number of triangles with a common bounding sphere."""
 CHUNK = 200_000
-"""Pairs of a ray and a block, and of a ray and a triangle, that are worked on at a time."""
+"""Number of pairs of a ray and a block, or a ray and a triangle, that are processed together."""
 
 
 class Part:
-    """One shape where it is in the world."""
+    """One shape at its pose in the world."""
 
     def __init__(self, shape: Shape, pos: Floats, quat: Floats) -> None:
         if shape.fault:
@@ -49,7 +49,7 @@ class Part:
         self.radius = float(np.linalg.norm(corners - self.centre, axis=1).max(initial=0.0)) if len(corners) else np.inf
 
     def cast(self, starts: Floats, directions: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, world normal and face id per ray."""
+        """Return distance, world normal and face id of each ray."""
         distance, normal, face = np.full(len(starts), np.inf), np.zeros((len(starts), 3)), np.full(len(starts), -1)
         near = _passes(self.centre[None], np.array([self.radius]), starts, directions)[:, 0]
         o, d = (starts[near] - self.pos) @ self.turn, directions[near] @ self.turn
@@ -62,7 +62,7 @@ class Part:
         return distance, normal, face
 
     def corners(self) -> Floats:
-        """Return corners in the world of a box around the shape; none where it is unbounded."""
+        """Return the corners of a box around the shape, in the world; empty if it is unbounded."""
         kind, size = self.shape.kind, self.shape.size
         if self.triangles is not None:
             used = self.triangles.points
@@ -91,13 +91,13 @@ def _first(*candidates: tuple[Floats, NDArray[np.bool_], Floats]) -> Hits:
 
 
 def _roots(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return both t of a t^2 + 2 b t + c = 0; NaN where there are none."""
+    """Return both roots t of a t^2 + 2 b t + c = 0; NaN without real roots."""
     root = np.sqrt(b * b - a * c)
     return (-b - root) / a, (-b + root) / a
 
 
 def _quadric(o: Floats, d: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return both t at which sum(weight * p^2) is 1; the start is first moved to where the ray is nearest to 0."""
+    """Return both t at which sum(weight * p^2) is 1; the start is first moved to the ray's nearest point to 0."""
     a = (weight * d * d).sum(axis=1)
     middle = -(weight * o * d).sum(axis=1) / a
     near = o + middle[:, None] * d
@@ -173,13 +173,13 @@ _ANALYTIC: dict[str, Callable[[Floats, Floats, Floats], Hits]] = {
 
 
 class _Triangles:
-    """Triangles that leave no gap between neighbours: both judge their common edge by one and the same number.
+    """Triangles without gaps between neighbours: both evaluate their common edge with the same number.
 
-    About a corner those numbers are of several edges, so a ray that passes one within rounding counts on both sides.
-    A line passes through a triangle where it passes all three edges on the same side. The side is the sign of the
-    product of the Pluecker coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
+    At a corner those numbers belong to several edges, so a ray within rounding of a corner counts on both sides. A line
+    intersects a triangle if it passes all three edges on the same side. The side is the sign of the product of the
+    Pluecker coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
 
-    A ray is tried on every triangle of each block whose sphere its line passes.
+    A ray is tested against all triangles of a block if its line intersects the bounding sphere of the block.
     """
 
     def __init__(self, points: Floats, faces: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
@@ -206,7 +206,7 @@ class _Triangles:
         self.block_radius = np.linalg.norm(around - self.block_centre[:, None], axis=2).max(axis=1)
 
     def cast(self, o: Floats, d: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, normal and face id per ray; directions are unit."""
+        """Return distance, normal and face id of each ray; directions have unit length."""
         distance, row = np.full(len(o), np.inf), np.full(len(o), -1)
         near = o - self.centre
         near = near - (near * d).sum(axis=1, keepdims=True) * d
@@ -231,7 +231,7 @@ class _Triangles:
         return distance, np.where(hit[:, None], self.normal[row], 0.0), np.where(hit, self.ids[row], -1)
 
     def _met(self, moments: Floats, rays: Ints, blocks: Ints) -> tuple[Ints, Ints]:
-        """Return which rays, each with one block, pass through which triangles of it."""
+        """Return pairs of rays and triangles that intersect; each ray is tested against one block."""
         faces = self.blocks[blocks]
         side = np.einsum("pfek,pk->pfe", self.lines[faces], moments[rays])
         side = np.where(self.is_turned[faces], -side, side)
@@ -241,7 +241,7 @@ class _Triangles:
 
 
 def _passes(centres: Floats, radii: Floats, o: Floats, d: Floats) -> NDArray[np.bool_]:
-    """Return `[ray, sphere]`: whether the ray's line passes the sphere within its radius and a margin for rounding."""
+    """Return `[ray, sphere]`: whether the line of the ray intersects the sphere, with a margin for rounding."""
     there = np.stack([centres[:, k] - o[:, k, None] for k in range(3)])
     along = sum(there[k] * d[:, k, None] for k in range(3))
     away2 = sum((there[k] - along * d[:, k, None]) ** 2 for k in range(3))
@@ -250,7 +250,7 @@ def _passes(centres: Floats, radii: Floats, o: Floats, d: Floats) -> NDArray[np.
 
 
 def _blocks(centres: Floats) -> Ints:
-    """Return rows of triangles that lie together, `[block, BLOCK at most]`; some are there twice."""
+    """Return rows of neighbouring triangles, `[block, at most BLOCK]`; the last of a block may be repeated."""
     parts = [np.arange(len(centres))]
     while len(parts[0]) > BLOCK:
         ordered = [rows[np.argsort(centres[rows, np.ptp(centres[rows], axis=0).argmax()])] for rows in parts]
@@ -260,7 +260,7 @@ def _blocks(centres: Floats) -> Ints:
 
 
 def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
-    """Return vertices, faces and face ids of a height field; with a base also its walls and its bottom (id -1)."""
+    """Return vertices, faces and face ids of a height field; with a base, also of its walls and bottom (id -1)."""
     rows, columns = hfield.heights.shape
     x, y = np.linspace(-hfield.size[0], hfield.size[0], columns), np.linspace(-hfield.size[1], hfield.size[1], rows)
     grid = np.stack(np.broadcast_arrays(x[None, :], y[:, None], hfield.heights), axis=-1)
