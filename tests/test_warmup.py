@@ -91,6 +91,7 @@ def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A cache that the command filled, and what it printed then; in the gate other tests have filled most of it."""
     cache = tmp_path_factory.mktemp("cache")
     if request.param == "cache of the tests":
+        wp.init()
         cache = Path(wp.config.kernel_cache_dir).parent
     return cache, warm_up(cache)
 
