@@ -174,7 +174,7 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr("sensorium.compute.cuda_devices", lambda: list(architectures))
     monkeypatch.setattr(wp, "get_device", lambda name: types.SimpleNamespace(arch=architectures[name]))
     assert module._devices(["all", "cpu"]) == ["cpu", "cuda:0", "cuda:2"]
-    assert "cuda:0 stands for cuda:1, of the same architecture" in capsys.readouterr().err
+    assert "cuda:0 represents cuda:1, of the same architecture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
