@@ -55,6 +55,8 @@ class ReferenceHits:
         directions: `[ray, 3]`, unit directions of the rays, world.
         max_distance: largest distance of a hit, m.
         size: longest side of the box around all starts and bounded shapes, m.
+        nearest: the hits without the limit.
+        cast: casts other rays at the same shapes, without a limit.
     """
 
     distance: Floats
@@ -68,6 +70,7 @@ class ReferenceHits:
     directions: Floats
     max_distance: float
     size: float
+    nearest: _Nearest = field(repr=False)
     cast: Callable[[Floats, Floats], _Nearest] = field(repr=False)
 
     def about(self, ray: int) -> str:
@@ -100,7 +103,7 @@ class ReferenceHits:
         with a slope
         between those of the two tangent planes. Any other change is a jump.
         """
-        here = self.cast(self.starts, self.directions)
+        here = self.nearest
         jumps = np.zeros(len(self.starts), bool)
         step = EDGE * self.size
         for shift, there in zip(self._shifts, self.ring, strict=True):
@@ -222,6 +225,7 @@ def reference_cast(
         directions=d,
         max_distance=float(max_distance),
         size=float(np.ptp(ends, axis=0).max()) or 1.0,
+        nearest=found,
         cast=cast,
     )
 
