@@ -19,9 +19,9 @@ import sensorium as sn
 from sensorium.client import link
 from sensorium.errors import StreamError
 from sensorium.wire import messages as say
-from sensorium.wire.packing import BULK, CONTROL, CREDIT, DATA, PART, PARTS, RELEASE, SLOT, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, PART, PARTS, RELEASE, SLOT, Record, pack, unpack
 
-KINDS = (CONTROL, DATA, PART, PARTS, SLOT, BULK, CREDIT, RELEASE, 0, 9, 2**32 - 1)
+KINDS = (CONTROL, DATA, PART, PARTS, SLOT, CREDIT, RELEASE, 0, 9, 2**32 - 1)
 
 
 @contextlib.contextmanager
