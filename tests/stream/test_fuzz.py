@@ -265,7 +265,7 @@ def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
                             client._subscribe("gauge", lambda data: None)
                         until(lambda client=client: client._session.refusal or not client.is_connected, "the end", 5.0)
                         reasons.add(client._session.refusal[:60])
-                        client.workers.errors.take()
+                        client.callbacks.errors.take()
                 except StreamError as error:
                     reasons.add(str(error)[:60])
                 finally:
