@@ -124,7 +124,7 @@ def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
         for _ in range(100):
             scene.step()
             server.poll()
-            assert server._hub.held <= 8_000_000 + 5 * 140_000
+            assert server._hub.delivery.held <= 8_000_000 + 5 * 140_000
         assert not reader.session.subscriptions[number].ended
         ended = [each.reason for ear in hoarders for each in ear.take() if hasattr(each, "reason")]
         assert ended and all("max_queued_mb" in reason for reason in ended)

@@ -15,7 +15,7 @@ import pytest
 from streaming import build, serving, until
 
 import sensorium as sn
-from sensorium.stream.hub import SLOTS_PER_CLIENT
+from sensorium.stream.delivery import SLOTS_PER_CLIENT
 
 LATER = 1000
 TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")

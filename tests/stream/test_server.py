@@ -1,4 +1,4 @@
-"""What the server gives whom in which frame, what its owner may do to the scene meanwhile; the hub against a model."""
+"""What the server gives whom in which frame, and what its owner may do meanwhile; subscriptions against a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from synthetic import advance, world
 
 import sensorium as sn
 from sensorium.spec import contact_array
-from sensorium.stream.hub import SMALL, Hub, Session, Subscription, Topic
+from sensorium.stream.delivery import SMALL
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Session, Subscription, Topic
 from sensorium.wire import messages as say
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.bundles import is_bundle
@@ -49,12 +51,12 @@ class Ear:
     _routes = itertools.count()
 
     def __init__(self, server: sn.Server) -> None:
-        self.server, self.hub = server, server._hub
+        self.server, self.table = server, server._hub
         self.session = Session(b"ear%d" % next(self._routes), "ear", 1, "here", hears_frames=True)
         self.session.outbox, self.session.last_seen = _Said(), math.inf
         self.streams: dict[int, StreamInfo] = {}
-        with self.hub.lock:
-            self.hub.sessions[self.session.route] = self.session
+        with self.table.lock:
+            self.table.sessions[self.session.route] = self.session
 
     def listen(
         self, name: str, *, lossless: bool = True, every: int = 1, rate: float = 0.0, first: int = 0, count: int = 0,
@@ -64,12 +66,12 @@ class Ear:
         number, info = len(self.streams) + 1, self.server.streams[name]
         self.streams[number] = info
         wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
-        self.hub.subscribe(self.session, wish)
+        self.table.subscribe(self.session, wish)
         return number
 
     def stop(self, number: int) -> None:
         """End a subscription."""
-        self.hub.unsubscribe(self.session, number)
+        self.table.unsubscribe(self.session, number)
 
     def take(self) -> list[Any]:
         """Return what came: control messages, and (subscription, data)."""
@@ -86,7 +88,7 @@ class Ear:
             else:
                 data = [read_message(head, info, None if body is None else memoryview(bytes(body)))]
             said += [(number, each) for each in data]
-            self.hub.give_credit(self.session, number, len(data))
+            self.table.delivery.give_credit(self.session, number, len(data))
         return said
 
     def data(self, number: int = 0) -> list[Any]:
@@ -562,7 +564,7 @@ def test_the_speed_of_the_loop_is_checked() -> None:
                 server.run(speed=speed, until=lambda: True)
 
 
-# The hub against a model ----------------------------------------------------------------------------------------------
+# The table of subscriptions against a model ---------------------------------------------------------------------------
 
 
 def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
@@ -572,15 +574,15 @@ def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() 
     (expected,) = model.subscriptions
     expected.real.session.shares_memory = True
     topic = expected.real.topic
-    payload = model.hub.allocate(topic, 2 * SMALL, [expected.real])
-    assert payload.segment >= 0 and model.hub.counts.segments == 1
-    model.hub.remove_topic(topic.info.id, "removed")
-    model.hub.tidy()
-    assert model.hub.counts.segments == 1
+    payload = model.table.delivery.allocate(topic, 2 * SMALL, [expected.real])
+    assert payload.segment >= 0 and model.table.counts.segments == 1
+    model.table.remove_topic(topic.info.id, "removed")
+    model.table.delivery.tidy()
+    assert model.table.counts.segments == 1
     del payload
-    model.hub.tidy()
-    assert model.hub.counts.segments == 0
-    model.hub.close()
+    model.table.delivery.tidy()
+    assert model.table.counts.segments == 0
+    model.table.close()
 
 
 @dataclass
@@ -600,11 +602,11 @@ class Expected:
 
 
 class Model:
-    """A hub, its clients, and what each should have; random operations on them."""
+    """A table, its clients, and what each should have; random operations on them."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         self.random = random.Random(seed)
-        self.hub = Hub(lambda: None, slots_available(), **options)
+        self.table = SubscriptionTable(lambda: None, uses_slots=slots_available(), **options)
         self.subscriptions: list[Expected] = []
         self.by_number: dict[tuple[bytes, int], Expected] = {}
         self.slots: list[tuple[Session, Place, bytes]] = []
@@ -615,36 +617,40 @@ class Model:
         for k in range(3):
             self.connect(k)
 
+    def writer(self, segment: int) -> Any:
+        delivery = self.table.delivery
+        return delivery._segments.get(segment) or delivery._retired.get(segment)
+
     def add_topic(self, number: int) -> None:
         about = {"id": number, "name": f"t{number}", "kind": "x", "type_name": "x/1", "num_envs": 4}
-        self.hub.add_topic(Topic(StreamInfo(**about, events=number == 3)))  # type: ignore[arg-type]
+        self.table.add_topic(Topic(StreamInfo(**about, events=number == 3)))  # type: ignore[arg-type]
 
     def connect(self, k: int) -> None:
         session = Session(b"%d" % k, f"c{k}", 1, "here", shares_memory=k != 0)
-        self.hub.sessions[session.route] = session
+        self.table.sessions[session.route] = session
 
     def subscribe(self) -> None:
-        session, topic = self.random.choice([*self.hub.sessions.values()]), self.random.choice([*self.hub.topics])
+        session, topic = self.random.choice([*self.table.sessions.values()]), self.random.choice([*self.table.topics])
         number, lossless = next(self.numbers), self.random.random() < 0.5
         window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
         wish = say.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
-        self.hub.subscribe(session, wish)
+        self.table.subscribe(session, wish)
         kind = "events" if topic == 3 else "lossless" if lossless else "latest"
         expected = Expected(session.subscriptions[number], kind, window, limit)
         self.subscriptions.append(expected)
         self.by_number[session.route, number] = expected
 
     def offer(self) -> None:
-        topic = self.hub.topics[self.random.choice([*self.hub.topics])]
-        for receivers in self.hub.wanted(topic, topic.subscriptions).values():
+        topic = self.table.topics[self.random.choice([*self.table.topics])]
+        for receivers in self.table.wanted(topic, topic.subscriptions).values():
             number = next(self.sent)
             size = self.random.choice((HEADER_BYTES, SMALL + self.random.randint(1, 9000)))
-            payload = self.hub.allocate(topic, size, receivers)
+            payload = self.table.delivery.allocate(topic, size, receivers)
             memoryview(payload.data)[:HEADER_BYTES] = self.content(number)
             for each in self.subscriptions:
                 if each.real in receivers:
                     each.offered.append(number)
-            self.hub.offer(payload, receivers)
+            self.table.delivery.offer(payload, receivers)
             del payload
 
     @staticmethod
@@ -653,7 +659,7 @@ class Model:
 
     def read(self) -> None:
         """Take all that is in the outboxes."""
-        for session, records in self.hub.outgoing():
+        for session, records in self.table.outgoing():
             for kind, number, dropped, content in records:
                 if kind == CONTROL:
                     message = say.decode_at_client(content)
@@ -663,7 +669,7 @@ class Model:
                 expected = self.by_number[session.route, number]
                 if kind == SLOT:
                     place = Place.unpack(content)
-                    writer = self.hub._writer(place.segment)
+                    writer = self.writer(place.segment)
                     assert writer is not None and session.shares_memory
                     memory = bytes(writer.memory(place.slot)[:HEADER_BYTES])
                     self.slots.append((session, place, memory))
@@ -694,35 +700,35 @@ class Model:
             each = self.random.choice(waiting)
             count = self.random.randint(1, each.under_way)
             each.under_way -= count
-            self.hub.give_credit(each.real.session, each.real.number, count)
+            self.table.delivery.give_credit(each.real.session, each.real.number, count)
 
     def release(self, count: int = 1) -> None:
         for _ in range(min(count, len(self.slots))):
             session, place, memory = self.slots.pop(self.random.randrange(len(self.slots)))
-            if self.hub.sessions.get(session.route) is session:
-                writer = self.hub._writer(place.segment)
+            if self.table.sessions.get(session.route) is session:
+                writer = self.writer(place.segment)
                 assert writer is not None and bytes(writer.memory(place.slot)[:HEADER_BYTES]) == memory, (
                     "written while held"
                 )
-                self.hub.release(session, place.segment, place.slot)
+                self.table.delivery.release(session, place.segment, place.slot)
 
     def end(self) -> None:
-        if self.hub.sessions and self.subscriptions:
+        if self.table.sessions and self.subscriptions:
             real = self.random.choice(self.subscriptions).real
-            self.hub.unsubscribe(real.session, real.number)
+            self.table.unsubscribe(real.session, real.number)
 
     def disconnect(self) -> None:
         self.read()
-        session = self.random.choice([*self.hub.sessions.values()])
-        self.hub.remove_session(session)
+        session = self.random.choice([*self.table.sessions.values()])
+        self.table.remove_session(session)
         for each in self.subscriptions:
             if each.real.session is session:
                 each.ended, each.under_way = "gone", 0
         self.connect(int(session.route))
 
     def replace_topic(self) -> None:
-        number = self.random.choice([*self.hub.topics])
-        self.hub.remove_topic(number, "removed")
+        number = self.random.choice([*self.table.topics])
+        self.table.remove_topic(number, "removed")
         self.add_topic(number)
 
     def check(self) -> None:
@@ -744,7 +750,7 @@ class Model:
     def check_held(self, most: int) -> None:
         """Compare the count of what is held with what is found in queues and under way."""
         shares, sizes = [], {}
-        for session in self.hub.sessions.values():
+        for session in self.table.sessions.values():
             under_way = list(session.orphans)
             for each in session.subscriptions.values():
                 shares += [payload.share for payload in each.queue]
@@ -753,8 +759,8 @@ class Model:
             sizes[session] = sum(sent.share.size for sent in under_way if sent.share is not None)
             assert session.under_way == sizes[session]
             assert session.under_way <= most // 6 or session.awaited == 1 or not session.under_way
-        assert self.hub.held == sum({id(share): share.size for share in shares}.values())
-        assert self.hub.held <= most + 3 * 26_000  # one message of each client is always under way
+        assert self.table.delivery.held == sum({id(share): share.size for share in shares}.values())
+        assert self.table.delivery.held <= most + 3 * 26_000  # one message of each client is always under way
 
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
@@ -777,14 +783,14 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
         model.credit()
     assert sum(len(each.got) for each in model.subscriptions) > got
     assert all(not each.real.queued for each in model.subscriptions if not each.ended and not each.real.ended)
-    for session in list(model.hub.sessions.values()):
-        model.hub.remove_session(session)
-    assert model.hub.held == 0
-    model.hub.close()
+    for session in list(model.table.sessions.values()):
+        model.table.remove_session(session)
+    assert model.table.delivery.held == 0
+    model.table.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_hub_does_what_the_policies_say_whatever_happens(seed: int) -> None:
+def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
     """Lossless: all in order or an end; latest: drops add up; events: lost ones add up; held slots are not written."""
     model = Model(seed)
     operations = {
@@ -800,12 +806,12 @@ def test_the_hub_does_what_the_policies_say_whatever_happens(seed: int) -> None:
     assert sum(len(each.got) for each in model.subscriptions) > 300
     model.read()
     for each in model.subscriptions:
-        model.hub.unsubscribe(each.real.session, each.real.number)
+        model.table.unsubscribe(each.real.session, each.real.number)
     model.release(len(model.slots))
-    counts = model.hub.counts
+    counts = model.table.counts
     assert (counts.subscriptions, counts.slots_lent) == (0, 0)
-    assert all(writer.free == writer.count for writer in model.hub._segments.values())
-    for number in list(model.hub.topics):
-        model.hub.remove_topic(number, "removed")
-    assert model.hub.counts.segments == 0
-    model.hub.close()
+    assert all(writer.free == writer.count for writer in model.table.delivery._segments.values())
+    for number in list(model.table.topics):
+        model.table.remove_topic(number, "removed")
+    assert model.table.counts.segments == 0
+    model.table.close()

@@ -19,17 +19,19 @@ from weakref import WeakSet
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.stream import streamed
+from sensorium.stream.access import AccessControl
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.doorkeeper import Doorkeeper
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.frames import Marks, Publisher, hull
-from sensorium.stream.hub import Counts, Hub, Session
-from sensorium.stream.offers import Offers
+from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
+from sensorium.stream.publisher import Publisher, hull
 from sensorium.stream.security import Door, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
@@ -122,8 +124,6 @@ class Server:
         door.check(addresses)
         self.scene = scene
         self.lockstep = lockstep
-        self.frame = 0
-        """Number of the last frame."""
         self.token = token
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
@@ -154,10 +154,13 @@ class Server:
         )
         uses_slots = shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * max_queued_mb))
-        self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
-        self._marks = Marks(self._hub)
-        self._doorkeeper = Doorkeeper(
+        self._hub = SubscriptionTable(
+            self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * max_queued_mb),
+            patience=patience if lockstep else 0.0,
+        )  # fmt: skip
+        self._publisher = Publisher(self._hub)
+        self._marks = FrameCounter(self._hub)
+        self._doorkeeper = AccessControl(
             self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
             max_message=max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
@@ -169,7 +172,7 @@ class Server:
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._news = scene.news()
-        self._offers = Offers(scene, self._hub, self._news, on_demand=on_demand)
+        self._offers = StreamCatalog(scene, self._hub, self._news, on_demand=on_demand)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
             self._offers.offer_sensor(name, described)
@@ -220,6 +223,11 @@ class Server:
         return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
+    def frame(self) -> int:
+        """Number of the last frame."""
+        return self._marks.frame
+
+    @property
     def clients(self) -> int:
         """Number of clients."""
         return len(self._hub.sessions)
@@ -233,7 +241,7 @@ class Server:
     @property
     def sent_bytes(self) -> int:
         """Bytes of data that clients were given so far."""
-        return self._hub.sent
+        return self._hub.delivery.sent_bytes
 
     def complaints(self) -> list[str]:
         """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
@@ -353,7 +361,7 @@ class Server:
         It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
         does without the server, at its next step: nobody else may touch it.
         """
-        self._hub.stop_waiting()
+        self._hub.delivery.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -428,8 +436,7 @@ class Server:
     def _send_frame(self) -> None:
         self._bury()
         scene, wall_ns = self.scene, time.time_ns()
-        self.frame += 1
-        frame = self.frame
+        frame = self._marks.next()
         self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
