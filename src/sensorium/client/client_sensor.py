@@ -52,7 +52,7 @@ class SensorHost(Protocol):
         """The bodies of the world."""
         ...
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
+    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
         """Have a snapshot of these environments in each frame, in order, on one thread, until it is stopped."""
         ...
 
@@ -225,7 +225,7 @@ class ClientSensor(SpawnedSensor):
     def _begin(self, start: int) -> None:
         """Ask for snapshots, unless somebody has stopped it meanwhile."""
         try:
-            handle = self._host._on_tick(self._tick, envs=self._envs)
+            handle = self._host.on_tick(self._tick, envs=self._envs)
         except BaseException:
             with self._lock:
                 if self._starts == start:

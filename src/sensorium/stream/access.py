@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sensorium.errors import WireError
-from sensorium.stream.security import Door
+from sensorium.stream.security import Credentials
 from sensorium.stream.sockets import LOG, Sockets
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
@@ -40,9 +40,8 @@ class AccessControl:
     Args:
         table: the subscriptions.
         sockets: the socket.
-        door: what a client must have.
+        credentials: what a client must have.
         server: number of this run of the server.
-        version: of the package.
         lease: seconds of silence after which a client counts as gone.
         max_clients: most sessions.
         max_message: most bytes of a message from a client, which the socket enforces.
@@ -55,10 +54,9 @@ class AccessControl:
         self,
         table: SubscriptionTable,
         sockets: Sockets,
-        door: Door,
+        credentials: Credentials,
         *,
         server: bytes,
-        version: str,
         lease: float,
         max_clients: int,
         max_message: int,
@@ -66,8 +64,11 @@ class AccessControl:
         catalogue: Callable[[], say.Catalogue],
         left: Callable[[Session], None],
     ) -> None:
-        self._table, self._sockets, self._door = table, sockets, door
-        self._server, self._version, self._lease, self._max_clients = server, version, lease, max_clients
+        from sensorium import __version__
+
+        self._table, self._sockets, self._credentials = table, sockets, credentials
+        self._server, self._lease, self._max_clients = server, lease, max_clients
+        self._version = str(__version__)
         self._max_message = max_message
         self._probe, self._catalogue, self._left = probe, catalogue, left
         self._processes: dict[Session, int] = {}
@@ -179,7 +180,7 @@ class AccessControl:
                 f"(sensorium {hello.version}): install the same version on both sides",
             )
             return
-        if not self._door.admits(hello.token):
+        if not self._credentials.admits(hello.token):
             self.refused += 1
             self._refuse(route, "the token is wrong: connect(..., token=...) with that of the server")
             return

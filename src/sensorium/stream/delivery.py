@@ -20,7 +20,7 @@ from sensorium.stream.outboxes import Outboxes
 from sensorium.stream.subscriptions import BYTES_QUEUED, Payload, Sent, Session, Share, Subscription, Topic
 from sensorium.wire import messages as say
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
-from sensorium.wire.packing import DATA, PART, PARTS, SLOT, Place, Record
+from sensorium.wire.packing import DATA, PARTS, SLOT, Place, Record
 from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
@@ -194,7 +194,14 @@ class Delivery:
         if not self._patience or not any(each.lossless and self._is_full(each) for each in receivers):
             return receivers
         must = [each for each in receivers if each.lossless and not each.topic.info.events]
-        for slow in self._wait_for_room(must, time.monotonic() + self._patience):
+        deadline = time.monotonic() + self._patience
+        with self._lock:
+            while full := [each for each in must if not each.ended and self._is_full(each)]:
+                left = deadline - time.monotonic()
+                if left <= 0.0 or self._is_closing:
+                    break
+                self._has_room.wait(left)
+        for slow in [] if self._is_closing else full:
             text = (
                 f"the step waited {self._patience:g} s for client {slow.session} to take data of "
                 f"{slow.topic.info.name!r}; its lossless subscription is ended"
@@ -203,16 +210,6 @@ class Delivery:
             self._slow.append(text)
             self._end(slow, f"too slow: the step waited {self._patience:g} s for it")
         return [each for each in receivers if not each.ended]
-
-    def _wait_for_room(self, subscriptions: list[Subscription], deadline: float) -> list[Subscription]:
-        """Wait until lossless subscriptions have room for one more message; return those that still have none."""
-        with self._lock:
-            while full := [each for each in subscriptions if not each.ended and self._is_full(each)]:
-                left = deadline - time.monotonic()
-                if left <= 0.0 or self._is_closing:
-                    return [] if self._is_closing else full
-                self._has_room.wait(left)
-        return []
 
     def offer(self, payload: Payload, receivers: list[Subscription]) -> None:
         """Give a message that was written to subscriptions, each after its policy."""
@@ -246,7 +243,7 @@ class Delivery:
         elif session.shares_memory and segment in self._segments and session.held_of.get(segment, 0) < SLOTS_PER_CLIENT:
             kind = SLOT
         else:
-            kind = PART if payload.body is None else PARTS
+            kind = PARTS
         most = min(BYTES_QUEUED, self.most_held // (2 * max(len(self._sessions), 1)))
         if kind != SLOT and session.awaited and session.under_way + size > most:
             session.is_blocked = True
@@ -261,7 +258,7 @@ class Delivery:
     def _sent(self, subscription: Subscription, payload: Payload, kind: int) -> Record | None:
         """Note that a message goes out, and return its record; None where it is too long, and the subscription ends."""
         session, size = subscription.session, payload.size
-        if kind in (PART, PARTS):
+        if kind == PARTS:
             if payload.segment in self._segments and session.shares_memory:
                 self._warn_of_copies(subscription)
             if size > session.max_message:
@@ -276,7 +273,7 @@ class Delivery:
         if kind == DATA:
             share = Share(size)  # each client gets a copy
         elif kind == PARTS:
-            content = (payload.data, payload.body)
+            content = (payload.data,) if payload.body is None else (payload.data, payload.body)
         elif kind == SLOT:
             content = self._lend(session, payload)
         if payload.count:  # else no credit comes back for it

@@ -26,7 +26,7 @@ from sensorium.stream.failures import FailureLog
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
 from sensorium.stream.publisher import Publisher, hull
-from sensorium.stream.security import Door, KeyPair, split
+from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
 from sensorium.stream.streamed import StreamedSensor
@@ -120,7 +120,7 @@ class Server:
         addresses = list(addresses)
         for address in addresses:
             split(address)
-        door = Door(token, keys, tuple(allowed_keys))
+        door = Credentials(token, keys, tuple(allowed_keys))
         door.check(addresses)
         self.scene = scene
         self.lockstep = lockstep
@@ -161,7 +161,7 @@ class Server:
         self._publisher = Publisher(self._hub)
         self._marks = FrameCounter(self._hub)
         self._doorkeeper = AccessControl(
-            self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
+            self._hub, self._sockets, door, server=self._id, lease=lease, max_clients=max_clients,
             max_message=max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
@@ -601,12 +601,6 @@ def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", *
     if isinstance(address, str) or not isinstance(address, Iterable):
         address = [address]  # what is none is told so
     return Server(scene, address, **options)
-
-
-def _version() -> str:
-    from sensorium import __version__
-
-    return str(__version__)
 
 
 __all__ = ["Server", "serve"]
