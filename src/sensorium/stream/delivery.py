@@ -70,8 +70,7 @@ class Delivery:
         self._is_closing = False
         self._segments: dict[int, SlotWriter] = {}
         self._retired: dict[int, SlotWriter] = {}
-        self._leases: dict[int, weakref.ref[Any]] = {}
-        self._next_segment = self._next_lease = 0
+        self._next_segment = 0
 
     # Memory of messages -----------------------------------------------------------------------------------------------
 
@@ -112,15 +111,7 @@ class Delivery:
             if slot is None:
                 return None
             data = np.frombuffer(writer.memory(slot)[:size], np.uint8)
-            number = self._next_lease
-            self._next_lease += 1
-            leases = self._leases
-
-            def give_back(_: Any, writer: SlotWriter = writer, slot: int = slot) -> None:
-                leases.pop(number, None)
-                writer.release(slot)
-
-            leases[number] = weakref.ref(data, give_back)
+            weakref.finalize(data, writer.release, slot).atexit = False
             return Payload(data, size, topic.segment, slot)
 
     def retire(self, topic: Topic) -> None:
