@@ -470,7 +470,7 @@ class Client:
     def on_tick(
         self, callback: Callable[[Snapshot], object], *, envs: Any = None, policy: Any = "lossless"
     ) -> Subscription:
-        """Have a function called with the state of all bodies in each frame, on a worker thread; returns the listener.
+        """Have a function called with the state of all bodies in each frame, on a thread of its own; returns the listener.
 
         Args:
             callback: takes a `Snapshot`.

@@ -162,7 +162,7 @@ class ClientSensor(SpawnedSensor):
         raise NotImplementedError
 
     def emit(self, event: object) -> None:
-        """Give something to the listener, on a worker thread; without effect where nobody listens."""
+        """Give something to the listener, on a thread of its own; without effect where nobody listens."""
         with self._lock:
             callback = self._callback
             if callback is None:
@@ -198,7 +198,7 @@ class ClientSensor(SpawnedSensor):
     # For the user -----------------------------------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Any], object]) -> None:
-        """Begin to work, and call the listener with what there is to tell, in order, on a worker thread.
+        """Begin to work, and call the listener with what there is to tell, in order, on a thread of its own.
 
         A listener that was there before is replaced, and not called any more.
 

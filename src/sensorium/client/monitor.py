@@ -41,7 +41,7 @@ class Monitor:
         client: the client.
         options: what to listen to.
         on_sample: called with each sample, the number of those of its sensor so far, and what its subscription has
-            had, on worker threads, one after the other; an `OSError` that it raises, such as that of a pipe which
+            had, on their threads, one after the other; an `OSError` that it raises, such as that of a pipe which
             nobody reads, ends everything.
 
     Raises:

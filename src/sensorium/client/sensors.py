@@ -111,7 +111,7 @@ class RemoteSensor:
         truth: bool = False,
         queue: int | None = None,
     ) -> None:
-        """Have a function called with each sample, on a worker thread, one after the other.
+        """Have a function called with each sample, on a thread of its own, one after the other.
 
         A listener that was there before is replaced, and not called any more. What the function raises is logged with
         the sensor's name, and kept in `client.errors`; the next sample comes all the same.

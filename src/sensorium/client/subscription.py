@@ -74,7 +74,7 @@ class Subscription:
     Args:
         session: of the client whose it is.
         name: of the sensor.
-        callback: called with each data object, on a worker thread, one after the other.
+        callback: called with each data object, on a thread of its own, one after the other.
         options: how it listens.
         on_end: called once with the reason when it ends without `stop`.
         keeps: what is kept alive until it ends, such as the client.
@@ -219,6 +219,7 @@ class Subscription:
         info, callback, before, begun, done = self._info, self._callback, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
+        data: SensorData | None = None
         messages: Iterator[SensorData] | None = None
         while not self._ended:
             try:
@@ -246,6 +247,7 @@ class Subscription:
                     self._misread(info, error)
         if self._received > before:
             self._times.append((time.monotonic(), self._received - before))
+        data = messages = head = body = None  # the traceback of an error that is kept holds this frame
         return number, credit
 
     def _note(self, header: Header) -> None:
