@@ -470,7 +470,7 @@ class Client:
     def on_tick(
         self, callback: Callable[[Snapshot], object], *, envs: Any = None, policy: Any = "lossless"
     ) -> Subscription:
-        """Have a function called with the state of all bodies in each frame, on a thread of its own; returns the listener.
+        """Have a function called with the state of all bodies in each frame, on its own thread; returns the listener.
 
         Args:
             callback: takes a `Snapshot`.
