@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from sensorium.client import Client
+from sensorium.client.client import Client, LocalServer
 from sensorium.stream.server import Server
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             name=options.pop("name", "local"),
             token=serving.token,
             shared_memory=options.pop("shared_memory", False),  # the socket passes the memory itself
-            _context=serving.context,
-            _pump=pump,
-            _on_close=own.close if own is not None else None,
+            local=LocalServer(serving.context, pump, own.close if own is not None else None),
             **options,
         )
     except BaseException:

@@ -12,7 +12,7 @@ import pytest
 from streaming import PATIENCE, MarksSerializer, build, running, serving, until
 
 import sensorium as sn
-from sensorium.stream import frames, spawner
+from sensorium.stream import frame_counter, spawner
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 
 
@@ -50,7 +50,7 @@ class Worker(sn.StreamedSensor):
 
 
 def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "HELD_S", 0.2)
+    monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.FrameSync(client, ["gauge"]) as sync:
@@ -75,7 +75,7 @@ def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_tim
             client.spawn("sensor.other.test_worker", name="worker").listen(lambda data: None)
             client.step()
             assert Worker.begun.wait(PATIENCE)
-            client.workers.errors.take()
+            client.callbacks.errors.take()
         server.spawn("sensor.other.test_worker", name="mine")
         begin = time.monotonic()
         caplog.set_level(logging.WARNING, "sensorium.stream")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.stream.doorkeeper import Command
-from sensorium.stream.hub import Session
+from sensorium.stream.access import Command
 from sensorium.stream.sockets import LOG
+from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.warned import Warned, overheard
@@ -98,11 +98,11 @@ class Commands:
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        server._publisher.complaints.clear()
+        server._hub.delivery.complaints.clear()
         server.scene.step(ctrl, command.substeps)
         server._marks.flush()
         scene = server.scene
-        notes = list(server._publisher.complaints)
+        notes = list(server._hub.delivery.complaints)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:

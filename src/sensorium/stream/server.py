@@ -19,17 +19,19 @@ from weakref import WeakSet
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.stream import streamed
+from sensorium.stream.access import AccessControl
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.doorkeeper import Doorkeeper
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.frames import Marks, Publisher, hull
-from sensorium.stream.hub import Counts, Hub, Session
-from sensorium.stream.offers import Offers
+from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
-from sensorium.stream.security import Door, KeyPair, split
+from sensorium.stream.publisher import Publisher, hull
+from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import WORLD, Spawner
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
@@ -77,13 +79,10 @@ class Server:
             together, MB. Where they need more, the subscriptions with most of it give way.
         max_spawned_mb: most memory of all sensors that clients have spawned together, MB.
         max_spawned_rays: most rays that these sensors cast for one sample each, in all environments together.
-        bulk_port: where clients on other machines get large messages, by TCP connections beside those of `addresses`;
-            0 takes a free port, None sends all one way, as do keys, since nothing is encrypted there. A client that
-            does not reach it gets all one way.
 
     Raises:
         ConfigError: an address that others can reach without token or keys, or a value that cannot be.
-        StreamError: an address or the port cannot be bound.
+        StreamError: an address cannot be bound.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ class Server:
         max_queued_mb: float = 1024.0,
         max_spawned_mb: float = 1024.0,
         max_spawned_rays: int = 5_000_000,
-        bulk_port: int | None = 0,
     ) -> None:
         if not hasattr(scene, "publish"):
             raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
@@ -122,13 +120,10 @@ class Server:
         addresses = list(addresses)
         for address in addresses:
             split(address)
-        door = Door(token, keys, tuple(allowed_keys))
+        door = Credentials(token, keys, tuple(allowed_keys))
         door.check(addresses)
-        _check_bulk_port(bulk_port, keys)
         self.scene = scene
         self.lockstep = lockstep
-        self.frame = 0
-        """Number of the last frame."""
         self.token = token
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
@@ -155,16 +150,18 @@ class Server:
         self._closed = False
         self._arrived = threading.Event()
         self._sockets = Sockets(
-            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare,
-            bulk_port=None if keys is not None else bulk_port,
-        )  # fmt: skip
+            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare
+        )
         uses_slots = shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * max_queued_mb))
-        self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
-        self._marks = Marks(self._hub)
-        self._doorkeeper = Doorkeeper(
-            self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
+        self._hub = SubscriptionTable(
+            self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * max_queued_mb),
+            patience=patience if lockstep else 0.0,
+        )  # fmt: skip
+        self._publisher = Publisher(self._hub)
+        self._marks = FrameCounter(self._hub)
+        self._doorkeeper = AccessControl(
+            self._hub, self._sockets, door, server=self._id, lease=lease, max_clients=max_clients,
             max_message=max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
@@ -175,7 +172,7 @@ class Server:
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._news = scene.news()
-        self._offers = Offers(scene, self._hub, self._news, on_demand=on_demand)
+        self._offers = StreamCatalog(scene, self._hub, self._news, on_demand=on_demand)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
             self._offers.offer_sensor(name, described)
@@ -226,6 +223,11 @@ class Server:
         return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
+    def frame(self) -> int:
+        """Number of the last frame."""
+        return self._marks.frame
+
+    @property
     def clients(self) -> int:
         """Number of clients."""
         return len(self._hub.sessions)
@@ -239,7 +241,7 @@ class Server:
     @property
     def sent_bytes(self) -> int:
         """Bytes of data that clients were given so far."""
-        return self._hub.sent
+        return self._hub.delivery.sent_bytes
 
     def complaints(self) -> list[str]:
         """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
@@ -250,8 +252,8 @@ class Server:
 
     @property
     def counts(self) -> Counts:
-        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent, bulk lines."""
-        return self._hub.counts._replace(bulk_lines=self._sockets.bulk_lines)
+        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent."""
+        return self._hub.counts
 
     @property
     def bodies(self) -> Bodies:
@@ -359,7 +361,7 @@ class Server:
         It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
         does without the server, at its next step: nobody else may touch it.
         """
-        self._hub.stop_waiting()
+        self._hub.delivery.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -434,8 +436,7 @@ class Server:
     def _send_frame(self) -> None:
         self._bury()
         scene, wall_ns = self.scene, time.time_ns()
-        self.frame += 1
-        frame = self.frame
+        frame = self._marks.next()
         self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
@@ -600,22 +601,6 @@ def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", *
     if isinstance(address, str) or not isinstance(address, Iterable):
         address = [address]  # what is none is told so
     return Server(scene, address, **options)
-
-
-def _check_bulk_port(port: int | None, keys: KeyPair | None) -> None:
-    if port is None:
-        return
-    if port.__class__ is not int or not 0 <= port < 65536:
-        raise ConfigError.single("serve", "bulk_port", port, "a port of 0 to 65535, or None", "0 takes a free one.")
-    if port and keys is not None:
-        fix = "Leave it out: with keys all goes one way, since nothing is encrypted there."
-        raise ConfigError.single("serve", "bulk_port", port, "none beside keys", fix)
-
-
-def _version() -> str:
-    from sensorium import __version__
-
-    return str(__version__)
 
 
 __all__ = ["Server", "serve"]
