@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Finite, Float, bad, must
+from sensorium.cfg import Finite, Float, bad, in_unit, must
 from sensorium.engines.base import CameraLens
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
@@ -36,19 +36,21 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     pattern: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
-    res: Annotated[tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel")] = (
+    res: Annotated[
+        tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel"), in_unit("px")
+    ] = (
         128,
         96,
     )
     """(width, height), pixels; where it is not given, that of the camera of the model, if that states one."""
-    fov_horizontal: Float | None = None
+    fov_horizontal: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the left and right edge of the image, degrees; 90 where neither another field nor a
     camera of the model states the lens."""
-    fov_vertical: Float | None = None
+    fov_vertical: Annotated[Float | None, in_unit("deg")] = None
     """Angle between its upper and lower edge, degrees; alone it gives square pixels, like the other."""
-    fx: FocalLength | None = None
+    fx: Annotated[FocalLength | None, in_unit("px")] = None
     """Focal length, px, instead of angles; alone it is `fy` too."""
-    fy: FocalLength | None = None
+    fy: Annotated[FocalLength | None, in_unit("px")] = None
     """Focal length, px; alone it is `fx` too."""
     cx: Finite | None = None
     """Principal point, px from the left border; None is the middle, or that of the camera of the model."""

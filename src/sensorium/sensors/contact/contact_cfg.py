@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, must
+from sensorium.cfg import SensorCfg, bad, in_unit, must
 from sensorium.errors import ConfigError, Fault, SelectionError, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
@@ -159,7 +159,9 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     track_air_time: bool = False
     """Whether the four times are kept."""
     force_threshold: Annotated[
-        float | None, must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None")
+        float | None,
+        must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None"),
+        in_unit("N"),
     ] = None
     """Net force above which the times count as contact, N. None: with `primary` any contact (``found`` > 0), with
     `prim_path` 1 N. It acts on the times, `compute_first_contact`, `compute_first_air` and the markers alone."""
@@ -169,7 +171,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Whether `contact_pos_w` is given."""
     track_friction_forces: bool = False
     """Whether `friction_forces_w` is given."""
-    history_length: int = 0
+    history_length: Annotated[int, in_unit(minimum=0)] = 0
     """Entries kept in the fields called history; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
     """Whether there is one entry per physics tick or per sample."""

@@ -22,7 +22,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, must
+from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
@@ -61,10 +61,12 @@ def _are_forces(value: Any) -> bool:
 class ContactForceCfg(MountedSensorCfg[ContactForceData]):
     """Configuration of contact forces. Select bodies (all their geoms) or geoms; `offset.rot` turns the axes."""
 
-    min_force: Annotated[Float | Vec3, must(_are_forces, "a finite force >= 0, or three")] = 0.0
+    min_force: Annotated[Float | Vec3, must(_are_forces, "a finite force >= 0, or three"), in_unit("N")] = 0.0
     """Deadband per axis, N: what is smaller reads 0. A number, or one per axis."""
     max_force: Annotated[
-        Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "None leaves it unbounded.")
+        Float | Vec3 | None,
+        must(_are_forces, "a finite force >= 0, or three", "None leaves it unbounded."),
+        in_unit("N"),
     ] = None
     """Full scale per axis, N: a number, or one per axis; None for none."""
     ignore: str | tuple[str, ...] = ()

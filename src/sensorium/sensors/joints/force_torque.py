@@ -32,7 +32,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, is_finite, must
+from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
@@ -64,15 +64,17 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     on: Literal["child", "parent"] = "child"
     """``child``: what the parent exerts on the child (at rest: +M g upwards; as MuJoCo's force and torque sensors).
     ``parent``: the opposite, what the child exerts on the parent: a tool that hangs on the sensor pulls it down."""
-    tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "nothing negative, and finite")] = 0.0
+    tool_mass: Annotated[
+        Float, must(lambda mass: 0.0 <= mass < math.inf, "nothing negative, and finite"), in_unit("kg")
+    ] = 0.0
     """Mass of the tool that the software compensates, kg: its weight, in the true direction of gravity, is subtracted
     from the measured wrench. The truth is not compensated."""
-    tool_com: Annotated[Vec3, must(is_finite, "finite numbers")] = (0.0, 0.0, 0.0)
+    tool_com: Annotated[Vec3, must(is_finite, "finite numbers"), in_unit("m")] = (0.0, 0.0, 0.0)
     """Centre of mass of the tool in the sensor's frame, m."""
     compensate: Literal["weight", "motion"] = "weight"
     """``weight``: gravity only. ``motion``: also what it takes to accelerate the tool, from the true motion."""
     tool_inertia: Annotated[
-        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "nothing negative, and finite")
+        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "nothing negative, and finite"), in_unit("kg m^2")
     ] = (0.0, 0.0, 0.0)
     """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
     ``compensate="motion"``."""

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, must
+from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, in_unit, must
 from sensorium.patterns import PatternField, SpinningPatternCfg
 from sensorium.sensors.rays.ray_cfg import RayCfg
 from sensorium.spec import Field
@@ -83,7 +83,7 @@ class LidarCfg(RayCfg[LidarData]):
 
     pattern: PatternField = SpinningPatternCfg.vlp16()
     """The rays, and when they fire, in the sensor's frame: x forward, y left, z up."""
-    scan_duration: Positive | None = None
+    scan_duration: Annotated[Positive | None, in_unit("s")] = None
     """Length of the scan that ends at the capture, s; None is the time between samples. Not for patterns without times,
     which are whole at each sample."""
     motion_distortion: bool = True
@@ -91,7 +91,7 @@ class LidarCfg(RayCfg[LidarData]):
     with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """What is computed; ``"all"`` is all that the pattern has."""
-    max_distance: Float = 200.0
+    max_distance: Annotated[Float, in_unit("m")] = 200.0
     """A farther hit is a miss, m."""
     model: Literal["physical", "dropoff"] = "physical"
     """How light comes back: with ``"dropoff"`` distance alone counts, and faint points are lost."""
@@ -107,27 +107,29 @@ class LidarCfg(RayCfg[LidarData]):
     """Greatest measured intensity: retro-reflectors saturate the receiver."""
     intensity_noise: NonNegative = 0.0
     """Standard deviation of a measured intensity, as a share of it."""
-    attenuation: NonNegative = 0.0
+    attenuation: Annotated[NonNegative, in_unit("1/m")] = 0.0
     """Extinction alpha of the air, 1/m: fog, rain, dust. Visibility V is about 3.9 / alpha."""
     reference_snr: Positive | None = None
     """Signal-to-noise ratio (of powers, no dB) of the reference target; None leaves noise and detection without it."""
     reference_reflectance: Positive = 0.8
     """Reflectance of the reference target."""
-    reference_range: Positive = 100.0
+    reference_range: Annotated[Positive, in_unit("m")] = 100.0
     """Its distance, m."""
-    detection_threshold: Finite | None = None
+    detection_threshold: Annotated[Finite | None, in_unit("dB")] = None
     """Signal-to-noise ratio, dB, at which half of the returns are noticed; None notices all. It needs
     `reference_snr`."""
-    detection_sd: NonNegative = 1.0
+    detection_sd: Annotated[NonNegative, in_unit("dB")] = 1.0
     """Softness s of that threshold, dB: a return is noticed with probability Phi((SNR - threshold) / s)."""
     drop_rate: Share = 0.0
     """Probability that a return is lost, whatever its strength."""
-    range_noise: Table | None = None
+    range_noise: Annotated[Table | None, in_unit("m", minimum=0.0)] = None
     """Standard deviation of a distance, m: one number, or several for the ratios `range_noise_snr`."""
     range_noise_snr: Table | None = None
     """Signal-to-noise ratios of `range_noise`. One: the deviation goes with 1/sqrt(SNR). Several: it is interpolated
     between them, in logarithms, and constant beyond."""
-    channel_bias: Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None = None
+    channel_bias: Annotated[
+        Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None, in_unit("m")
+    ] = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
     mount and env at each reset."""
     beam_divergence: Annotated[
@@ -137,20 +139,21 @@ class LidarCfg(RayCfg[LidarData]):
             "angles from 0 to 0.5, rad",
             "0.003 is 3 mrad, 0.17 degrees.",
         ),
+        in_unit("rad"),
     ] = 0.0
     """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0, or
     with a `beam_diameter` above 0, each ray is a bundle of `sub_rays`."""
-    beam_diameter: NonNegative = 0.0
+    beam_diameter: Annotated[NonNegative, in_unit("m")] = 0.0
     """Diameter of the beam at half its greatest power where it leaves, m."""
     sub_rays: Literal[7, 19] = 7
     """Rays in the bundle, on a hexagonal grid of a half (7) or 0.4 (19) of the beam's width, with Gaussian weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
     """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one,
     the second strongest, or none."""
-    pulse_duration: Positive = 5.0e-9
+    pulse_duration: Annotated[Positive, in_unit("s")] = 5.0e-9
     """Length t_p of the pulse of a beam with a footprint, s: echoes less than c t_p / 2 behind each other become one in
     between (a mixed pixel)."""
-    atmosphere_attenuation_rate: NonNegative = 0.004
+    atmosphere_attenuation_rate: Annotated[NonNegative, in_unit("1/m")] = 0.004
     """Of ``"dropoff"``: intensity is exp(-a d) with this a, 1/m."""
     dropoff_general_rate: Share = 0.45
     """Of ``"dropoff"``: share of rays that never leave."""
@@ -158,7 +161,7 @@ class LidarCfg(RayCfg[LidarData]):
     """Of ``"dropoff"``: points above this intensity are kept."""
     dropoff_zero_intensity: Share = 0.4
     """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to 0 at the limit."""
-    noise_stddev: NonNegative = 0.0
+    noise_stddev: Annotated[NonNegative, in_unit("m")] = 0.0
     """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS

@@ -19,6 +19,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
+from sensorium.cfg import in_unit
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
@@ -75,10 +76,10 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     ray_alignment: Alignment = "base"
     """How the rays follow their mount: wholly, about the vertical only, with their starts only and that about the
     vertical (directions stay as the pattern has them, in world axes), or not at all."""
-    drift_range: DriftRange = (0.0, 0.0)
+    drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
     has one for each axis."""
-    ray_cast_drift_range: DriftRanges = {}  # noqa: RUF012
+    ray_cast_drift_range: Annotated[DriftRanges, in_unit("m")] = {}  # noqa: RUF012
     """Ranges of errors of the measured scan, m, drawn likewise: x and y move the rays along the axes of their
     alignment, z moves the hits."""
     debug_rays: bool = False

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Float
+from sensorium.cfg import Float, in_unit
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
@@ -54,7 +54,7 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     """Where all rays of a mount miss, take the mount's height in the world, from 0 to `max_distance`."""
     ray_alignment: Alignment = "yaw"
     """How the rays follow their mount, see `RayCasterCfg`."""
-    max_distance: Float = 10.0
+    max_distance: Annotated[Float, in_unit("m")] = 10.0
     """A farther hit is a miss, m; what a miss counts as beside hits."""
 
     selectable: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")

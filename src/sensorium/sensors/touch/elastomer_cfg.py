@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, NonNegative, bad, must
+from sensorium.cfg import Float, NonNegative, bad, in_unit, must
 from sensorium.sensors.touch.elastomer_grid import Lattice, lattice_of
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, SampleCount
 from sensorium.spec import Field
@@ -48,13 +48,13 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
     one: 0 fills a place of a grid. Where there is shear, `targets` (or `labels`) must say what drags.
     """
 
-    lambda_d: NonNegative = 700.0
+    lambda_d: Annotated[NonNegative, in_unit("1/m^2")] = 700.0
     """How fast a pressed place stops to act on others, 1/m^2: it falls as exp(-lambda_d r^2)."""
-    lambda_s: NonNegative = 300.0
+    lambda_s: Annotated[NonNegative, in_unit("1/m^2")] = 300.0
     """How fast a dragged point does, 1/m^2."""
     dilate_scale: NonNegative = 1.0
     """Factor of the dilation; for its unit see the module."""
-    shear_scale: NonNegative = 1.0
+    shear_scale: Annotated[NonNegative, in_unit("1/m")] = 1.0
     """Factor of the shear, 1/m (1/m^3 with `area_weighted`); 0 leaves shear out, and no points are followed."""
     normal_exponent: Annotated[
         Float,
@@ -66,20 +66,20 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
     ] = 1.0
     """How the gel gives aside, from 1 (locally: a Gaussian) to 0 (far: an inverse square). It says nothing where there
     is a layer, see `elastomer_thickness`."""
-    elastomer_thickness: NonNegative = 0.0
+    elastomer_thickness: Annotated[NonNegative, in_unit("m")] = 0.0
     """Thickness of the gel, m. On a regular grid, above 0 the gel is an incompressible layer of that thickness on a
     rigid backing. For other probes it is the length that softens the inverse square; 0 takes the spacing of the
     probes."""
-    contact_threshold: NonNegative = 1e-5
+    contact_threshold: Annotated[NonNegative, in_unit("m")] = 1e-5
     """Depth below the skin at which a point of a surface sticks to it, m."""
-    release: Float = -1e-4
+    release: Annotated[Float, in_unit("m")] = -1e-4
     """Depth at which it comes off, m; negative above the skin. At most `contact_threshold`. A point whose shape is away
     from the skin by more than the probes are wide comes off in any case."""
-    max_shear: Length | None = None
+    max_shear: Annotated[Length | None, in_unit("m")] = None
     """Farthest that a point drags the skin along, m: beyond it slips. None for no bound."""
     n_sample_points: SampleCount = 500
     """Points on all surfaces that are tracked, split by area. Unbounded planes have none."""
-    sample_spacing: Length | None = None
+    sample_spacing: Annotated[Length | None, in_unit("m")] = None
     """How far apart the points are, m, instead of how many they are."""
     area_weighted: bool = False
     """Whether a point weighs as the area that it stands for, m^2, so that the shear does not depend on how many points

@@ -44,7 +44,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
@@ -84,7 +84,7 @@ COEFFICIENTS = {
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Configuration of a kinematic tactile sensor. Coefficients may be set per env: ``sensor.set("friction", 0.4)``."""
 
-    normal_stiffness: Resisting = 1000.0
+    normal_stiffness: Annotated[Resisting, in_unit("N/m")] = 1000.0
     """Force per depth to the power of `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
     normal_damping: Resisting = 1.0
     """Force per such depth and velocity, N s/m^2 for an exponent of 1."""
@@ -93,9 +93,9 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
         must(lambda e: 1.0 <= e < math.inf, "a finite exponent >= 1", "Below 1 stiffness starts infinite."),
     ] = 1.0
     """Exponent of the depth: 1 is a linear spring, 1.5 Hertz's ball; at least 1."""
-    shear_scalar: Resisting = 1.0
+    shear_scalar: Annotated[Resisting, in_unit("N s/m")] = 1.0
     """Shear force per tangential velocity, N s/m."""
-    twist_scalar: Resisting = 1.0
+    twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link, see the module."""
@@ -104,7 +104,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     friction: Resisting | None = None
     """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
     at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
-    shear_stiffness: Resisting | None = None
+    shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
     """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ import numpy as np
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Positive
+from sensorium.cfg import Positive, in_unit
 from sensorium.compute import Memory, Rows, kernel
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
@@ -86,11 +86,11 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     """Which shapes are near: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
     contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape). An object with a shape for the eye and
     another for contacts would count twice in ``"any"``."""
-    stiffness: Resisting = 100.0
+    stiffness: Annotated[Resisting, in_unit("N/m")] = 100.0
     """Force along the normal per weighted sum of P, N/m."""
-    shear_coupling: Resisting = 0.0
+    shear_coupling: Annotated[Resisting, in_unit("N s/m^2")] = 0.0
     """Force per weighted sum of P times tangential velocity, N s/m^2."""
-    twist_scalar: Resisting = 1.0
+    twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque about the normal per angular velocity about it, N m s. It does not fade with the distance."""
     density_scalar: Resisting = 100.0
     """Weight of an area of `reference_area`: points per square metre, as it were."""
@@ -100,7 +100,7 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     n_sample_points: SampleCount = 500
     """Points on all surfaces that are tracked, split by area over links and their shapes. More make readings smoother:
     they should be a third of `probe_radius` apart, or less. Unbounded planes need none."""
-    sample_spacing: Positive | None = None
+    sample_spacing: Annotated[Positive | None, in_unit("m")] = None
     """How far apart the points are, m, instead of how many they are."""
 
 

@@ -19,7 +19,7 @@ import warp as wp
 from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
@@ -73,13 +73,13 @@ Reach = Annotated[
 class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[SurfaceDistanceProbeData]):
     """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
 
-    probe_radius: Reach = 0.5
+    probe_radius: Annotated[Reach, in_unit("m")] = 0.5
     """How far a probe looks, m: one number, or one per probe, row by row."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
     """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
     misses_at_radius: bool = False
     """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point."""
-    lookup: Lookup | None = None
+    lookup: Annotated[Lookup | None, in_unit("m")] = None
     """Response of a device: rows (distance, value, noise), distances rising, m. Values in between are interpolated,
     beyond the ends those of the ends hold. Noise is white, its standard deviation relative to the value (0.1 is 10 %),
     as in Webots' DistanceSensor, whose tables can be used as they are. It gives the field `value`."""

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationInfo, field_validator
 from pydantic import Field as PydanticField
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, must, numbers_in
+from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, in_unit, must, numbers_in
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
@@ -73,24 +73,24 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     """Materials by name or full-match pattern of links (``"world"`` is the world); the first that matches counts."""
     default_properties: LinkThermalCfg = LinkThermalCfg()
     """Material of links that no pattern matches."""
-    ambient_temperature: Celsius = 21.0
+    ambient_temperature: Annotated[Celsius, in_unit("degC")] = 21.0
     """Temperature of the air, and of the walls that the links radiate to, degC."""
     convection: NonNegative = 5.0
     """Heat transfer coefficient to the air, W/(m^2 K); free convection in air has 2 to 25."""
-    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain)] = None
+    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain), in_unit("W")] = None
     """Heat that is set free inside, W: a number for the whole link, spread evenly over its volume, or one per cell
     `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses; None
     takes no memory and cannot be set."""
     contact_conductance: Positive | None = None
     """Conductance of the touching surfaces, W/(m^2 K), in series with half a cell on either side; None is perfect."""
-    contact_distance: Positive = 0.001
+    contact_distance: Annotated[Positive, in_unit("m")] = 0.001
     """How near a surface touches, m. Surfaces that penetrate touch as well."""
     surface_samples: Annotated[int, must(lambda count: 8 <= count <= 100_000, "a whole number from 8 to 100000")] = 512
     """About how many points stand for the surface of each link; contact areas are sums of their areas."""
     simulate_all_link_temperatures: bool = False
     """Whether links without a grid have a temperature that changes, one for the whole link; else, and where they stand
     still, they keep their base temperature."""
-    sensor_time_constant: Positive | None = None
+    sensor_time_constant: Annotated[Positive | None, in_unit("s")] = None
     """Time constant of the sensing elements, s, of the measured branch only; None for no lag."""
     geometry: Geometry = "collision"
     """Which shapes the links are made of, and can touch: ``"collision"``, ``"visual"``, ``"all"`` or ``"any"``."""
