@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     full: queue.Queue[Any] = queue.Queue(maxsize=2)
     client = scene.local_client()
     try:
-        client.workers.patience = 0.2
+        client.callbacks.patience = 0.2
         imu = client.sensors["imu"]
         imu.listen(full.put, policy="lossless")
         for _ in range(10):
@@ -147,8 +148,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     finally:
         while not full.empty():  # the thread can end now
             full.get()
-        client.workers.close(PATIENCE)
-    assert client.workers.threads == 0
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sensorium-listener")])
 
 
 # Messages that are too long -------------------------------------------------------------------------------------------

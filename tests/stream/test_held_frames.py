@@ -75,7 +75,7 @@ def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_tim
             client.spawn("sensor.other.test_worker", name="worker").listen(lambda data: None)
             client.step()
             assert Worker.begun.wait(PATIENCE)
-            client.workers.errors.take()
+            client.callbacks.errors.take()
         server.spawn("sensor.other.test_worker", name="mine")
         begin = time.monotonic()
         caplog.set_level(logging.WARNING, "sensorium.stream")

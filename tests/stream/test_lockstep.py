@@ -113,7 +113,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
 
 def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
     """It takes what it can hold, then a step waits; nothing is lost when it goes on."""
-    with sn.connect(server.address, workers=2) as client, sn.connect(server.address) as stepper:
+    with sn.connect(server.address) as client, sn.connect(server.address) as stepper:
         gate, got = threading.Event(), []
 
         def take(data: Any) -> None:

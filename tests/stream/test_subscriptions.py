@@ -72,7 +72,7 @@ def lockstep() -> Iterator[tuple[sn.Server, sn.Client]]:
     """A server in lock-step with a client."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         yield server, client
-        client.workers.errors.take()
+        client.callbacks.errors.take()
 
 
 @pytest.fixture
@@ -320,8 +320,8 @@ def test_an_error_log_that_overflows_raises_the_first_and_the_true_count(
     sensor = client.sensors["gauge"]
     sensor.listen(fail, policy="lossless")
     frames = [client.step() for _ in range(150)]
-    until(lambda: sensor.stats.frame == frames[-1] and client.workers.errors.count >= 150)
-    count = client.workers.errors.count  # it may have been greeted
+    until(lambda: sensor.stats.frame == frames[-1] and client.callbacks.errors.count >= 150)
+    count = client.callbacks.errors.count  # it may have been greeted
     with pytest.raises(sn.StreamError, match=rf"raised ValueError: call {frames[0] - (count - 150)} .*and {count - 1}"):
         client.check()
     client.check()  # it was told

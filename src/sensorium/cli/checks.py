@@ -57,12 +57,11 @@ def check_device_name(device: str) -> None:
         raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", "Use --device cpu where there is no GPU.")
 
 
-def check_addresses(addresses: Iterable[str], bulk_port: int = 0) -> None:
+def check_addresses(addresses: Iterable[str]) -> None:
     """Refuse addresses that cannot be listened at. Nobody can connect while they are tried.
 
     Args:
         addresses: ``tcp://`` and ``ipc://`` addresses.
-        bulk_port: port for large messages on the hosts of the TCP addresses; 0 or less for any or none.
 
     Raises:
         UsageError: which one, and why.
@@ -81,11 +80,6 @@ def check_addresses(addresses: Iterable[str], bulk_port: int = 0) -> None:
         number = _number(address, host)
         if number and (why := _why_not(number, 0 if takes_any else int(port))):
             raise _cannot(address, why, "Name another one; port 0 takes a free one.")
-        if 0 < bulk_port == (0 if takes_any else int(port)):
-            raise UsageError.of("--bulk-port", bulk_port, "another port than that of --address", "0 takes a free one.")
-        if bulk_port > 0 and number and (why := _why_not(number, bulk_port)):
-            fix = "Name another one: 0 takes a free one, -1 has none."
-            raise UsageError(f"--bulk-port: cannot listen at port {bulk_port} of {host}: {why}. {fix}")
 
 
 def _cannot(address: str, why: str, fix: str) -> UsageError:

@@ -22,7 +22,7 @@ from sensorium.cli.checks import check_addresses, check_device_name, check_envs,
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
 from sensorium.cli.signals import ending
-from sensorium.errors import ConfigError, StreamError, UsageError, nearest
+from sensorium.errors import ConfigError, UsageError, nearest
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -105,9 +105,6 @@ class Serve:
     allow_key: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY")] = ()
     """Public key of a client that may connect, with --keys; may be given several times. Without it: all that know the
     server's."""
-    bulk_port: Annotated[int, arg(metavar="PORT")] = 0
-    """Port over which clients on other machines get large messages, beside that of ADDRESS; 0: a free one, -1: none,
-    all goes over ADDRESS. With --keys there is none."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Most memory of the sensors that clients spawn, all of them together."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
@@ -128,7 +125,7 @@ class Serve:
         self._check()
         addresses = list(self.address) or [ADDRESS]
         keys, token = self._secrets(addresses)
-        check_addresses(addresses, self.bulk_port)
+        check_addresses(addresses)
         with busy("loading"):
             if self.control not in ("", *CONTROLS):
                 from sensorium.cli.control import check_control
@@ -170,8 +167,6 @@ class Serve:
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
-        if not -1 <= self.bulk_port < 65536:
-            raise UsageError.of("--bulk-port", self.bulk_port, "a port of 0 to 65535, or -1", "0 takes a free one.")
         if not 0.0 <= self.speed < float("inf"):
             raise UsageError.of("--speed", self.speed, "a number >= 0", "1 is real time, 0 as fast as it goes.")
         if not 0.0 <= self.seconds < float("inf"):
@@ -201,9 +196,6 @@ class Serve:
 
         if self.allow_key and self.keys is None:
             raise UsageError.of("--allow-key", self.allow_key[0], "--keys beside it", "Add --keys FILE.")
-        if self.bulk_port > 0 and self.keys is not None:
-            fix = "Leave it out: with keys all goes over ADDRESS, since nothing else is encrypted."
-            raise UsageError.of("--bulk-port", self.bulk_port, "none beside --keys", fix)
         for key in self.allow_key:
             try:
                 check_key("serve", "allowed_keys", key)
@@ -258,17 +250,10 @@ class Serve:
         from sensorium.stream.server import serve
 
         bounds = {name: getattr(self, name) for name in BOUNDS}
-        try:
-            with UsageError.naming(**{name: f"--{name.replace('_', '-')}" for name in BOUNDS}):
-                return serve(
-                    scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
-                    bulk_port=None if self.bulk_port < 0 else self.bulk_port, **bounds,
-                )  # fmt: skip
-        except StreamError as error:
-            if "bulk_port" in str(error):
-                fix = "0 takes a free one, -1 has none."
-                raise UsageError.of("--bulk-port", self.bulk_port, "a port that is free", fix) from None
-            raise
+        with UsageError.naming(**{name: f"--{name.replace('_', '-')}" for name in BOUNDS}):
+            return serve(
+                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep, **bounds
+            )
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
         """Return what gives the controls of a step (None: clients do), and the ticks of a step."""

@@ -16,7 +16,7 @@ from sensorium import errors
 from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_giver
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
-from sensorium.client.callbacks import LOGGER, ListenerError, Workers
+from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
 from sensorium.client.requests import ServerError
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
-WORKERS = 4
-"""Threads that call listeners."""
 MOST_SUBSTEPS = 1_000_000
 """Physics ticks of one step at most; the server refuses more."""
 
@@ -54,7 +52,9 @@ _closers: WeakSet[threading.Thread] = WeakSet()
 def _close_all() -> None:
     """End what a program has left open, while its threads still run: a socket that is cut off could hold up its end."""
     for client in list(_open):
-        client.workers.patience = 1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
+        client.callbacks.patience = (
+            1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
+        )
         client.close()
     for closer in list(_closers):
         closer.join(1.0)
@@ -63,9 +63,9 @@ def _close_all() -> None:
 class Client:
     """A connection to a server; `connect` makes one. It is a context manager, which closes it.
 
-    Everything may be called from any thread. Listeners are called on worker threads. Where the connection breaks, or
-    the server is started anew, the client connects again by itself: listeners go on, and sensors that it spawned are
-    spawned again.
+    Everything may be called from any thread. Each listener is called on a thread of its own. Where the connection
+    breaks, or the server is started anew, the client connects again by itself: listeners go on, and sensors that it
+    spawned are spawned again.
 
     One that nobody holds any more is closed, with a `ResourceWarning`. Its sensors hold it, and so does whoever listens
     to one, until he stops: see `connect`.
@@ -80,7 +80,6 @@ class Client:
             works on the request, or compiles kernels.
         shared_memory: read large data from shared memory, where the server is on this machine.
         max_message: most bytes of one message; listening to a sensor whose messages are longer ends with that reason.
-        workers: most threads that call listeners.
 
     Raises:
         StreamError: nobody answers there, or the server refuses; with its words.
@@ -98,7 +97,6 @@ class Client:
         timeout: float = 5.0,
         shared_memory: bool = True,
         max_message: int = 2**30,
-        workers: int = WORKERS,
         _context: zmq.Context[Any] | None = None,
         _pump: Callable[[float], bool] = lambda seconds: False,
         _on_close: Callable[[], None] | None = None,
@@ -109,16 +107,15 @@ class Client:
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
         shared_memory = checks.flag("connect", "shared_memory", shared_memory)
         max_message = checks.whole("connect", "max_message", max_message, 1, 2**62)
-        workers = checks.whole("connect", "workers", workers, 1, 1024)
         prepare = key_giver(server_key, keys)
-        self.workers = Workers(workers, "sensorium-listener")
+        self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
         self._ears: dict[str, Ear] = {}
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
         self._session = Session(
             self.address, greeting(name or _program(), token, _version(), max_message), timeout=timeout,
-            workers=self.workers, pump=_pump, on_close=_on_close, prepare=prepare, context=_context,
+            callbacks=self.callbacks, pump=_pump, on_close=_on_close, prepare=prepare, context=_context,
             uses_slots=shared_memory, max_message=max_message,
         )  # fmt: skip
         _open.add(self)
@@ -263,7 +260,7 @@ class Client:
     @property
     def errors(self) -> list[ListenerError]:
         """What listeners raised since somebody asked the last time, oldest first."""
-        return self.workers.errors.take()
+        return self.callbacks.errors.take()
 
     @property
     def notes(self) -> list[str]:
@@ -276,7 +273,7 @@ class Client:
         Raises:
             StreamError: caused by what the listener raised.
         """
-        self.workers.errors.check()
+        self.callbacks.errors.check()
 
     # Steps and controls -----------------------------------------------------------------------------------------------
 

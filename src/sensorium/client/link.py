@@ -15,24 +15,10 @@ import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from sensorium.client.bulk import BulkBrokenError, BulkLine, port_of
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import messages as say
-from sensorium.wire.packing import (
-    BULK,
-    CONTROL,
-    DATA,
-    PART,
-    PARTS,
-    RELEASE,
-    SLOT,
-    Place,
-    Record,
-    pack,
-    unpack,
-    unpack_length,
-)
+from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
 
@@ -44,11 +30,6 @@ MOST_PER_ENVELOPE = 1024
 """Records that go in one message to the server."""
 SILENCE_S = 1.0
 """Seconds without a word of the server after which it counts as not there."""
-STALL_S = 3.0
-"""Seconds without a byte of a large message, while the server speaks otherwise, after which all goes one way."""
-MOST_BREAKS = 2
-"""Times that the connection for large messages breaks before any came, after which all goes one way."""
-
 ENVELOPE = 64 * 1024
 """Bytes of records that go in one message to the server, but for one that is longer; and what is left beside that."""
 
@@ -122,13 +103,6 @@ class Link:
         self._most_taken = 2**24
         self._stopping = False
         self._next_beat = 0.0
-        self._uses_bulk = True
-        self._line: BulkLine | None = None
-        self._is_introduced = False
-        self._filling = zmq.Poller()
-        self._is_broken = False
-        self._breaks_in_a_row = 0
-        self._envelope: Any = None
         self._poller = zmq.Poller()
         self._dealer: Any = None
         self._monitor: Any = None
@@ -183,14 +157,18 @@ class Link:
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
         try:
             while not self._stopping:
-                events = self._look()
+                wait = max(0, int(1e3 * (self._next_beat - time.monotonic())) + 1)
+                events = dict(self._poller.poll(wait))
+                self._waker.rest(self._waker.fileno() in events)
                 if self._monitor is not None and self._monitor in events:
                     self._look_at_connection()
-                if self._line is not None and self._line.fileno() in events:
-                    self._introduce(self._line)
                 if self._dealer in events:
                     self._take()
-                self._tend()
+                if self._is_up:
+                    self._give()
+                if time.monotonic() >= self._next_beat:
+                    self._next_beat = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._beat()
             if self._is_up:
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
                 self._give()
@@ -210,25 +188,10 @@ class Link:
                 self._context.destroy(linger=200)
             self._waker.close()
 
-    def _look(self) -> dict[Any, int]:
-        """Wait until there is something to do, and return what is ready."""
-        events = dict(self._poller.poll(max(0, int(1e3 * (self._next_beat - time.monotonic())) + 1)))
-        self._waker.rest(self._waker.fileno() in events)
-        return events
-
-    def _tend(self) -> None:
-        """Send what is to be sent."""
-        if self._is_up:
-            self._give()
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
-            self._beat()
-
     def _connect(self) -> None:
         """Make a socket with a new name and have it connect."""
         before, self._route = self._route, b"s" + secrets.token_bytes(15)  # a first byte 0 is ZeroMQ's own
         self._before = before
-        self._is_broken = False
         dealer = self._context.socket(zmq.DEALER)
         dealer.routing_id = self._route
         dealer.linger = 0
@@ -253,7 +216,6 @@ class Link:
         self._poller.register(dealer, zmq.POLLIN)
 
     def _disconnect(self, linger: int) -> None:
-        self._hang_up()
         if self._monitor is not None:
             self._poller.unregister(self._monitor)
             self._dealer.disable_monitor()
@@ -319,7 +281,6 @@ class Link:
             except zmq.Again:
                 break
             self._heard = time.monotonic()
-            self._envelope = frames[0]
             first = memoryview(frames[0].bytes)
             parts = [first, *(frame.buffer for frame in frames[1:])]
             del frames
@@ -330,10 +291,6 @@ class Link:
                 self._gives_up, self._is_up = True, False
                 self._listener.on_refused(f"the server sent what is none of our protocol: {error}", True)
                 return
-            finally:
-                self._envelope = None
-        if self._is_broken and self._is_up and not self._stopping:  # nothing of what came said why
-            self._start_over()
 
     def _read(self, parts: list[Any]) -> None:
         number = -1
@@ -353,13 +310,6 @@ class Link:
                 memory = tuple(np.frombuffer(part, np.uint8) for part in content)
             elif kind == SLOT:
                 memory = self._slot(Place.unpack(content))
-            elif kind == BULK:
-                if messages:  # they need not wait for it
-                    self._listener.on_data(number, messages)
-                    number, messages = -1, []
-                memory = self._large(unpack_length(content))
-                if memory is None:
-                    continue
             else:
                 raise WireError(f"a record of kind {kind}")
             if a != number:
@@ -370,84 +320,6 @@ class Link:
             del memory
         if messages:
             self._listener.on_data(number, messages)
-
-    # Large messages over a connection of their own --------------------------------------------------------------------
-
-    def _accept(self, invitation: say.Bulk) -> None:
-        """Begin to make the connection that the server offers; where that cannot be, it goes on without."""
-        port = dict(invitation.ports).get(port_of(self.address))
-        if not self._uses_bulk or port is None:
-            return
-        if not 0 < port < 65536:
-            raise WireError(f"large messages from port {port}")
-        self._hang_up()
-        try:
-            line = BulkLine(self._envelope.get("Peer-Address"), port, invitation.key)
-        except (OSError, zmq.ZMQError) as error:
-            LOGGER.info("large messages of %s come with all others: %s", self.address, error)
-            return
-        self._line, self._is_introduced = line, False
-        self._poller.register(line.fileno(), zmq.POLLOUT)
-
-    def _introduce(self, line: BulkLine) -> None:
-        self._poller.unregister(line.fileno())
-        try:
-            line.introduce()
-            self._is_introduced = True
-            self._filling = zmq.Poller()
-            for each in (line.fileno(), self._waker.fileno(), self._monitor):
-                self._filling.register(each, zmq.POLLIN)
-        except OSError as error:
-            LOGGER.info("large messages of %s come with all others: %s", self.address, error)
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            if not self._is_introduced and self._line.fileno() in self._poller:
-                self._poller.unregister(self._line.fileno())
-            self._line.close()
-            self._line = None
-
-    def _large(self, length: int) -> Any:
-        """Return the memory of the next large message, once it has come; None if it never will.
-
-        Nothing else is taken meanwhile, so that all stays in order; what is to be sent goes out.
-        """
-        line = self._line
-        if self._is_broken:
-            return None
-        if line is None or not self._is_introduced or length > self._max_message:
-            raise WireError(f"a large message of {length} bytes, which was not agreed upon")
-        buffer = line.buffer(length)
-        memory, rest, last = buffer.array(np.uint8), buffer.view, time.monotonic()
-        while True:
-            try:
-                count = line.read(rest)
-            except BulkBrokenError as error:
-                return self._break(str(error))
-            if count:
-                rest = rest[count:]
-                self._heard = last = time.monotonic()
-                if not rest:
-                    self._breaks_in_a_row = 0
-                    return memory
-            events = dict(self._filling.poll(max(0, int(1e3 * (self._next_beat - time.monotonic())) + 1)))
-            self._waker.rest(self._waker.fileno() in events)
-            if self._stopping or self._monitor in events:
-                return self._break("the whole connection ends")
-            self._tend()
-            if time.monotonic() - last > STALL_S and self._dealer.events & zmq.POLLIN:
-                self._uses_bulk = False
-                return self._break(f"nothing came for {STALL_S:g} s")
-
-    def _break(self, reason: str) -> None:
-        """Note that a large message, and all that follow, will not come."""
-        LOGGER.info("the connection for large messages of %s ended: %s", self.address, reason)
-        self._hang_up()
-        self._is_broken = True
-        self._breaks_in_a_row += 1
-        if self._breaks_in_a_row >= MOST_BREAKS:
-            self._uses_bulk = False
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
@@ -504,8 +376,6 @@ class Link:
                 reader_or_none = self._segments.pop(segment, None)
                 if reader_or_none is not None:
                     reader_or_none.close()
-            case say.Bulk():
-                self._accept(message)
             case _:
                 self._listener.on_control(message)
 

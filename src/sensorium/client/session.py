@@ -16,7 +16,7 @@ from weakref import ref
 
 from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
-from sensorium.client.callbacks import LOGGER, Workers
+from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link, Message
 from sensorium.client.requests import Requests
@@ -116,7 +116,7 @@ class Session:
         address: of the server.
         hello: see `Link`.
         timeout: longest wait for the server, s.
-        workers: the threads that call listeners.
+        callbacks: what the queues of listeners share.
         pump: where the server's loop is on this very thread: lets it work for some seconds; else returns False.
         on_close: called at the end.
         options: further arguments of `Link`.
@@ -128,12 +128,12 @@ class Session:
         hello: Callable[[bytes], say.Hello],
         *,
         timeout: float,
-        workers: Workers,
+        callbacks: Callbacks,
         pump: Callable[[float], bool],
         on_close: Callable[[], None] | None,
         **options: Any,
     ) -> None:
-        self.address, self.timeout, self.workers, self.pump = address, timeout, workers, pump
+        self.address, self.timeout, self.callbacks, self.pump = address, timeout, callbacks, pump
         self._on_close = on_close
         self.server: Any = None
         self.lock = threading.RLock()
@@ -362,7 +362,7 @@ class Session:
                 try:
                     self.note(text)
                 except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
-                    self.workers.errors.report("(server)", self.note, warning)
+                    self.callbacks.errors.report("(server)", self.note, warning)
             case _:
                 pass
 
@@ -374,7 +374,7 @@ class Session:
             try:
                 listener.callback(done)
             except Exception as error:
-                self.workers.errors.report("(frames)", listener.callback, error)
+                self.callbacks.errors.report("(frames)", listener.callback, error)
 
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
@@ -426,7 +426,7 @@ class Session:
                     self.note(told(category, text, f"spawning {name!r} again"))
                 sensor = wish.sensor() if wish.sensor is not None else None
                 if sensor is not None:
-                    sensor._begin_anew()
+                    sensor.restart()
             except Exception as error:  # of an author's sensor, too
                 if not self.closed:
                     self.note(f"{name!r} could not be spawned again: {error}")
@@ -455,7 +455,6 @@ class Session:
         self.link.stop()
         if self._respawner is not None:
             self._respawner.join()
-        self.workers.close()
         if self._on_close is not None:
             self._on_close()
 

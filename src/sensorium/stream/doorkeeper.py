@@ -124,7 +124,6 @@ class Doorkeeper:
         if descriptor is not None:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
-        self._sockets.forget(session.route)
         self._hub.remove_session(session)
         self.new_hearers.pop(session, None)
         self._left(session)
@@ -254,8 +253,6 @@ class Doorkeeper:
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory:
                     self._watch_process(session)
-                elif (invitation := self._sockets.invite(session.route)) is not None:
-                    hub.tell(session, invitation)
             case say.Bye():
                 self.end(session)
             case say.Hello():  # it was said again before the answer arrived
@@ -274,7 +271,7 @@ class Doorkeeper:
         with contextlib.suppress(OSError, OverflowError):  # gone already, or not to be told of: the lease is
             descriptor = os.pidfd_open(session.pid)
             self._processes[session] = descriptor
-            self._sockets.watch(descriptor, lambda _: self._process_ended(session))
+            self._sockets.watch(descriptor, lambda: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
         LOG.info("the process of client %s ended", session)

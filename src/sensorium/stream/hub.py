@@ -206,8 +206,6 @@ class Counts(NamedTuple):
     topics: int
     segments: int
     slots_lent: int
-    bulk_lines: int = 0
-    """Clients that get large messages by connections of their own."""
 
 
 class Hub:

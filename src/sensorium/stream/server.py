@@ -77,13 +77,10 @@ class Server:
             together, MB. Where they need more, the subscriptions with most of it give way.
         max_spawned_mb: most memory of all sensors that clients have spawned together, MB.
         max_spawned_rays: most rays that these sensors cast for one sample each, in all environments together.
-        bulk_port: where clients on other machines get large messages, by TCP connections beside those of `addresses`;
-            0 takes a free port, None sends all one way, as do keys, since nothing is encrypted there. A client that
-            does not reach it gets all one way.
 
     Raises:
         ConfigError: an address that others can reach without token or keys, or a value that cannot be.
-        StreamError: an address or the port cannot be bound.
+        StreamError: an address cannot be bound.
     """
 
     def __init__(
@@ -104,7 +101,6 @@ class Server:
         max_queued_mb: float = 1024.0,
         max_spawned_mb: float = 1024.0,
         max_spawned_rays: int = 5_000_000,
-        bulk_port: int | None = 0,
     ) -> None:
         if not hasattr(scene, "publish"):
             raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
@@ -124,7 +120,6 @@ class Server:
             split(address)
         door = Door(token, keys, tuple(allowed_keys))
         door.check(addresses)
-        _check_bulk_port(bulk_port, keys)
         self.scene = scene
         self.lockstep = lockstep
         self.frame = 0
@@ -155,9 +150,8 @@ class Server:
         self._closed = False
         self._arrived = threading.Event()
         self._sockets = Sockets(
-            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare,
-            bulk_port=None if keys is not None else bulk_port,
-        )  # fmt: skip
+            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare
+        )
         uses_slots = shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
         self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * max_queued_mb))
@@ -250,8 +244,8 @@ class Server:
 
     @property
     def counts(self) -> Counts:
-        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent, bulk lines."""
-        return self._hub.counts._replace(bulk_lines=self._sockets.bulk_lines)
+        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent."""
+        return self._hub.counts
 
     @property
     def bodies(self) -> Bodies:
@@ -600,16 +594,6 @@ def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", *
     if isinstance(address, str) or not isinstance(address, Iterable):
         address = [address]  # what is none is told so
     return Server(scene, address, **options)
-
-
-def _check_bulk_port(port: int | None, keys: KeyPair | None) -> None:
-    if port is None:
-        return
-    if port.__class__ is not int or not 0 <= port < 65536:
-        raise ConfigError.single("serve", "bulk_port", port, "a port of 0 to 65535, or None", "0 takes a free one.")
-    if port and keys is not None:
-        fix = "Leave it out: with keys all goes one way, since nothing is encrypted there."
-        raise ConfigError.single("serve", "bulk_port", port, "none beside keys", fix)
 
 
 def _version() -> str:

@@ -253,15 +253,6 @@ class Unmap(Message, tag=42):
     segment: int
 
 
-class Bulk(Message, tag=47):
-    """Where a plain TCP connection for large messages may be made, by who cannot read the server's memory."""
-
-    ports: tuple[tuple[int, int], ...]
-    """Port of an address of the server, port for such connections."""
-    key: bytes
-    """The first bytes of the connection: they say whose it is."""
-
-
 class FrameDone(Message, tag=43):
     """All data of a frame were sent."""
 
@@ -341,7 +332,6 @@ ToClient = (
     | Eos
     | Segment
     | Unmap
-    | Bulk
     | FrameDone
     | Reply
     | Pong

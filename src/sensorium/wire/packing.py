@@ -22,8 +22,6 @@ SLOT = 4
 """The same, in a shared-memory slot; the bytes say which, see `Place`."""
 PARTS = 7
 """The same, in two parts: header and poses, then the body."""
-BULK = 8
-"""The same, over the client's bulk connection; the bytes are its length, u64."""
 CREDIT = 5
 """To the server: b more data messages may be sent to subscription a."""
 RELEASE = 6
@@ -31,7 +29,6 @@ RELEASE = 6
 
 _HEAD = struct.Struct("<IIII")
 _PLACE = struct.Struct("<QQQ")
-_LENGTH = struct.Struct("<Q")
 _PADS = tuple(bytes(n) for n in range(8))
 
 
@@ -78,23 +75,6 @@ class Place(NamedTuple):
         if len(content) != _PLACE.size:
             raise WireError(f"a slot's place has {len(content)} bytes, expected {_PLACE.size}")
         return cls(*_PLACE.unpack(content))
-
-
-def pack_length(length: int) -> bytes:
-    """Return the content of a record of kind BULK."""
-    return _LENGTH.pack(length)
-
-
-def unpack_length(content: Any) -> int:
-    """Return what `pack_length` wrote.
-
-    Raises:
-        WireError: not of its length.
-    """
-    if len(content) != _LENGTH.size:
-        raise WireError(f"a length of {len(content)} bytes, expected {_LENGTH.size}")
-    (length,) = _LENGTH.unpack(content)
-    return int(length)
 
 
 def pack(records: Iterable[Record]) -> list[Any]:
@@ -155,7 +135,4 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
         raise WireError(f"{len(parts) - following} parts too many")
 
 
-__all__ = [
-    "BULK", "CONTROL", "CREDIT", "DATA", "PART", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "pack_length",
-    "unpack", "unpack_length",
-]  # fmt: skip
+__all__ = ["CONTROL", "CREDIT", "DATA", "PART", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]
