@@ -57,7 +57,7 @@ def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monke
             first, last = client.step(), client.step()
             until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
             assert [text for text in server.complaints() if "'keeper'" in text and f"frame {first}" in text]
-            for capture in server._streamed["keeper"].captures:  # type: ignore[attr-defined]
+            for capture in server.streamed.sensors["keeper"].captures:  # type: ignore[attr-defined]
                 capture.drop()
             assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last
         assert sum("keeper" in note for note in client.notes) == 1 and not other.notes
