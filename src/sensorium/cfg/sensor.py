@@ -164,7 +164,7 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
             for prefix, (field, unit) in cls.prefixed_knobs.items() if own == "prefixed_knobs" else ():
                 for knob, unit_of_knob in COLUMN_KNOBS.items():
                     named = unit_of_knob.format(unit)
-                    extra = {"unit": named} | ({} if knob == "bias" else {"minimum": 0.0})
+                    extra: Any = {"unit": named} | ({} if knob == "bias" else {"minimum": 0.0})
                     hints[f"{prefix}_{knob}"] = Knob
                     described = Field(None, description=f"`{knob}` of {field}, {named}.", json_schema_extra=extra)
                     setattr(cls, f"{prefix}_{knob}", described)

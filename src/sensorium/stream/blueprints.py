@@ -177,17 +177,6 @@ def _defined(each: Any) -> SensorDefinition:
     return each if isinstance(each, SensorDefinition) else each.definition()
 
 
-def requirements(id: str) -> tuple[Requirement, ...]:
-    """Return what a sensor needs of an engine, as far as it can be known without a model.
-
-    Names within them are made up: they tell kinds, options and slots only.
-
-    Raises:
-        UnknownNameError: there is no such blueprint.
-    """
-    return _find(id).requirements
-
-
 def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
     """Return a fault of a field that was not chosen in the word that was: ``attach_to`` for ``body``."""
     word = asked.get(fault.field.partition(".")[0])
@@ -225,7 +214,6 @@ class _Blueprint:
         selectors: the selectors it takes, of one that sits somewhere.
         attach: the field that `attach_to` gives: ``"body"``, ``"primary"``, ``"joints"``, or empty where it gives none.
         on_world: whether it may sit on the world.
-        requirements: what it needs of an engine.
     """
 
     cfg_class: type[SensorCfg[Any]]
@@ -233,7 +221,6 @@ class _Blueprint:
     selectors: tuple[str, ...]
     attach: str
     on_world: bool
-    requirements: tuple[Requirement, ...]
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
         """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
@@ -327,7 +314,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         kind=kind,
         attach=_attach_in_words(attach, on_world),
     )
-    return _Blueprint(cfg_class, definition, selectors, attach, on_world, needed)
+    return _Blueprint(cfg_class, definition, selectors, attach, on_world)
 
 
 def _attach_in_words(attach: str, on_world: bool) -> str:
@@ -407,4 +394,4 @@ class _Schema(GenerateJsonSchema):
         return plain(dft)
 
 
-__all__ = ["OWN_IDS", "build_cfg", "definitions", "requirements"]
+__all__ = ["OWN_IDS", "build_cfg", "definitions"]

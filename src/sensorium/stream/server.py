@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered before ours, so that it runs later
+
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.stream.commands import Commands
