@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those whose name contains one of the words given: `python -m benchmarks chain idle`."""
+"""Run all benchmarks, or those with one of the given words in their name: `python -m benchmarks chain idle`."""
 
 import os
 import platform
@@ -52,11 +52,11 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
 
 
 def main(words: list[str]) -> None:
-    """Print one table; rows appear per benchmark."""
+    """Print one table with the rows of the chosen benchmarks."""
     console = Console()
     chosen = [item for item in BENCHMARKS if not words or any(word in item[0] for word in words)]
     if not chosen:
-        console.print(f"No benchmark matches {words}. There are: {', '.join(name for name, _ in BENCHMARKS)}.")
+        console.print(f"No benchmark matches {words}. Available: {', '.join(name for name, _ in BENCHMARKS)}.")
         raise SystemExit(2)
     console.print(
         f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} "

@@ -1,4 +1,4 @@
-"""Captured steps against launches one by one, shards, and many sensors against one with many mounts."""
+"""Captured steps against separate launches, shards, and many sensors against one sensor with many mounts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 JOINTS = tuple(f"joint_{k}" for k in range(12))
 MOUNTS = 20
 WARM = 40
-"""Steps after which all is captured that is due at each of them."""
+"""Steps after which everything due at each of them is captured."""
 
 
 def robot() -> list[SensorCfg[Any]]:
@@ -44,7 +44,7 @@ def robot() -> list[SensorCfg[Any]]:
 
 
 def engine_of(num_envs: int) -> TensorEngine:
-    """Return tensors for a robot over a plane: no physics, so what a step costs is the sensors'."""
+    """Return tensors for a robot over a plane, without physics, so that a step measures only the sensors."""
     provides = ("pose", "velocity", "acceleration", "gravity", "joint_state", "joint_effort", "contact")
     ground = [Shape("plane", "ground")]
     engine = TensorEngine(num_envs, 0.002, bodies=("base", *FEET), joints=JOINTS, provides=provides, shapes=ground)
@@ -53,7 +53,7 @@ def engine_of(num_envs: int) -> TensorEngine:
 
 
 def stepper(scene: Scene, reads: bool = True) -> Callable[[], None]:
-    """Return a function that takes a tick and reads all sensors, or one of them, which evaluates all that were read."""
+    """Return a function that takes a tick and reads all sensors, or one sensor, which evaluates all that were read."""
     sensors = list(scene.sensors.values())
 
     def step() -> None:
@@ -69,7 +69,7 @@ def stepper(scene: Scene, reads: bool = True) -> Callable[[], None]:
 
 
 def step() -> list[Row]:
-    """The sensor work of a step of one robot, all sensors read: captured, recorded launches, and plain launches."""
+    """Measure a step of one robot's sensors with all of them read: captured, recorded launches, and plain launches."""
     calls = {}
     for what, capture in (("captured", True), ("recorded launches (capture=False)", False)):
         calls[what] = stepper(Scene(engine_of(1), robot(), capture=capture))
@@ -87,12 +87,12 @@ def step() -> list[Row]:
 
 
 def _plain(scene: Scene) -> Scene:
-    """Let every kernel of a scene be launched by `wp.launch`, as code without recorded launches does."""
+    """Launch every kernel of a scene with `wp.launch`, as code without recorded launches does."""
     import warp as wp
 
     stepper(scene)
-    segments = [scene._schedule._program, scene._schedule._together.program]
-    for _, segment in (each for work in segments if work is not None for each in work._segments):
+    programs = {each.buffers.group.program: None for each in scene.sensors.values() if each.buffers.group}
+    for segment in (each for work in programs if work is not None for each in work._segments):
 
         def run(segment: Any = segment) -> None:
             rows = scene.compute.rows(segment._mask)
@@ -105,29 +105,29 @@ def _plain(scene: Scene) -> Scene:
 
 
 def shards() -> list[Row]:
-    """A captured scan of growing size, whole, in two shards, and as the scene decides by itself."""
+    """Measure captured scans of growing size: whole, in two shards, and with the automatic choice."""
     rows = []
     tilted = GridPatternCfg(size=(1.6, 1.0), resolution=0.1, direction=(0.3, 0.0, -1.0))
     for num_envs in (16, 64, 256, 1024):
         scenes = {}
-        for what, count in (("one shard", 1), ("two shards", 2), ("as decided", None)):
+        for what, count in (("one shard", 1), ("two shards", 2), ("automatic", None)):
             scene = Scene(engine_of(num_envs), [RayCasterCfg(name="scan", body="base", pattern=tilted)])
             scene.compute.threads, scene.compute.shards = 2, count
             scenes[what] = scene, stepper(scene)
         calls = {what: call for what, (_, call) in scenes.items()}
         seconds = interleaved(calls, repeats=1, rounds=max(200, 100_000 // num_envs))  # both cores must be free
-        decided = scenes["as decided"][0]._schedule._together.program
-        assert decided is not None
-        count = max(segment.shards for _, segment in decided._segments)
+        group = scenes["automatic"][0]["scan"].buffers.group
+        assert group is not None and group.program is not None
+        count = max(segment.shards for segment in group.program._segments)
         for what, value in seconds.items():
             ratio = "baseline" if what == "one shard" else f"{seconds['one shard'] / value:.2f} x faster"
-            more = f": {count} shard(s)" if what == "as decided" else ""
+            more = f": {count} shard(s)" if what == "automatic" else ""
             rows.append((f"187 rays, {num_envs} envs, a captured step, {what}{more}", f"{value * 1e3:.3f} ms", ratio))
     return rows
 
 
 def many(num_envs: int) -> list[Row]:
-    """20 IMUs against one with 20 mounts, captured: the step with the read that evaluates all, and with all reads."""
+    """Compare 20 IMUs with one of 20 mounts, captured: a step with the read that evaluates all, and with all reads."""
     names = tuple(f"body_{k}" for k in range(MOUNTS))
     rows = []
     for noise, knobs in (("clean", {}), ("noisy", {"gyro_noise": 0.01, "acc_noise": 0.1})):

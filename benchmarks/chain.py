@@ -1,11 +1,11 @@
-"""The standard chain on 9 columns: noise, bias, random walk, resolution, delay; ours against plain torch.
+"""The standard chain on 9 columns: noise, bias, random walk, resolution, delay; sensorium against plain torch.
 
 Ours advances the ring, stamps the sample with its arrival, and finds, per env, the newest sample that has arrived.
 Three baselines, all with torch's own generator and `addcmul` where it fuses:
 
 - "torch": the same job: arrival ticks and validity per env, a resolution of 0 means continuous;
 - "torch, fixed delay": the delay per env is an offset into the ring, nothing is stamped;
-- "torch, in place": the least torch can do: preallocated, in place, one delay for all envs, quantisation always on.
+- "torch, in place": the minimum in torch: preallocated, in place, one delay for all envs, quantisation always on.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def torch_plain(num_envs: int, stamps: bool) -> Callable[[], object]:
 
 
 def torch_in_place(num_envs: int) -> Callable[[], object]:
-    """Return the least work torch can do for one step."""
+    """Return the minimum of torch operations for one step."""
     truth = torch.randn(num_envs, COLUMNS)
     noise, bias, step_sd = (torch.full((1, COLUMNS), value) for value in (0.1, 0.1, 0.01))
     resolution = torch.full((1, COLUMNS), 0.001)
@@ -68,7 +68,7 @@ def torch_in_place(num_envs: int) -> Callable[[], object]:
 
 
 def ours(num_envs: int, capture: bool) -> Callable[[], object]:
-    """Return one step of our chain, with advancing the ring, stamping the sample and finding what has arrived."""
+    """Return one step of sensorium's chain, including ring, time stamp and selection of the arrived sample."""
     engine = TensorEngine(num_envs, 0.002, provides=("pose", "velocity", "acceleration", "gravity"))
     amounts = {"noise": 0.1, "bias": 0.1, "random_walk": 0.01, "resolution": 0.001}
     knobs = {f"{prefix}_{knob}": value for prefix in ("acc", "gyro", "mag") for knob, value in amounts.items()}
@@ -82,7 +82,7 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     everyone = scene.compute.all_envs
     table = ChainTable(scene.compute, buffers.chain_fields())
     chain = scene.compute.record(lambda: table.launch(EVERYTHING))
-    program = Program([(0, chain), *((0, segment) for segment in SensorWork(buffers, everyone).after_chain())])
+    program = Program([chain, *SensorWork(buffers, everyone).after_chain()])
     tick = [scene.tick]
 
     def step() -> object:

@@ -1,4 +1,4 @@
-"""Our sensors against mujoco_warp's own on a GPU, side by side in one run: `python -m benchmarks.gpu --help`."""
+"""Compare sensorium with mujoco_warp's own sensors on a GPU, in one run: `python -m benchmarks.gpu --help`."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ REHEARSAL_S = 0.001
 EPILOG = f"""\
 cases (--only):
   scan     height scan of 17 x 11 rays over 79,202 triangles and over a height field, against mujoco_warp's rays
-  lidar    16 x 1024 rays, and a VLP-16, likewise
-  camera   depth camera of 64 x 64 pixels, against mujoco_warp's renderer of depth
+  lidar    16 x 1024 rays, and a VLP-16, against the same
+  camera   depth camera of 64 x 64 pixels, against mujoco_warp's depth renderer
   contact  four feet with history and air time, against mujoco_warp's own contact sensors
   imu      IMU with noise, bias, random walk and delay, against mujoco_warp's accelerometer and gyro
-  stages   the measurement chain with 1, 9 and 180 columns, against a copy of as many bytes
-  share    what all sensors of a quadruped add to its physics (goal: 10 % at {GOAL_ENVS} environments)
+  stages   the measurement chain with 1, 9 and 180 columns, against a copy of the same number of bytes
+  share    the time that all sensors of a quadruped add to its physics (goal: 10 % at {GOAL_ENVS} environments)
 
-for example:
+examples:
   python -m benchmarks.gpu                                             everything, on the first GPU
   python -m benchmarks.gpu --only share --envs 4096
-  python -m benchmarks.gpu --markdown docs/performance.md              and put the table into that file
+  python -m benchmarks.gpu --markdown docs/performance.md              also write the table to that file
   python -m benchmarks.gpu --device cpu --envs 1 16 --seconds 0.1      try the command without a GPU
 
-What is compared takes turns, and is timed by the device after all graphs were captured; the ratios of one run count,
-for clocks vary. The first run compiles kernels, which takes minutes; later ones find them in Warp's cache.
-Exit code: 0 all cases ran, 1 a case failed (too little memory is no failure), 2 the command could not start.
+The compared calls take turns, and the device measures their times after all graphs were captured. Compare the ratios
+within one run, because clock rates vary. The first run compiles kernels for minutes. Later runs use Warp's cache.
+Exit code: 0 all cases ran, 1 a case failed (insufficient memory is not a failure), 2 the command could not start.
 """
 
 
 @dataclass
 class Report:
-    """What a run gave.
+    """Results of a run.
 
     Attributes:
         machine: device, versions, date, and the bandwidth of a large copy.
         rows: the lines of the table.
-        failures: what went wrong, with its traceback.
+        failures: messages and tracebacks of failed cases.
     """
 
     machine: dict[str, str]
@@ -68,7 +68,7 @@ class Report:
         return "threads" in self.machine
 
     def json(self) -> str:
-        """Return all of it as JSON."""
+        """Return the report as JSON."""
         rows = [{name: value for name, value in asdict(row).items() if value not in (None, "")} for row in self.rows]
         return json.dumps({"machine": self.machine, "rows": rows, "failures": self.failures}, indent=1) + "\n"
 
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
         description="Measure scans, lidars, cameras, contacts, IMUs and the measurement chain of sensorium\n"
-        "beside mujoco_warp's own rays, renderer and sensors, on the same states in one run.",
+        "and mujoco_warp's own rays, renderer and sensors, on the same states in one run.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -91,10 +91,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=0.5, metavar="S", help="time of each measurement (default: 0.5)"
     )
-    parser.add_argument("--ours-only", action="store_true", help="leave out what mujoco_warp has of its own")
+    parser.add_argument("--ours-only", action="store_true", help="omit mujoco_warp's own counterparts")
     parser.add_argument("--markdown", type=Path, metavar="FILE",
-                        help="put the table of a GPU between the two markers of this file")  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, case by case")
+                        help="write the table of a GPU between the two markers of this file")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file, case by case")
     return parser
 
 
@@ -107,10 +107,10 @@ def positive(text: str) -> int:
 
 
 def measure(bench: Bench, report: Report, chosen: dict[str, Case], envs: Sequence[int], out: Any) -> None:
-    """Run cases and fill the report; each is rehearsed in one environment, so that its kernels are there.
+    """Run cases and fill the report. A rehearsal of each case in one environment compiles its kernels.
 
     Args:
-        bench: what they measure with.
+        bench: device and settings.
         report: gets rows and failures.
         chosen: cases by title.
         envs: numbers of environments.
@@ -121,7 +121,7 @@ def measure(bench: Bench, report: Report, chosen: dict[str, Case], envs: Sequenc
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True,
         console=Console(stderr=True),
     )  # fmt: skip
-    gc.freeze()  # so that looking for garbage, before memory is measured, takes no time
+    gc.freeze()  # makes the garbage collection before each memory measurement fast
     try:
         with progress:
             task = progress.add_task("", total=len(chosen) * len(envs))
@@ -142,7 +142,7 @@ def measure(bench: Bench, report: Report, chosen: dict[str, Case], envs: Sequenc
 
 
 def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, rows: list[Row]) -> bool:
-    """Run a case at one number of environments; a fault is kept, so that the run goes on. Return whether it ran."""
+    """Run a case at one number of environments and return whether it ran. A failure does not end the run."""
     try:
         with out_of_memory_is_a_row(title, envs, rows):
             rows += case(bench, envs)
@@ -182,7 +182,7 @@ def _digits(value: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Return lines as a table for the terminal; columns that are empty throughout are left out."""
+    """Return lines as a table for the terminal, without empty columns."""
     lines = [cells(row) for row in rows]
     kept = [i for i in range(len(HEADINGS)) if any(line[i] for line in lines)]
     shown = Table(title=rows[0].case if rows else None, title_justify="left")
@@ -197,12 +197,12 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def machine_lines(machine: dict[str, str]) -> list[str]:
-    """Return what the run was made on, name by name."""
+    """Return the description of the machine, name by name."""
     return [f"{name}: {value}" for name, value in machine.items()]
 
 
 def markdown(report: Report) -> str:
-    """Return the report as Markdown: what it was made on, then a table for each case."""
+    """Return the report as Markdown: the machine, then a table for each case."""
     lines = ["; ".join(machine_lines(report.machine)) + "."]
     cases = dict.fromkeys(row.case for row in report.rows)
     for case in cases:
@@ -215,7 +215,7 @@ def markdown(report: Report) -> str:
 
 
 def write_markdown(path: Path, report: Report) -> None:
-    """Put the report between the two markers of a file, in place of what is there.
+    """Replace the text between the two markers of a file by the report.
 
     Raises:
         ValueError: the file does not have both markers, once and in order.
@@ -228,9 +228,11 @@ def write_markdown(path: Path, report: Report) -> None:
 
 
 def check_markers(path: Path, text: str) -> None:
-    """Raise where a file has no place for the table."""
+    """Raise ValueError if a file lacks the two markers of the table."""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"{path}: it has no place for the table: a line {BEGIN} and, below, a line {END}, each once.")
+        raise ValueError(
+            f"{path}: the markers of the table are missing. Add a line {BEGIN} and below it a line {END}, each once."
+        )
 
 
 # The command ----------------------------------------------------------------------------------------------------------
@@ -245,7 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device = resolve_device(options.device, argument="--device")
         if options.markdown is not None:
             if device == "cpu":
-                raise ValueError("the table is for a GPU, and this is the CPU; --json FILE takes figures of either")
+                raise ValueError(
+                    "the table requires a GPU, but the device is the CPU. Use --json FILE to save figures of a CPU."
+                )
             check_markers(options.markdown, options.markdown.read_text(encoding="utf-8"))
     except DeviceError as error:
         print(error, file=sys.stderr)
@@ -260,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in machine_lines(report.machine):
         console.print(escape(line))
     if report.on_cpu:
-        console.print("On the CPU this shows that the command works: memory is that of the whole process.")
+        console.print("A run on the CPU only tests the command. Memory is that of the whole process.")
     bench = Bench(measured, options.seconds, bandwidth, peer=not options.ours_only)
     groups = [name for name in CASES if not options.only or name in options.only]
     chosen = {title: case for group in groups for title, case in CASES[group].items()}

@@ -1,8 +1,8 @@
-"""What `benchmarks.gpu` measures: each sensor against mujoco_warp's own counterpart, on the same state in one run.
+"""Cases of `benchmarks.gpu`: each sensor against mujoco_warp's own counterpart, on the same state in one run.
 
-Ours are whole updates of a scene: from the poses of bodies to the readings. The scenes of a single sensor stand on a
-`TensorEngine` that holds the state of mujoco_warp's worlds, so that a step of theirs has no physics in it. What
-mujoco_warp does is captured as a graph, as ours is.
+On sensorium's side, a call is a whole update of a scene, from the poses of bodies to the readings. Scenes of a single
+sensor use a `TensorEngine` with the state of mujoco_warp's worlds, so their steps contain no physics. Both sides are
+captured as graphs.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ LIDAR = LidarPatternCfg(
 )
 COMPARED_ENVS = 64
 ALL_GROUPS = wp.types.vector(length=6, dtype=wp.float32)(-1.0)
-"""mujoco_warp's filter of geom groups that lets all of them through."""
+"""mujoco_warp's filter of geom groups that accepts all of them."""
 IMAGE = 64
 FOV = 60.0
 COLUMNS = (1, 9, 180)
 BYTES_PER_COLUMN = 32
-"""Truth written and read (8), walk read and written (8), measured value written (4) and put into the ring (4), the
-delayed one read from there and written (8). Stamps of each env are not counted."""
+"""Truth written and read (8), walk read and written (8), measured value written (4) and copied to the ring (4),
+delayed value read from the ring and written (8). Time stamps per environment are not counted."""
 DECIMATION = 4
 GOAL_ENVS = 4096
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
@@ -89,7 +89,7 @@ CONTACT = ContactSensorCfg(
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; seconds are those of one call."""
+    """One row of the table, with the seconds of one call."""
 
     case: str
     envs: int
@@ -106,11 +106,11 @@ class Row:
 
 @dataclass
 class Bench:
-    """What cases measure with.
+    """Device and settings of a measurement.
 
     Attributes:
         device: the device.
-        seconds: about how long each call is measured.
+        seconds: approximate duration of the measurement of each call.
         bandwidth: bytes per second of a large copy, measured in the same run.
         peer: also measure mujoco_warp's own counterpart.
     """
@@ -134,9 +134,9 @@ class _Side:
 
 
 class Sides:
-    """Calls that are compared in one case at one number of environments.
+    """Calls to compare in one case at one number of environments.
 
-    One that does not fit into memory is a row that says so; the others are measured without it.
+    A call that does not fit into memory becomes a row that says so. The others are measured without it.
     """
 
     def __init__(self, bench: Bench, case: str, envs: int) -> None:
@@ -144,13 +144,13 @@ class Sides:
         self._sides: dict[str, _Side] = {}
 
     def add(self, what: str, build: Callable[[], Call], rays: int = 0, note: str = "") -> None:
-        """Build a call and warm it up, and note how much memory that takes.
+        """Build a call, warm it up and measure the memory that it takes.
 
         Args:
             what: its name in the table.
             build: returns the call.
             rays: rays that a call casts.
-            note: what the table says beside it.
+            note: note in the table.
         """
         device = self.bench.device
         before = device.used()
@@ -164,7 +164,7 @@ class Sides:
                 raise
             call, nbytes, note = None, 0, f"out of memory: {first_line(error)}"
         if call is None:
-            device.tidy()  # outside of the handler, whose traceback holds what was allocated
+            device.tidy()  # outside the handler, because its traceback keeps the memory alive
         self._sides[what] = _Side(call, nbytes, rays, note)
 
     def has(self, what: str) -> bool:
@@ -172,12 +172,12 @@ class Sides:
         return what in self._sides and self._sides[what].call is not None
 
     def note(self, what: str, note: str) -> None:
-        """Say something beside a side."""
+        """Set the note of a side."""
         if self.has(what):
             self._sides[what].note = note
 
     def measure(self) -> dict[str, Times]:
-        """Return the times of all sides that could be built, which take turns."""
+        """Return the times of all sides that could be built, measured in turns."""
         calls = {what: side.call for what, side in self._sides.items() if side.call is not None}
         return self.bench.device.interleaved(calls, self.bench.seconds)
 
@@ -185,8 +185,8 @@ class Sides:
         """Return a row for each side.
 
         Args:
-            baseline: the side that the others are compared with, where it could be built.
-            times: those measured; None measures them now.
+            baseline: the side that the others are compared with, if it could be built.
+            times: measured times; None measures them now.
         """
         times = self.measure() if times is None else times
         rows = []
@@ -211,7 +211,7 @@ class Sides:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch, Warp, NumPy or Python says that memory ran out."""
+    """Return whether an error of torch, Warp, NumPy or Python reports insufficient memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
@@ -221,7 +221,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the beginning of what an error says."""
+    """Return the start of an error message."""
     return (str(error).strip() or type(error).__name__).split("\n")[0][:160]
 
 
@@ -290,7 +290,7 @@ class OwnRays:
             self._context = mujoco_warp.create_render_context(world.model, nworld=envs, cam_active=[])
 
     def cast(self) -> None:
-        """Bring the tree up to date and cast."""
+        """Update the tree and cast."""
         module, m, d = self._module, self._m, self._d
         module.refit_bvh(m, d, self._context)
         module.rays(m, d, self._origin, self._along, ALL_GROUPS, True, self._exclude, self._distance, self._geom,
@@ -298,7 +298,7 @@ class OwnRays:
 
 
 def agreement(mine: Tensor, theirs: Tensor, miss: float) -> str:
-    """Return which share of distances agrees, in the first environments.
+    """Return the share of distances that agree, in the first environments.
 
     Args:
         mine: our distances, +inf for a miss.
@@ -338,7 +338,7 @@ def cast(bench: Bench, envs: int, title: str, kind: str, cfg: SensorCfg[Any], pa
 
 
 def first_sample(world: World, cfg: SensorCfg[Any], directions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the directions of the rays of our first sample, in the world, and its distances in some environments.
+    """Return the world directions of the rays of the first sample, and its distances in some environments.
 
     The rays of a device that turns begin where it is at that time.
     """
@@ -360,13 +360,13 @@ def scan(bench: Bench, envs: int, kind: str) -> list[Row]:
 
 
 def lidar(bench: Bench, envs: int, kind: str) -> list[Row]:
-    """16 x 1024 slanted rays; ours gives the distances alone."""
+    """Cast 16 x 1024 slanted rays; sensorium returns only distances."""
     cfg = RayCasterCfg(body="scanner", pattern=LIDAR, evaluate="always", fields=("distances",))
     return cast(bench, envs, "lidar 16 x 1024", kind, cfg, LIDAR)
 
 
 def vlp16(bench: Bench, envs: int, kind: str) -> list[Row]:
-    """A whole turn of a VLP-16; ours gives distances, points and intensities."""
+    """Cast a whole turn of a VLP-16; sensorium returns distances, points and intensities."""
     pattern = SpinningPatternCfg.vlp16()
     cfg = LidarCfg(body="scanner", pattern=pattern, scan_duration=0.1, motion_distortion=False, evaluate="always")
     return cast(bench, envs, "lidar VLP-16", kind, cfg, pattern)
@@ -487,8 +487,8 @@ def against_own(
 
     without, with_them = f"mujoco_warp {stage}, model without them", f"mujoco_warp {stage}, with its own"
     if bench.peer:
-        sides.add(without, partial(own, None), note="memory is that of the physics")
-        sides.add(with_them, partial(own, add), note="memory is that of the physics")
+        sides.add(without, partial(own, None), note="memory includes only the physics")
+        sides.add(with_them, partial(own, add), note="memory includes only the physics")
     sides.add(mine, ours)
     return sides.rows(with_them)
 

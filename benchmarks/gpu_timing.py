@@ -1,4 +1,4 @@
-"""How times, memory and bandwidth are measured on a device, a GPU or the CPU, in interleaved rounds.
+"""Measurement of times, memory and bandwidth on a GPU or the CPU, in interleaved rounds.
 
 On CUDA a round is timed by events on the device around many calls; the host waits only between rounds. Clocks of a GPU
 vary, so only ratios within one run say much: calls that are compared take turns, and ratios are taken round by round.
@@ -30,13 +30,13 @@ Call = Callable[[], object]
 ROUNDS = 9
 FEWEST_ROUNDS = 3
 WARM_UP = 8
-"""Calls before the first that counts: kernels load, shards are decided, graphs are captured."""
+"""Warm-up calls, in which kernels load, shards are decided and graphs are captured."""
 COPY_BYTES = {"cpu": 1 << 27, "cuda": 1 << 30}
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per call, round by round, on the device; and what the host needs to hand a call over."""
+    """Seconds per call on the device, round by round, and seconds that the host needs to submit a call."""
 
     rounds: tuple[float, ...]
     host: float
@@ -47,17 +47,17 @@ class Times:
 
     @property
     def spread(self) -> float:
-        """Half of the distance between the quartiles, as a share of the median."""
+        """Half of the interquartile range, as a share of the median."""
         low, _, high = statistics.quantiles(self.rounds, n=4, method="inclusive")
         return 0.5 * (high - low) / self.median
 
     def over(self, other: Times) -> float:
-        """Return how many times as long as the other, which took turns with this one."""
+        """Return the ratio to the times of the other call, measured in turns with this one."""
         return statistics.median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True))
 
 
 class Device:
-    """A device, CPU or GPU, that is measured.
+    """A device under test, CPU or GPU.
 
     Args:
         name: ``"cpu"`` or ``"cuda:INDEX"``.
@@ -68,23 +68,23 @@ class Device:
         self.is_cpu = name == "cpu"
         self.wp = wp.get_device(name)
         self.least_bytes = 1 << 20 if self.is_cpu else 1
-        """Growth of `used` below this says nothing."""
+        """Smallest increase of `used` that is significant."""
         if not self.is_cpu:
             torch.cuda.set_device(name)
 
     def wait(self) -> None:
-        """Wait until the device has done all its work."""
+        """Wait until the device has finished all work."""
         if not self.is_cpu:
             wp.synchronize_device(self.wp)
 
     def graph(self, work: Callable[[], None]) -> Call:
-        """Run Warp work once, capture it, and return what replays it on torch's current stream."""
-        self.wait()  # torch filled what it reads
+        """Run Warp work once, capture it, and return a function that replays it on torch's current stream."""
+        self.wait()  # torch filled the inputs
         with wp.ScopedDevice(self.wp):
-            work()  # its kernels load
+            work()  # loads its kernels
             self.wait()
             collects = gc.isenabled()
-            gc.disable()  # memory freed during a capture would spoil it
+            gc.disable()  # freeing memory during a capture would break it
             try:
                 with wp.ScopedCapture(device=self.wp, force_module_load=False) as captured:
                     work()
@@ -92,7 +92,7 @@ class Device:
                 if collects:
                     gc.enable()
         stream = None if self.is_cpu else wp.stream_from_torch(torch.cuda.current_stream(self.name))
-        keep = work  # and with it the arrays that the graph writes to
+        keep = work  # also keeps the arrays that the graph writes to
 
         def replay(graph: object = captured.graph, _: object = keep) -> None:
             wp.capture_launch(graph, stream)
@@ -100,7 +100,7 @@ class Device:
         return replay
 
     def warm_up(self, call: Call, seconds: float = 0.0) -> None:
-        """Call until nothing is left to be loaded or captured, and for some time."""
+        """Call until everything is loaded and captured, and for some time."""
         start, count = time.perf_counter(), 0
         while count < WARM_UP or time.perf_counter() - start < seconds:
             call()
@@ -108,7 +108,7 @@ class Device:
         self.wait()
 
     def interleaved(self, calls: Mapping[str, Call], seconds: float) -> dict[str, Times]:
-        """Return the times of calls that take turns.
+        """Return the times of calls measured in turns.
 
         Args:
             calls: by name; each has been warmed up.
@@ -120,7 +120,7 @@ class Device:
         slowest = max(once.values(), default=0.0)
         count = min(ROUNDS, max(FEWEST_ROUNDS, int(seconds / slowest))) if slowest else 0
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
-        turns = random.Random(0)  # what else runs in a rhythm of its own must not meet the same call each time
+        turns = random.Random(0)  # periodic load must not hit the same call each time
         for _ in range(count):
             for name in turns.sample(list(calls), len(calls)):
                 measured[name].append(self._round(calls[name], repeats[name]))
@@ -159,7 +159,7 @@ class Device:
         return torch.cuda.memory_allocated(self.name) + int(pool)
 
     def tidy(self) -> None:
-        """Give memory that is no longer used back."""
+        """Release unused memory."""
         gc.collect()
         if not self.is_cpu:
             self.wait()
@@ -179,7 +179,7 @@ class Device:
         return 2 * size / self.interleaved({"copy": copy}, seconds)["copy"].median
 
     def describe(self) -> dict[str, str]:
-        """Return what a reader of the figures must know: device, driver, versions, date."""
+        """Return device, driver, versions and date for the report."""
         found = Found.here()
         packages = ("torch", "warp-lang", "mujoco", "mujoco-warp")
         machine = {
@@ -200,13 +200,13 @@ class Device:
 
 
 def peak_bandwidth(properties: object) -> float:
-    """Return bytes per second by clock (kHz, two transfers a cycle) and width (bit); 0 where torch does not say."""
+    """Return bytes per second from clock (kHz, two transfers per cycle) and width (bit); 0 if unknown."""
     clock, width = (getattr(properties, name, 0) for name in ("memory_clock_rate", "memory_bus_width"))
     return 2e3 * clock * width / 8
 
 
 def driver_version() -> str:
-    """Return the version of the NVIDIA driver as nvidia-smi says it, or "unknown"."""
+    """Return the version of the NVIDIA driver according to nvidia-smi, or "unknown"."""
     if shutil.which("nvidia-smi") is None:
         return "unknown"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

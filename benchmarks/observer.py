@@ -1,4 +1,4 @@
-"""What an observation of many sensors costs, against concatenating the views."""
+"""Cost of an observation of many sensors, against concatenating the views."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ JOINTS = ("position", "velocity")
 
 
 def gather(num_envs: int) -> list[Row]:
-    """Twelve fields of four sensors, up to date already: into memory of its own each time."""
+    """Gather twelve current fields of four sensors into new memory."""
     engine = MujocoEngine(model_path(), num_envs=num_envs, keyframe="home")
     sensors = [
         ImuCfg(name="trunk", site="imu", fields=IMU, gyro_noise=0.01),
@@ -44,7 +44,7 @@ def gather(num_envs: int) -> list[Row]:
 
 
 def _keep(look: object, kept: list[torch.Tensor], most: int = 24) -> None:
-    """Look and keep the result, as a rollout of `most` steps does."""
+    """Observe and keep the result, as a rollout of `most` steps does."""
     if len(kept) == most:
         kept.clear()
     kept.append(look())  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Proximity taxels near an object and clear of it: lists of points in reach of a cell against all points of a cloud."""
+"""Proximity taxels near to and far from an object: lists of points per cell against all points of the cloud."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OBJECTS = (
     Shape("box", "box", (0.05, 0.05, 0.05), body="object"),
 )
 GAPS = {"near": (0.0, 0.01), "clear": (0.03, 0.05)}
-"""Between the middle of the fingertip and the object, m: within the probe radius, and beyond it."""
+"""Distances between the centre of the fingertip and the object, m: within the probe radius, and beyond it."""
 
 
 def fingertip() -> list[Row]:

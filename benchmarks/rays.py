@@ -1,4 +1,4 @@
-"""Ray casting against MuJoCo's own rays and bare Warp meshes, in the same run."""
+"""Ray casting against MuJoCo's own rays and plain Warp meshes, in the same run."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def spec_of(kind: str, boxes: int, points: int = POINTS) -> mujoco.MjSpec:
 
 
 def world(kind: str, boxes: int, envs: int, points: int = POINTS) -> MujocoEngine:
-    """Return an engine whose scanners and boxes are elsewhere in each env."""
+    """Return an engine with scanners and boxes at different places in each env."""
     engine = MujocoEngine(spec_of(kind, boxes, points).compile(), envs)
     place(engine)
     return engine
 
 
 def place(engine: Any) -> None:
-    """Put scanners and boxes of a MuJoCo engine elsewhere in each env."""
+    """Place scanners and boxes of a MuJoCo engine at different places in each env."""
     envs, boxes = engine.num_envs, engine.mocap_pos.shape[1] - 1
     rng = np.random.default_rng(1)
     engine.mocap_pos[:, 0] = torch.from_numpy(np.c_[rng.uniform(-7, 7, (envs, 2)), np.full(envs, 1.5)])
@@ -86,7 +86,7 @@ def peers(engine: MujocoEngine, directions: np.ndarray, starts: np.ndarray | Non
 
 
 def on_tensors(engine: MujocoEngine) -> TensorEngine:
-    """Return the same world as tensors, so that a step of the sensor is all that a step takes."""
+    """Return the same world as tensors, so that a step consists only of the sensor."""
     engine.prepare({BODY_POSE: "benchmark", SHAPES: "benchmark"})
     engine.refresh()
     bodies = engine.names("body")
@@ -168,7 +168,7 @@ def lidar(kind: str = "mesh", envs: int = 16, boxes: int = 28) -> list[Row]:
 
 
 def memory() -> list[Row]:
-    """What a scan takes for each env, which does not grow with the terrain, and what the terrain takes once."""
+    """Measure the memory of a scan per env, independent of the terrain, and the memory of the terrain."""
     rows = []
     for points in (50, POINTS):
         for envs in (16, 1024):

@@ -1,4 +1,4 @@
-"""What a scene costs around the chain: idle sensors, lazy sensors, two IMUs, memory, start-up."""
+"""Cost of a scene besides the chain: idle sensors, sensors computed on read, two IMUs, memory, start-up."""
 
 import subprocess
 import sys
@@ -45,9 +45,9 @@ def _engine(num_envs: int = 1) -> TensorEngine:
 
 
 def idle() -> list[Row]:
-    """A sensor that is not due, and a lazy one that nobody reads, at two sizes: the cost must not grow with size."""
+    """Measure an idle sensor and an unread one that is computed on read, at two sizes. The cost must be equal."""
     rows = []
-    for what, knobs in (("not due in the run", {"rate_hz": 1e-3, "noise": 0.1}), ("lazy, unread", {})):
+    for what, knobs in (("not due in the run", {"rate_hz": 1e-3, "noise": 0.1}), ("computed on read, unread", {})):
         scenes = {
             "no sensor": Scene(_engine(64), []),
             "16 columns": Scene(_engine(64), [WideCfg(columns=16, **knobs)]),
@@ -61,7 +61,7 @@ def idle() -> list[Row]:
 
 
 def two_imus() -> list[Row]:
-    """Sensor work of a step with two noisy IMUs and one env, read each step."""
+    """Measure a step of two noisy IMUs in one env, read at each step."""
     imu = {"acc_noise": 0.1, "gyro_noise": 0.01, "body": "body"}
     rows = []
     for capture in (False, True):
@@ -81,7 +81,7 @@ def two_imus() -> list[Row]:
 
 
 def with_physics() -> list[Row]:
-    """The walking quadruped: a control step of 5 ticks with and without two IMUs."""
+    """Measure a control step of 5 ticks of the walking quadruped, with and without two IMUs."""
     rows = []
     for num_envs in (1, 64, 1024):
         bare = MujocoEngine(model_path(), num_envs=num_envs, keyframe="home")
@@ -106,7 +106,7 @@ def with_physics() -> list[Row]:
 
 
 def memory() -> list[Row]:
-    """Bytes of sensors against their payload."""
+    """Compare the memory of sensors with their payload."""
     rows = []
     cases = [
         ("clean, 1000 columns x 256 envs", WideCfg(columns=1000), 256, 4000),
@@ -142,7 +142,7 @@ def commands() -> list[Row]:
 
 
 def discovery() -> list[Row]:
-    """Scenes over a model that declares few or many sensors: what each of them costs before anybody reads it."""
+    """Measure scenes on models that declare few or many sensors: the cost per sensor before the first read."""
     rows = []
     for count in (0, 100, 1000):
         declared = "".join(f'<gyro name="gyro_{k}" site="here"/>' for k in range(count))
@@ -153,5 +153,5 @@ def discovery() -> list[Row]:
 
         seconds = interleaved({"scene": partial(Scene, engine, [])}, repeats=1, rounds=5)["scene"]
         each = f"{seconds / count * 1e6:.0f} us each" if count else ""
-        rows.append((f"a scene over a model with {count} sensors of its own", f"{seconds * 1e3:.2f} ms", each))
+        rows.append((f"a scene on a model that declares {count} sensors", f"{seconds * 1e3:.2f} ms", each))
     return rows

@@ -1,4 +1,4 @@
-"""Many sensors against one with many mounts, encoders and contacts at scale, each kind against a plain copy."""
+"""Many sensors against one sensor with many mounts, encoders and contacts at scale, each kind against a plain copy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTACT_FIELDS = ("found", "force", "torque", "dist", "pos", "normal", "tangent"
 
 
 def many_imus() -> list[Row]:
-    """20 single-mount IMUs in one scene against one IMU with 20 mounts, 1024 envs, all read at every tick."""
+    """Compare 20 single-mount IMUs with one IMU of 20 mounts, 1024 envs, all read at every tick."""
     names = tuple(f"body_{k}" for k in range(MOUNTS))
     rows = []
     for what, knobs in (("clean", {}), ("noisy", {"gyro_noise": 0.01, "acc_noise": 0.1})):
@@ -59,7 +59,7 @@ def many_imus() -> list[Row]:
 
 
 def encoders() -> list[Row]:
-    """A 12-joint encoder with noise, resolution and delay against the same clean one, 4096 envs, read at every tick."""
+    """Compare a 12-joint encoder with and without noise, resolution and delay, 4096 envs, read at every tick."""
     joints = tuple(f"joint_{k}" for k in range(JOINTS))
     dirty = {"noise": {"position": 1e-4, "velocity": 1e-3}, "position_resolution": 3.8e-4, "delay": 0.004}
     scenes = {}
@@ -75,7 +75,7 @@ def encoders() -> list[Row]:
 
 
 def contacts() -> list[Row]:
-    """A tick of the contact sensor of four feet, 1024 envs, half of them in contact: what it costs beside a scene."""
+    """Measure a tick of the contact sensor of four feet beyond an empty scene, 1024 envs, half of them in contact."""
     listed: dict[str, Any] = {"history_length": 4, "latch": False}
     every: dict[str, Any] = {"fields": CONTACT_FIELDS, "num_slots": 3, "latch": False}
     cases = {
@@ -101,10 +101,10 @@ def contacts() -> list[Row]:
 
 
 def contact_physics(num_envs: int) -> list[Row]:
-    """A tick of the quadruped with a contact sensor on its feet, against the same model without, to the same stage."""
+    """Compare a tick of the quadruped with and without a contact sensor on its feet, up to the same stage."""
     feet = ContactMatch(mode="geom", pattern=".*_foot")
     listed = ContactSensorCfg(primary=feet, track_air_time=True, history_length=4, latch=False)
-    latched = listed.replace(latch=True)  # which takes a second report, of net forces
+    latched = listed.replace(latch=True)  # needs a second report, of net forces
 
     def engine(fresh: bool = True) -> MujocoEngine:
         return MujocoEngine(model_path(), num_envs=num_envs, keyframe="home", fresh=fresh)

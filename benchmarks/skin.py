@@ -1,4 +1,4 @@
-"""Taxels on a fingertip against a sphere, a box and a mesh: a sensor's step, beside the same law in torch."""
+"""Taxels on a fingertip against a sphere, a box and a mesh: a step of the sensor and the same formula in torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def grid(rows: int, columns: int) -> np.ndarray:
 
 
 def finger(shape: str, num_envs: int, places: np.ndarray, **options: object) -> Scene:
-    """Return a scene in which the shape is pressed 0.5 mm deep; for the mesh a dome whose probes are partly near it."""
+    """Return a scene with the shape pressed 0.5 mm deep. The mesh has a dome, with some of its probes near the mesh."""
     tip = Shape("box", "tip", (0.02, 0.02, 0.02), body="tip")
     engine = TensorEngine(num_envs, 0.001, bodies=("tip", "thing"), shapes=[tip, SHAPES[shape]])
     engine.body_pos_w[:, 1, 2] = 0.02 + 0.05 - 0.0005
@@ -56,7 +56,7 @@ def finger(shape: str, num_envs: int, places: np.ndarray, **options: object) -> 
 
 
 class InTorch:
-    """The contract's formula for a sphere, as one would write it with batched tensors."""
+    """The contract's formula for a sphere, written with batched tensors."""
 
     def __init__(self, num_envs: int, places: np.ndarray) -> None:
         self.points = torch.tensor(places.reshape(-1, 3), dtype=torch.float32)
@@ -65,7 +65,7 @@ class InTorch:
         self.vel = torch.tensor([0.1, 0.0, -0.01]).repeat(num_envs, 1)
 
     def __call__(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return force and torque `[env, probe, 3]`; poses are the identity's, which saves two turns of vectors."""
+        """Return force and torque `[env, probe, 3]`; poses are the identity, which saves two rotations."""
         arm = self.points - self.pos[:, None]
         depth = (RADIUS - (arm.norm(dim=-1) - 0.05)).clamp_(min=0.0)[..., None]
         v = -self.vel[:, None].expand_as(arm)
@@ -75,7 +75,7 @@ class InTorch:
 
 
 def touch(num_envs: int, rows: int, columns: int) -> list[Row]:
-    """A step of one tactile sensor."""
+    """Measure a step of one tactile sensor."""
     places = grid(rows, columns)
     scenes = {name: finger(name, num_envs, places) for name in ("sphere", "box")}
     noisy = finger("sphere", num_envs, places, probe_radius_noise=1e-4)
@@ -92,7 +92,7 @@ def touch(num_envs: int, rows: int, columns: int) -> list[Row]:
         (
             f"{count} taxels, {name}, {num_envs} env(s)",
             f"{1e3 * time:.3f} ms",
-            f"law for a sphere in torch {1e3 * base:.3f} ms ({base / time:.1f}x)",
+            f"formula for a sphere in torch {1e3 * base:.3f} ms ({base / time:.1f}x)",
         )
         for name, time in best.items()
     ]
@@ -109,7 +109,7 @@ def large() -> list[Row]:
 
 
 def kinds(num_envs: int = 1024) -> list[Row]:
-    """A step of each kind of sensor on the skin, 8 x 8 taxels under a ball; and of one with imperfections."""
+    """Measure a step of each kind of skin sensor, 8 x 8 taxels under a ball, and of one with imperfections."""
     places = grid(8, 8)
     probes = {"body": "tip", "probe_local_pos": places, "probe_radius": RADIUS, "evaluate": "always"}
     force = ("force",)
@@ -137,7 +137,7 @@ def kinds(num_envs: int = 1024) -> list[Row]:
     calls["torch"] = InTorch(num_envs, places)
     best = interleaved(calls, 5, rounds=8, warm_up=50)
     base = best.pop("torch")
-    against = f"law of the first in torch {1e3 * base:.1f} ms"
+    against = f"formula of the first in torch {1e3 * base:.1f} ms"
     return [
         (f"{name}, {num_envs} envs", f"{1e3 * time:.2f} ms", f"{against} ({base / time:.1f}x)")
         for name, time in best.items()

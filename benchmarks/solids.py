@@ -1,4 +1,4 @@
-"""Signed distances to meshes against Warp's own query with a sign, in the same run, each on one thread."""
+"""Signed distances to meshes against Warp's own signed query, in the same run, each on one thread."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def mesh(envs: int = 1024) -> list[Row]:
     times = {name: f"{value * 1e3:.2f} ms" for name, value in seconds.items()}
     return [
         (f"{what}: mesh_query_point_sign_normal", times["bare"], f"baseline; {share}"),
-        (f"{what}: the same up to one radius, wrong if deeper", times["short"], "no baseline"),
+        (f"{what}: the same up to one radius, wrong for deeper points", times["short"], "no baseline"),
         (
             f"{what}: signed_distance",
             times["ours"],
             f"{seconds['bare'] / seconds['ours']:.1f} x (at least 1.8), {seconds['short'] / seconds['ours']:.1f} x the "
-            f"wrong one; {apart:.0e} m apart",
+            f"incorrect one; {apart:.0e} m apart",
         ),
         (f"{what}: built once", f"{built:.2f} s", f"{sum(a.capacity for a in _arrays(solids)) / 2**20:.1f} MiB"),
     ]

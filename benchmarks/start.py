@@ -1,4 +1,4 @@
-"""The first minute: what a family of sensors costs before its first reading, in processes of their own."""
+"""Start-up: CPU time of each family of sensors before its first reading, in separate processes."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def _first_reading(configs: str, cache: str) -> tuple[float, int]:
 
 
 def run() -> list[Row]:
-    """Every family with an empty and with a warm kernel cache, then a rig of six kinds."""
+    """Measure every family with an empty and with a warm kernel cache, then a rig of six kinds."""
     rows = []
     rig = ", ".join(FAMILIES[name] for name in RIG)
     for family, configs in {**FAMILIES, f"a rig: {', '.join(RIG)}": rig}.items():

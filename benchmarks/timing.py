@@ -1,4 +1,4 @@
-"""How times are taken: interleaved rounds, the fastest of each, so that a noisy machine disturbs both sides alike."""
+"""Timing in interleaved rounds, so that a noisy machine disturbs all calls alike. The fastest round counts."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from collections.abc import Callable
 def interleaved(
     calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9, warm_up: int = 8
 ) -> dict[str, float]:
-    """Return seconds per call of each, the minimum over rounds in which all of them take turns."""
+    """Return seconds per call, the minimum over rounds in which all calls take turns."""
     best = dict.fromkeys(calls, float("inf"))
     for call in calls.values():
         for _ in range(max(repeats // 10, warm_up)):  # warm-up: kernels load, shards are decided

@@ -1,4 +1,4 @@
-"""Truth and measurement beside each other: noise by density, bias per environment, latency, and a full scale."""
+"""Truth and measurement side by side: noise density, bias per environment, latency and full scale."""
 
 import torch
 
@@ -30,18 +30,18 @@ scene.step(substeps=2000)
 true, measured, age = scene[gyro].ground_truth.ang_vel_b, scene[gyro].data.ang_vel_b, scene[gyro].age[0].item()
 print(f"t = {scene.time:g} s: true {true[0, 2]:.3f} rad/s, measured {measured[0, 2]:.3f} rad/s, {1000 * age:g} ms old")
 
-# The reading lags by its age: at 1 rad/s^2 it shows the rate of 10 ms ago. The mean over environments is free of noise.
+# The reading lags by its age: it shows the rate of 10 ms ago. The mean over environments removes the noise.
 lag = (true - measured)[:, 2].mean().item()
 print(f"mean lag {lag:.4f} rad/s, expected {age:.4f}")
 assert abs(lag - age) < 0.003
 
-# A white noise of density N, sampled at rate f, has a deviation of N sqrt(f); the biases add to it.
+# White noise of density N, sampled at rate f, has the deviation N sqrt(f). The variance of the biases is added.
 expected = (DENSITY**2 * RATE + 0.02**2) ** 0.5
 scatter = measured[:, :2].std().item()
-print(f"scatter over environments {scatter:.4f} rad/s, expected {expected:.4f}")
+print(f"standard deviation over environments {scatter:.4f} rad/s, expected {expected:.4f}")
 assert abs(scatter / expected - 1.0) < 0.05
 
-# After 4 s the true rate is beyond the full scale: the measured one stays there, the truth does not know of it.
+# After 4 s the true rate exceeds the full scale. The measured rate is clipped, the true rate is not.
 scene.step(substeps=2000)
 print(f"t = {scene.time:g} s: true {scene[gyro].ground_truth.ang_vel_b[0, 2]:.3f}, measured at most {LIMIT} rad/s")
 assert scene[gyro].data.ang_vel_b.max().item() == LIMIT

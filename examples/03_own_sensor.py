@@ -1,4 +1,4 @@
-"""A sensor of one's own in one file: a Pitot tube, which feels the air that comes from ahead."""
+"""A custom sensor in one file: a Pitot tube, which measures the dynamic pressure of the air from ahead."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ from sensorium.testing import check_sensor
 @dataclass(frozen=True, slots=True)
 class PitotData:
     pressure: Annotated[Tensor, sn.Field("Pa")]
-    """Dynamic pressure of the air that comes from ahead, Pa."""
+    """Dynamic pressure of the air from ahead, Pa."""
 
 
 class PitotCfg(sn.MountedSensorCfg[PitotData]):
@@ -38,11 +38,11 @@ class Pitot(sn.SimpleSensor[PitotCfg, PitotData]):
         raw.pressure.copy_(0.5 * self.cfg.density * speed * speed)
 
 
-print("laws kept:", len(check_sensor(Pitot)))
+print("rules passed:", len(check_sensor(Pitot)))
 
-# A body flies north (y) at 30 m/s, its nose turned into its path, against 10 m/s of wind.
+# A body flies north (y) at 30 m/s, nose ahead, against a wind of 10 m/s.
 engine = sn.TensorEngine(num_envs=3, dt=0.01, bodies=("fuselage",))
-engine.body_quat_w = (0.5**0.5, 0.0, 0.0, 0.5**0.5)  # x axis to the left, that is along y
+engine.body_quat_w = (0.5**0.5, 0.0, 0.0, 0.5**0.5)  # the body's x axis points along y
 engine.body_lin_vel_w = (0.0, 30.0, 0.0)
 probe = PitotCfg(name="pitot", body="fuselage", wind=(0.0, -10.0, 0.0), noise=10.0, resolution=5.0)
 scene = sn.Scene(engine, [probe])

@@ -1,4 +1,4 @@
-"""A simulation that is stepped by its owner: a ball is thrown, bounces and rolls, with an IMU inside."""
+"""A custom simulation loop: a ball with an IMU inside is thrown, bounces and rolls."""
 
 import mujoco
 
@@ -19,7 +19,7 @@ BALL = """
 
 imu = sn.ImuCfg(name="imu", body="ball", acc_noise=0.02)
 
-# The model is compiled here, so the sensors add what they need before that.
+# This script compiles the model itself. `prepare` first adds the elements that the sensors need.
 model = sn.prepare(mujoco.MjSpec.from_string(BALL), [imu]).compile()
 data = mujoco.MjData(model)
 data.qvel[:3] = (1.0, 0.0, 2.0)
@@ -34,12 +34,12 @@ for step in range(5000):
         flight = max(flight, scene[imu].data.lin_acc_b.norm().item())
     impact = max(impact, scene[imu].ground_truth.lin_acc_b.norm().item())
 
-print(f"in the air   {flight:8.3f} m/s^2 at most, all of it noise")
+print(f"in the air   {flight:8.3f} m/s^2 at most, only noise")
 print(f"at an impact {impact:8.3f} m/s^2")
 rest = scene[imu].read_ground_truth().lin_acc_b.norm().item()
 print(f"on the floor {rest:8.3f} m/s^2 after {scene.time:g} s, at height {data.qpos[2]:.3f} m")
 
-# In free fall an accelerometer feels nothing, whatever the speed; its centre does not feel the spin either.
+# In free fall an accelerometer reads zero at any speed. At the centre of the ball, spin has no effect either.
 assert flight < 6 * 0.02 * 3**0.5
 assert impact > 10 * 9.81
 assert abs(rest - 9.81) < 0.1

@@ -1,4 +1,4 @@
-"""An arm that lifts a load: encoders, motor currents and the pose of its tool, and what a controller makes of them."""
+"""An arm lifts a load: a controller estimates tool position and load from encoders and motor currents."""
 
 import torch
 
@@ -33,20 +33,20 @@ tool = sn.FrameTransformerCfg(
 engine = sn.MujocoEngine(ARM, num_envs=16)
 scene = sn.Scene(engine, [encoders, motors, tool], seed=0)
 
-for step in range(400):  # 4 s: from straight ahead to shoulder up, elbow down, then hold
+for step in range(400):  # 4 s: raise the shoulder and lower the elbow, then hold
     reach = min(step / 200.0, 1.0)
     scene.step([0.8 * reach, -1.2 * reach], substeps=5)
 
-# Forward kinematics from the counts lead to the tool, as far as the counts can tell: half a count at each joint.
+# Forward kinematics from the counts give the tool position, up to the resolution: half a count at each joint.
 shoulder, elbow = scene[encoders].data.position.unbind(-1)
 ahead = LENGTHS[0] * shoulder.cos() + LENGTHS[1] * (shoulder + elbow).cos()
 up = LENGTHS[0] * shoulder.sin() + LENGTHS[1] * (shoulder + elbow).sin()
 reckoned, true = torch.stack([ahead, up], -1), scene[tool].ground_truth.target_pos_source[:, 0, [0, 2]]
 error, half_count = (reckoned - true).norm(dim=-1).max().item(), torch.pi / COUNTS
-print(f"tool at ({true[0, 0]:.3f}, {true[0, 1]:.3f}) m; off by {1e3 * error:.2f} mm by the encoders")
+print(f"tool at ({true[0, 0]:.3f}, {true[0, 1]:.3f}) m; error from the encoders {1e3 * error:.2f} mm")
 assert error < half_count * (sum(LENGTHS) + LENGTHS[1])
 
-# At rest the current of the shoulder tells the load: torque = m g x. Noise of 0.02 A is 0.1 N m, or 20 g.
+# At rest the current of the shoulder gives the load: torque = m g x. Noise of 0.02 A is 0.1 N m, or 20 g.
 torque = scene[motors].data.torque[:, 0]  # the drive's estimate [env], N m
 load = (torque / (9.81 * true[:, 0])).mean().item()
 print(f"shoulder {scene[motors].data.current[0, 0]:.2f} A, {torque[0]:.2f} N m; a load of {load:.3f} kg")

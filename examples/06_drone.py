@@ -1,4 +1,4 @@
-"""A drone on a climbing spiral: GNSS, barometer and magnetometer, each wrong in its own way, fused by two means."""
+"""A drone on a climbing spiral: height from GNSS and barometer, heading from a calibrated magnetometer."""
 
 import math
 
@@ -34,18 +34,18 @@ for _ in range(1500):  # 300 s, seven turns
     fluxes.append(scene[compass].read().mag_b)
 by_gnss, by_baro = torch.stack(heights, -1).unbind(0)  # [env, sample] each
 
-# The weather shifts a barometer for good, a receiver wanders round the truth: the mean difference is the weather.
+# Weather gives a barometer a constant bias. GNSS errors average to zero. So the mean difference estimates the bias.
 fused = by_baro[:, -1] + (by_gnss - by_baro).mean(dim=-1)
 true = scene[baro].ground_truth.altitude - 500.0
 off = [(height - true).square().mean().sqrt().item() for height in (by_gnss[:, -1], by_baro[:, -1], fused)]
-print("height off by {:.2f} m (GNSS), {:.2f} m (barometer), {:.2f} m (both)".format(*off))
+print("height error {:.2f} m (GNSS), {:.2f} m (barometer), {:.2f} m (both)".format(*off))
 assert off[2] < 0.5 * off[0] < 0.5 * off[1]
 
-# Whole turns draw a circle: its centre is the iron on board, and without it the compass is right.
+# Over whole turns the flux draws a circle. Its centre is the hard iron. Subtracting it calibrates the compass.
 turn = round(2.0 * math.pi * RADIUS / SPEED * 5.0)  # samples
 iron = torch.stack(fluxes[-turn:]).mean(dim=0)
 heading = SPEED * scene.time / RADIUS
 for what, flux in (("raw", fluxes[-1]), ("calibrated", fluxes[-1] - iron)):
     error = torch.remainder(torch.atan2(-flux[:, 1], flux[:, 0]) - heading + math.pi, 2.0 * math.pi) - math.pi
-    print(f"heading off by {math.degrees(error.square().mean().sqrt().item()):.1f} deg, {what}")
+    print(f"heading error {math.degrees(error.square().mean().sqrt().item()):.1f} deg, {what}")
 assert error.abs().max().item() < math.radians(5.0)

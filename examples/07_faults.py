@@ -1,4 +1,4 @@
-"""Faults on an IMU by script: a gyroscope that freezes, a spike, and a detector that must find both, and no others."""
+"""Scripted faults of an IMU: a frozen gyroscope axis, a spike, and a detector that must find exactly these two."""
 
 import math
 
@@ -23,7 +23,7 @@ imu = sn.ImuCfg(
 
 
 def wobble(time: float) -> dict[str, tuple[float, float, float]]:
-    """Return the motion at a time: all axes turn to and fro, slowly."""
+    """Return the motion at a time: slow oscillations about all axes."""
     return {"body_ang_vel_w": (0.3 * math.sin(2.0 * time), 0.2 * math.cos(3.0 * time), 0.4 * math.sin(time))}
 
 
@@ -37,8 +37,8 @@ steps = (
     torch.stack(readings).diff(dim=0).abs()
 )  # [sample, env, axis]; row i is the step to the sample at (i + 1) / RATE
 
-# The detector. Stuck: with noise, no reading comes four times in a row. Spike: a step that no motion here can make.
-# (It is wider than the step at the end of a frozen time, when the reading catches up with the motion.)
+# Detector. Stuck: with noise, four equal readings in a row do not occur. Spike: a step larger than any motion causes.
+# The threshold also exceeds the step at the end of a frozen period, when the reading catches up with the motion.
 same = steps == 0.0
 stuck = same[2:] & same[1:-1] & same[:-2]
 spike = steps > 0.3
@@ -53,5 +53,5 @@ def alarms(found: torch.Tensor, first: int) -> dict[int, list[float]]:
 frozen, spikes = alarms(stuck, first=3), alarms(spike, first=1)
 print(f"z frozen from {frozen[2][0]:g} to {frozen[2][-1]:g} s, spike on x at {spikes[0][0]:g} s")
 assert frozen[0] == frozen[1] == [] and spikes[1] == spikes[2] == []
-assert abs(frozen[2][0] - (STUCK + 2.0 / RATE)) < 1e-9 and len(frozen[2]) == 48  # 50 samples, seen at the third
-assert spikes[0] == [SPIKE, SPIKE + 1.0 / RATE]  # up, and down again
+assert abs(frozen[2][0] - (STUCK + 2.0 / RATE)) < 1e-9 and len(frozen[2]) == 48  # 50 samples, found from the third on
+assert spikes[0] == [SPIKE, SPIKE + 1.0 / RATE]  # up and back down

@@ -1,4 +1,4 @@
-"""A car in a bend scans a square: the scan is skewed, and poses from an IMU's rate and a speed make it square again."""
+"""A car in a bend scans a square room: motion skews the scan, and a gyroscope and the speed correct it."""
 
 import math
 
@@ -34,7 +34,7 @@ scene.step(substeps=round(1.0 / DT))
 
 
 def off(points: np.ndarray, shapes: np.ndarray) -> float:
-    """Return the rms distance of points from the walls that they are said to lie on, m."""
+    """Return the rms distance of points from the walls that their ids name, m."""
     normal = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])[shapes]
     return float(np.sqrt((((points[:, :2] * normal).sum(axis=1) - 20.0) ** 2).mean()))
 
@@ -42,17 +42,17 @@ def off(points: np.ndarray, shapes: np.ndarray) -> float:
 cloud = scene[lidar].point_cloud()
 points, shapes, t = cloud["points_b"].astype(float), cloud["geom_ids"], cloud["time_offset"].astype(float)
 
-rate = float(scene[imu].data.ang_vel_b[0, 2])  # undo the motion: where the sensor was at each point's own time
+rate = float(scene[imu].data.ang_vel_b[0, 2])  # undo the motion with the sensor's pose at the time of each point
 angle, radius = rate * t, SPEED / rate
 c, s = np.cos(angle), np.sin(angle)
 x, y = points[:, 0], points[:, 1]
 straight = np.stack([c * x - s * y + radius * s, s * x + c * y + radius * (1.0 - c)], axis=1)
 true = scene[lidar].point_cloud(measured=False)
 skewed, corrected, exact = off(points, shapes), off(straight, shapes), off(true["points_b"], true["geom_ids"])
-print(f"off the walls: {skewed:.3f} m as scanned, {corrected:.4f} m corrected, {exact:.1e} m in truth")
+print(f"distance from the walls: {skewed:.3f} m as scanned, {corrected:.4f} m corrected, {exact:.1e} m in truth")
 assert skewed > 0.3 and corrected < 0.012 and exact < 1e-4
 
-# Calibrated intensity is reflectance times the cosine of incidence, whatever the distance.
+# Calibrated intensity is reflectance times the cosine of incidence, at any distance.
 for k in range(4):
     brightest = cloud["intensity"][shapes == k].max()
     print(f"wall {k}: brightest {brightest:.3f}")

@@ -1,11 +1,11 @@
-"""A height scan over terrain: what a walking policy sees of it, true and measured, and how high the feet are."""
+"""A height scan over terrain for a walking policy, true and measured, and the clearance of the feet."""
 
 import numpy as np
 import torch
 
 import sensorium as sn
 
-# Waves along x as a height field, and a crate that slides on them; 32 environments with other headings.
+# Waves along x as a height field, and a crate that slides on them. 32 environments have different headings.
 x = np.linspace(-4.0, 4.0, 161)
 waves = sn.HeightField(np.tile(0.15 * np.sin(1.3 * x), (41, 1)), size=(4.0, 4.0))
 shapes = [
@@ -18,12 +18,12 @@ engine = sn.TensorEngine(num_envs=32, dt=0.02, bodies=("trunk", "crate"), shapes
 scan = sn.RayCasterCfg(
     name="scan",
     body="trunk",
-    pattern=sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),  # 17 x 11 rays down
+    pattern=sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),  # 17 x 11 rays straight down
     ray_alignment="yaw",
-    offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)),  # looks a little ahead
+    offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)),  # shifted forward
     fields="all",
     noise=0.01,
-    drift_range=(-0.03, 0.03),  # error of the robot's estimate of its own place
+    drift_range=(-0.03, 0.03),  # error of the robot's estimated position
 )
 feet = sn.TerrainHeightCfg(name="feet", sites=".*_foot", labels="terrain")
 scene = sn.Scene(engine, [scan, feet], seed=0)
@@ -35,21 +35,21 @@ for tick in range(50):
     engine.body_pos_w[:, 1] = torch.tensor([1.2 - 0.01 * tick, 0.1, 0.0])
     scene.update()
 
-# Truth: every ray ends on the waves or on the crate's top, wherever that has got to, and none on the robot's own hull.
+# Truth: every ray ends on the waves or on top of the crate, and none on the robot's own hull.
 truth, data = scene[scan].ground_truth, scene[scan].data
-met = np.array(scene[scan].geom_names)[truth.geom_ids.numpy()]
-print(f"of {met.size} rays {(met == 'ground').sum()} meet the ground and {(met == 'crate').sum()} the crate")
+hit = np.array(scene[scan].geom_names)[truth.geom_ids.numpy()]
+print(f"of {hit.size} rays, {(hit == 'ground').sum()} hit the ground and {(hit == 'crate').sum()} the crate")
 along, _, up = truth.ray_hits_w.numpy().transpose(2, 0, 1)
-expected = np.where(met == "crate", 0.4, np.interp(along, x, 0.15 * np.sin(1.3 * x)))
-assert set(met.flat) == {"ground", "crate"} and np.abs(up - expected).max() < 1e-4
+expected = np.where(hit == "crate", 0.4, np.interp(along, x, 0.15 * np.sin(1.3 * x)))
+assert set(hit.flat) == {"ground", "crate"} and np.abs(up - expected).max() < 1e-4
 
-# Measured: hits end where the noisy distances do, below where the robot believes itself to be.
+# Measured: hits are at the noisy distances below the estimated position of the robot.
 drift = data.pos_w - truth.pos_w
 below = data.pos_w[:, None, 2] - data.distances
-print(f"the estimate is off by up to {drift.abs().max():.3f} m, and differently in each environment")
+print(f"the estimated position differs by up to {drift.abs().max():.3f} m, per environment")
 assert drift.abs().max() <= 0.03 and (data.ray_hits_w[..., 2] - below).abs().max() < 1e-5
 
-# Feet: 0.3 m up, less the highest wave that a ray of theirs meets.
+# Feet: 0.3 m, less the highest wave that a ray of the foot hits.
 hits = scene[feet].data.ray_hits_w[..., 0].numpy()  # x, [env, foot, ray]
 clearance = scene[feet].data.heights.numpy()  # [env, foot]
 print(f"feet are {clearance.min():.3f} to {clearance.max():.3f} m above the ground")

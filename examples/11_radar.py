@@ -1,7 +1,7 @@
-"""A car that finds its own speed from one radar scan: what stands still tells how the radar moves, and what moves not.
+"""A car estimates its own velocity from one radar scan, with other cars and false alarms in view.
 
-What stands still in the direction d shows the velocity -d . v. A quarter of the detections are of other cars and false
-alarms; a vote among random pairs of detections finds those that agree.
+A static target in the direction d has the radial velocity -d . v. A quarter of the detections are other cars and false
+alarms. A vote among random pairs of detections (RANSAC) finds the static targets.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import sensorium as sn
 
 rng = np.random.default_rng(0)
 ENVS = 20
-speeds, sides = rng.uniform(5.0, 30.0, ENVS), rng.uniform(-1.5, 1.5, ENVS)  # m/s ahead and, on ice, aside
+speeds, sides = rng.uniform(5.0, 30.0, ENVS), rng.uniform(-1.5, 1.5, ENVS)  # m/s forward and, on ice, sideways
 
 shapes = [sn.Shape("box", "rail", (200.0, 0.1, 0.6), pos=(0.0, 7.0, 0.0))]
 shapes += [sn.Shape("cylinder", f"tree_{k}", (0.6, 2.0), pos=(12.0 + 8.0 * k, -8.0, 0.0)) for k in range(8)]
@@ -46,7 +46,7 @@ for env in range(ENVS):
     shares.append((still.mean(), still[best].mean()))
 
 rms, (share, kept) = np.sqrt(np.square(errors).mean(axis=0)), np.mean(shares, axis=0)
-print(f"speed ahead known to {rms[0]:.3f} m/s, aside to {rms[1]:.3f} m/s (rms over {ENVS} scans)")
-print(f"{share:.0%} of the detections stand still, {kept:.0%} of those that were kept")
+print(f"error of the forward speed {rms[0]:.3f} m/s, sideways {rms[1]:.3f} m/s (rms over {ENVS} scans)")
+print(f"{share:.0%} of all detections are static, {kept:.0%} of the selected ones")
 assert rms[0] < 0.02 and rms[1] < 0.04
 assert share < 0.9 and kept > 0.97

@@ -1,4 +1,4 @@
-"""A rollout of observations: what a walking robot measures, beside the truth that only its trainer sees."""
+"""A rollout of observations: measurements of a walking robot, with privileged columns of truth for training."""
 
 import torch
 
@@ -25,7 +25,7 @@ look = scene.observer(
 )  # fmt: skip
 print(look)
 
-# Environments walk with other strides. The rollout keeps what it is given: none of it is written again.
+# Stride lengths differ between environments. The rollout keeps the observations, which are never overwritten.
 trots = [Trot(step_length=length) for length in torch.linspace(0.02, 0.14, ENVS).tolist()]
 rollout, copies = [], []
 for _ in range(STEPS):
@@ -34,18 +34,18 @@ for _ in range(STEPS):
     copies.append(rollout[-1].clone())
 assert all(torch.equal(obs, copy) for obs, copy in zip(rollout, copies, strict=True))
 
-# One tensor has all of it, and each field its own shape.
+# One tensor holds all fields. `split` returns each field in its own shape.
 parts = look.split(torch.stack(rollout))  # [step, env, ...] each
 print({name: tuple(part.shape) for name, part in parts.items()})
-assert all(part.isfinite().all() for part in parts.values())  # a ray that meets nothing says 2 m
+assert all(part.isfinite().all() for part in parts.values())  # a ray without a hit reads 2 m
 
-# Odometry of the legs, from what is measured: a foot that is down stands still, so that the trunk moves against it.
+# Leg odometry from measured values: a foot on the ground is at rest, so its velocity in the trunk gives the speed.
 angles, rates, legs = parts["joints.position"], parts["joints.velocity"], Geometry()
 feet_vel_b = (legs.forward(angles + 1e-3 * rates) - legs.forward(angles)) / 1e-3
 is_down = (parts["feet.found"] > 0)[..., None]
 speed = (-feet_vel_b * is_down).sum(dim=2) / is_down.sum(dim=2).clamp(min=1)
 walking = slice(STEPS // 4, None)
 measured, true = (each[walking, :, 0].mean(dim=0) for each in (speed, parts["truth:imu.lin_vel_b"]))
-print(f"the fastest walks {true[-1]:.2f} m/s, by its legs {measured[-1]:.2f} m/s: feet land while they move")
+print(f"the fastest walks {true[-1]:.2f} m/s, leg odometry {measured[-1]:.2f} m/s (feet land while moving)")
 assert true.diff().min() > 0.0 and torch.corrcoef(torch.stack([measured, true]))[0, 1] > 0.99
 assert (measured / true)[ENVS // 2 :].sub(0.85).abs().max() < 0.15

@@ -1,4 +1,4 @@
-"""A fingertip of 8 x 8 taxels, on which a ball is pressed and dragged: its load, its friction and its place."""
+"""A ball is pressed onto a fingertip of 8 x 8 taxels and dragged: its load, friction and position."""
 
 import torch
 
@@ -33,7 +33,7 @@ engine = sn.MujocoEngine(FINGER, num_envs=ENVS)
 scene = sn.Scene(engine, [skin], seed=0)
 pads, recorder = sn.Pads.of(scene[skin], {"all": slice(None)}, loaded_above=0.2), NpzRecorder(max_envs=1)
 
-for step in range(120):  # pressed in 0.4 s, held, and from 0.6 s on dragged by 6 mm
+for step in range(120):  # press within 0.4 s, hold, drag by 6 mm from 0.6 s on
     scene.step([-LOAD * min(step / 40, 1.0), 0.006 * max(0.0, step / 60 - 1.0)], substeps=10)
     recorder.add_all(scene.publish())
     if step == 55:  # calibration: this is 5 N
@@ -44,14 +44,14 @@ load, measured = factor * true.load[:, 0], factor * felt.load[:, 0]
 print(f"load {load[0]:.2f} N, measured {measured.mean():.2f} +- {measured.std():.2f} N over {ENVS} fingers")
 assert (load / LOAD - 1.0).abs().max() < 0.05 and (measured / LOAD - 1.0).abs().max() < 0.1
 
-shear = true.force[:, 0, 0] / true.load[:, 0]  # the ball goes to +x and slides: the skin presses it to -x
-print(f"shear over load {shear[0]:.3f}, friction {MU}")
+shear = true.force[:, 0, 0] / true.load[:, 0]  # the ball slides along +x, the skin pushes it along -x
+print(f"shear divided by load {shear[0]:.3f}, friction {MU}")
 assert (shear / -MU - 1.0).abs().max() < 0.02
 normal, tangent = scene[skin].ground_truth.force[..., 2], scene[skin].ground_truth.force[..., :2].norm(dim=-1)
 assert (tangent <= MU * normal * (1.0 + 1e-5)).all() and torch.equal(normal > 0.0, tangent > 0.0)
 
 place = engine.array("body_pos_w")[:, engine.names("body").index("ball"), :2]
 off = [1e3 * (each.centre[:, 0, :2] - place).norm(dim=-1).max().item() for each in (true, felt)]
-print(f"centre of pressure off the ball by {off[0]:.2f} mm, measured {off[1]:.2f} mm")
+print(f"centre of pressure: true error {off[0]:.2f} mm, measured error {off[1]:.2f} mm")
 assert off[0] < 0.3 and off[1] < 1.0
 print(f"pressure maps: {plot_recording(recorder.recording(scene.description()), 'out/tactile/pressure.png')}")

@@ -1,4 +1,4 @@
-"""A simulation in one process, a listener in another: every frame, in order, and the same numbers."""
+"""A simulation in one process and a client in another: every frame arrives, in order, bit for bit."""
 
 import queue
 import subprocess
@@ -12,7 +12,7 @@ STEPS = 200
 
 
 def simulate() -> None:
-    """Serve a tumbling body until the other side closes its end of the pipe; clients take the steps."""
+    """Serve a tumbling body in lock-step until all steps are taken and the clients have left."""
     body = "<worldbody><body name='body'><freejoint/><geom type='box' size='.1 .2 .3'/></body></worldbody>"
     imu = sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b", "lin_acc_b"), gyro_noise=0.01, delay=0.004)
     scene = sn.Scene(sn.MujocoEngine(f"<mujoco>{body}</mujoco>", num_envs=4), [imu], seed=0)
@@ -24,7 +24,7 @@ def simulate() -> None:
 
 
 def listen(address: str) -> tuple[list[int], np.ndarray]:
-    """Step the simulation and return the frames that came and the newest angular velocities [env, 3]."""
+    """Step the simulation and return the received frames and the newest angular velocities [env, 3]."""
     got: queue.SimpleQueue[sn.FieldData] = queue.SimpleQueue()
     with sn.connect(address) as client:
         imu = client.sensors["imu"]
@@ -35,9 +35,9 @@ def listen(address: str) -> tuple[list[int], np.ndarray]:
         frames = [got.get(timeout=10.0)]
         while frames[-1].frame < last:
             frames.append(got.get(timeout=10.0))
-    data = frames[-1]  # what was received stays as it is
+    data = frames[-1]  # received data never changes
     off = data.ang_vel_b - data.truth.ang_vel_b
-    print(f"{data}\nage {1e3 * data.age:.1f} ms, off the truth by {off.std():.3f} rad/s, noise and delay")
+    print(f"{data}\nage {1e3 * data.age:.1f} ms, difference from the truth {off.std():.3f} rad/s from noise and delay")
     return [each.frame for each in frames], data.ang_vel_b
 
 
@@ -51,4 +51,4 @@ else:
         assert frames[-STEPS:] == list(range(frames[-1] - STEPS + 1, frames[-1] + 1))
         there = float(process.stdout.read())
     assert process.returncode == 0 and there == newest.astype(float).sum()
-    print(f"{len(frames)} frames, all of them, in order; the last one has the server's bits")
+    print(f"received all {len(frames)} frames in order; the last one equals the server's, bit for bit")

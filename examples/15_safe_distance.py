@@ -1,4 +1,4 @@
-"""A guard on a running simulation: found among the blueprints, spawned on a robot, and asked who is too close."""
+"""A client spawns a guard on a robot in a running simulation, which reports bodies that are too close."""
 
 import queue
 from collections import Counter
@@ -19,10 +19,10 @@ HALL = """
 """
 scene = sn.Scene(sn.MujocoEngine(HALL, num_envs=2), seed=0)
 scene.reset(qvel=[[1.0, 0, 0, 0, 0, 0], [0.5, 0, 0, 0, 0, 0]])  # 1 m/s in one environment, 0.5 m/s in the other
-told: Counter[tuple[int, str]] = Counter()
+reported: Counter[tuple[int, str]] = Counter()
 first: dict[tuple[int, str], float] = {}
 
-with scene.local_client() as client:  # the same with sn.connect(address) in another process
+with scene.local_client() as client:  # or sn.connect(address) in another process
     blueprint = client.blueprints.find("sensor.other.safe_distance")
     blueprint.set_attribute("safe_distance_front", "0.8")
     print(blueprint)
@@ -32,20 +32,20 @@ with scene.local_client() as client:  # the same with sn.connect(address) in ano
     for _ in range(240):
         frame = client.step()
 
-    open_envs = {0, 1}  # both have something inside in the last frame
+    open_envs = {0, 1}  # in both, a body is inside the box in the last frame
     while open_envs:
         event = events.get(timeout=10.0)
         for body in event:
             which = event.first_env, client.bodies[body].name
-            told[which] += 1
+            reported[which] += 1
             first.setdefault(which, event.timestamp)
         if event.frame == frame:
             open_envs.remove(event.first_env)
     guard.destroy()
     assert guard.name not in client.sensors
 
-for (env, name), count in told.items():
-    print(f"env {env}: {name} too close in {count} frames, at first at {first[env, name]:.2f} s")
-assert set(told) == {(0, "cart/base"), (0, "post/base"), (1, "cart/base")}  # never itself, never what is far
-assert abs(first[0, "post/base"] - (5.0 - 0.05 - 0.8 - 0.4)) < 0.03  # the way to it at 1 m/s, in s
-assert abs(first[1, "cart/base"] - 2.0 * first[0, "cart/base"]) < 0.05  # half as fast, twice as late
+for (env, name), count in reported.items():
+    print(f"env {env}: {name} too close in {count} frames, first at {first[env, name]:.2f} s")
+assert set(reported) == {(0, "cart/base"), (0, "post/base"), (1, "cart/base")}  # never the robot or distant bodies
+assert abs(first[0, "post/base"] - (5.0 - 0.05 - 0.8 - 0.4)) < 0.03  # the distance at 1 m/s, in s
+assert abs(first[1, "cart/base"] - 2.0 * first[0, "cart/base"]) < 0.05  # half the speed, twice the time

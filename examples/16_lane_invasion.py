@@ -1,4 +1,4 @@
-"""A lane keeper that is tested by a sensor in the client: who touches the line, with which corner, and when."""
+"""A sensor in the client tests lane keeping: which car touches which line, with which corners, and when."""
 
 import queue
 
@@ -40,7 +40,7 @@ with scene.local_client() as client:  # the simulation computes nothing for this
 
 for env, (time, line, corners) in sorted(crossed.items()):
     print(f"car {env}, {DRIFT[env]:+.1f} m/s: touches the {line} line at {time:.2f} s, {' and '.join(corners)}")
-assert sorted(crossed) == [2, 3]  # the others are within their lane for all of the 4 s
+assert sorted(crossed) == [2, 3]  # the others stay within their lane for the whole 4 s
 for env, (time, line, corners) in crossed.items():
     assert abs(time - (HALF_LANE - HALF_CAR) / abs(DRIFT[env])) <= client.dt + 1e-9
     assert line == ("broken" if DRIFT[env] > 0 else "solid")

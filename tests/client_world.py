@@ -40,7 +40,7 @@ class FakeHost:
     subscriptions: int = 0
     error: Exception | None = None
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
+    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
         if self.error is not None:
             raise self.error
         self.subscriptions += 1

@@ -98,7 +98,7 @@ def test_figures_of_the_cpu_do_not_get_into_the_table_of_a_gpu(
     path = tmp_path / "page.md"
     path.write_text(f"{gpu.BEGIN}\n{gpu.END}\n")
     assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
-    assert "--markdown: the table is for a GPU" in capsys.readouterr().err
+    assert "--markdown: the table requires a GPU" in capsys.readouterr().err
     assert path.read_text() == f"{gpu.BEGIN}\n{gpu.END}\n"
 
 
@@ -106,7 +106,7 @@ def test_figures_of_the_cpu_do_not_get_into_the_table_of_a_gpu(
 def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"page\.md: it has no place for the table"):
+    with pytest.raises(ValueError, match=r"page\.md: the markers of the table are missing"):
         gpu.write_markdown(path, fake())
 
 

@@ -176,10 +176,9 @@ def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
 
 def segments(scene: sn.Scene) -> list[Any]:
     """Return the segments of launches that a step runs."""
-    programs = [scene._schedule._program]
-    groups = {each.buffers.group for each in scene.sensors.values() if each.is_lazy and each.buffers.group}
-    programs += [group.program for group in groups]
-    return [segment for each in programs if each is not None for _, segment in each._segments if segment.is_recorded]
+    groups = {each.buffers.group: None for each in scene.sensors.values() if each.buffers.group}
+    programs = [program for group in groups for program in (group.program, group._looks)]
+    return [segment for each in programs if each is not None for segment in each._segments if segment.is_recorded]
 
 
 # Same readings --------------------------------------------------------------------------------------------------------
@@ -401,7 +400,7 @@ def test_torch_hooks_split_the_graph() -> None:
         advance(scene)
         advance(launched)
         syn.same(readings(scene), readings(launched))
-    work = [segment for _, segment in scene._schedule._program._segments]
+    work = [segment for group in scene._schedule._groups for segment in group.program._segments]
     kinds = [segment.is_recorded for segment in work]
     assert kinds.count(False) >= 3 and any(kinds[kinds.index(False) :]) and kinds[0]
     assert all(segment.is_captured for segment in work if segment.is_recorded)

@@ -196,7 +196,7 @@ def test_unknown_in_files() -> None:
     ("field", "hint"),
     [
         ("visualizer_cfg", "debug_vis=True"),
-        ("class_type", "known by the class of its config"),
+        ("class_type", "omit this field"),
         ("entity_idx", "ObjRef"),
         ("pos_offset", "OffsetCfg(pos=...)"),
     ],

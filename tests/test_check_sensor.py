@@ -38,9 +38,9 @@ def test_every_law_is_applied() -> None:
 
 
 def test_the_manual_lists_the_laws_in_their_order() -> None:
-    """One row each, `post_process_only_projects` among them."""
+    """One row each, including `post_process_only_projects`."""
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
-    table = text[text.index("| law | ") :].partition("\n\n")[0]
+    table = text[text.index("| rule | ") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert set(rows) == EVERY_LAW | {"post_process_only_projects"}
     assert [row for row in rows if row in EVERY_LAW] == check_sensor(sn.Imu)

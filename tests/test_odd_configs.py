@@ -136,8 +136,8 @@ def test_a_config_without_what_it_needs_is_refused_by_a_config_error(cls: type[C
         (lambda: sn.ImuCfg(body="b", stages=[{"kind": []}]), "stages: got [{'kind': []}], expected stages whose kind"),
         (lambda: sn.RayCasterCfg(body="b", pattern={"kind": []}), "pattern.kind: got [], expected one of "),
         (lambda: sn.ImuCfg(body="b", gyro_noise=10**400), "expected a finite number"),
-        (lambda: sn.ImuCfg(body={None: 1}), "None is no name of a field"),
-        (lambda: sn.ImuCfg(body="b", stages=[{None: 1}]), "None is no name of a field"),
+        (lambda: sn.ImuCfg(body={None: 1}), "None is not a field name"),
+        (lambda: sn.ImuCfg(body="b", stages=[{None: 1}]), "None is not a field name"),
     ],
 )
 def test_the_message_says_what_is_wrong(make: Any, message: str) -> None:
@@ -152,8 +152,8 @@ BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sn.ImuCfg(body="b", delay=1e300), "delay: got 1e+300, expected a finite number, at most 3.4e+38"),
-        (lambda: sn.ImuCfg(body="b", rate_hz=1e-320), "rate_hz: got 1e-320, expected 0, infinity or a number whose"),
+        (lambda: sn.ImuCfg(body="b", delay=1e300), "delay: got 1e+300, expected finite numbers of magnitude"),
+        (lambda: sn.ImuCfg(body="b", rate_hz=1e-320), "rate_hz: got 1e-320, expected 0, infinity or a number of"),
         (lambda: sn.ImuCfg(body="b", rate_hz=np.True_), "rate_hz: got np.True_, expected a valid number"),
         (lambda: sn.ImuCfg(body="b", rate_hz=torch.tensor(True)), "rate_hz: got tensor(True), expected a valid number"),
         (lambda: sn.ImuCfg(body="b", noise=np.True_), "noise: got np.True_, expected a number, a vector or"),

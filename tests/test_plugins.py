@@ -86,7 +86,7 @@ def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: 
         assert f"\n  {kind} " in index
         assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
     assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
-    assert "Largest distance that is reported, m." in text
+    assert "Largest reported distance, m." in text
     assert "broken" not in text
 
 
@@ -205,7 +205,7 @@ BROKEN = {
         "b_sameb.SameCfg, whose kind 'same' is that of b_samea.SameCfg: in files it is ambiguous",
         "Rename the config class",
     ],
-    "staging": ["b_staging.Saturation, whose kind 'saturation' stays that of sensorium", "Rename the stage class"],
+    "staging": ["b_staging.Saturation has the kind 'saturation', which belongs to sensorium", "Rename the stage class"],
 }
 """Entry point -> what is said of it."""
 

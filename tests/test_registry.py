@@ -147,7 +147,7 @@ def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytes
     ours = EntryPoint("builtin", "sensorium.sensors.all", SENSOR_PLUGINS.group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [broken, ours])
     monkeypatch.setattr(SENSOR_PLUGINS, "is_loaded", False)
-    with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*left out: .*no_such_package"):
+    with pytest.warns(sn.SensoriumWarning, match=r"'leaky' \(no_such_package\.sensors\).*ignored: .*no_such_package"):
         assert registry.cfg_for_kind("imu") is sn.ImuCfg
 
 

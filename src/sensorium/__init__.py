@@ -1,4 +1,4 @@
-"""Senses for simulated robots: what their sensors would report, true and measured, for one environment or thousands.
+"""Sensors for simulated robots: true and measured readings, for one environment or thousands.
 
 The stub `__init__.pyi` lists the public names. A module is imported when one of its names is first used.
 """
@@ -10,7 +10,7 @@ with open(f"{__file__}i", encoding="utf-8") as _stub:
     _imports = [line.split() for line in _stub if line.startswith("from ")]
 
 _MODULES = {words[-1]: words[1] for words in _imports}
-"""Every name that the stub imports, one a line, and the module it is imported from."""
+"""Public names, one per import line of the stub, and the module that defines each."""
 
 __all__ = [name for name, module in _MODULES.items() if module != __name__]
 
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
         from difflib import get_close_matches
 
         if name in (moved := __getattr__("compat").MOVED):
-            raise AttributeError(f"module 'sensorium' has no attribute {name!r}: it is {moved[name]} now")
+            raise AttributeError(f"module 'sensorium' has no attribute {name!r}: use {moved[name]} instead")
         near = get_close_matches(name, __all__, n=3)
         hint = f". Did you mean: {', '.join(near)}?" if near else ""
         raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")

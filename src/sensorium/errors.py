@@ -1,24 +1,24 @@
-"""The exception tree. Each message says which config, which field, what was got, what is expected and how to fix it.
+"""The exception tree. Each message gives the config, the field, the value, what is accepted and how to fix it.
 
 SensoriumError
-|- ConfigError          (ValueError)            a config holds one or several faults; `.faults` lists them all
-|  `- SelectionError    (ValueError)            a name selector matched nothing, or several where one was needed
-|- ArgumentError        (ValueError)            an argument of a call does not fit
+|- ConfigError          (ValueError)            one or several faults in a config; `.faults` lists all of them
+|  `- SelectionError    (ValueError)            a name selector matched nothing, or several names instead of one
+|- ArgumentError        (ValueError)            invalid argument of a call
 |- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
 |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
-|- RegistrationError    (TypeError)             a sensor class does not keep the author's contract
+|- RegistrationError    (TypeError)             a sensor class breaks the author's contract
 |- ModelError           (ValueError)            a model file is missing or broken
-|- DeviceError          (ValueError)            no such device, or it cannot be used: what was found instead
-|- UnsupportedError     (NotImplementedError)   an engine cannot give what a sensor requires: never zeros instead
-|- ScheduleError        (RuntimeError)          time went a way that the sensors cannot follow
-|- StaleError           (RuntimeError)          a view, a reading or a sensor was used after its time
-|- NotTrackedError      (RuntimeError)          something was asked of a sensor that it does not keep
-|- StreamError          (ConnectionError)       a server or client cannot be talked to, or not in this way
-|  `- WireError         (ValueError)            bytes that are no message of ours
-|- UsageError                                    an argument of a command line, named as it is typed
-`- MissingDependencyError (ImportError)         a package is needed that is not installed
+|- DeviceError          (ValueError)            unknown or unusable device; the message lists the devices found
+|- UnsupportedError     (NotImplementedError)   the engine does not provide a quantity that a sensor requires
+|- ScheduleError        (RuntimeError)          time moved in a way that the sensors do not support
+|- StaleError           (RuntimeError)          a view, a reading or a sensor was used after it became invalid
+|- NotTrackedError      (RuntimeError)          a quantity was requested that the sensor does not keep
+|- StreamError          (ConnectionError)       a server or client is unreachable or refused a request
+|  `- WireError         (ValueError)            bytes that are not a valid message
+|- UsageError                                    invalid command-line argument, named as it is typed
+`- MissingDependencyError (ImportError)         a required package is not installed
 
-SensoriumWarning (UserWarning)                  something works, but probably not as meant
+SensoriumWarning (UserWarning)                  the call works, but probably not as intended
 `- NonFiniteStateWarning                        the engine's state holds NaN or infinity: which env, body and tick
 """
 
@@ -36,12 +36,12 @@ class SensoriumError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong in a config.
+    """One invalid value in a config.
 
     Args:
         field: dotted path of the field, e.g. ``"stages.0.tau"``.
-        got: the value as written.
-        expected: what would have been accepted.
+        got: the value as given.
+        expected: what is accepted.
         fix: what to change, one imperative sentence; may be empty.
     """
 
@@ -56,10 +56,10 @@ class Fault:
 
 
 class ConfigError(SensoriumError, ValueError):
-    """A config holds one or several faults; all of them are listed at once.
+    """One or several faults in a config; all of them are listed at once.
 
     Args:
-        config: the config's class name, with the sensor's name where it is known.
+        config: the config's class name, with the sensor's name where known.
         faults: every fault found.
     """
 
@@ -75,19 +75,19 @@ class ConfigError(SensoriumError, ValueError):
 
 
 class SelectionError(ConfigError):
-    """A name selector matched nothing, or several where exactly one was needed."""
+    """A name selector that matched nothing, or several names where exactly one was needed."""
 
 
 class ArgumentError(SensoriumError, ValueError):
-    """An argument of a call does not fit; the message names it, the value and what is expected."""
+    """Invalid argument of a call; the message gives the argument, the value and what is accepted."""
 
 
 class DuplicateNameError(SensoriumError, ValueError):
-    """Two things share a name that must be unique."""
+    """Two objects that share a name which must be unique."""
 
 
 class UnknownNameError(SensoriumError, KeyError):
-    """No such name; the message lists what exists and the nearest names."""
+    """Unknown name; the message lists the existing names and the nearest ones."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], fix: str = "") -> None:
         known = sorted(known)
@@ -99,53 +99,53 @@ class UnknownNameError(SensoriumError, KeyError):
 
 
 class RegistrationError(SensoriumError, TypeError):
-    """A sensor, config or stage class does not keep the author's contract."""
+    """A sensor, config or stage class that breaks the author's contract."""
 
 
 class ModelError(SensoriumError, ValueError):
-    """A model or rig file is missing or cannot be read."""
+    """A model or rig file that is missing or cannot be read."""
 
 
 class DeviceError(SensoriumError, ValueError):
-    """A device is none that sensors can compute on, or it is not there; the message says what was found."""
+    """A device that does not exist or that sensors cannot compute on; the message lists the devices found."""
 
 
 class UnsupportedError(SensoriumError, NotImplementedError):
-    """An engine cannot give what a sensor requires.
+    """An engine does not provide a quantity that a sensor requires.
 
     Args:
-        sensor: name of the sensor that asks.
-        requirement: what it asks for.
+        sensor: name of the sensor.
+        requirement: the required quantity.
         engine: name of the engine.
         why: the reason and, where there is one, the fix.
     """
 
     def __init__(self, sensor: str, requirement: object, engine: str, why: str) -> None:
-        super().__init__(f"sensor {sensor!r} requires {requirement}, which engine {engine!r} cannot give: {why}")
+        super().__init__(f"sensor {sensor!r} requires {requirement}, which engine {engine!r} does not provide: {why}")
 
 
 class ScheduleError(SensoriumError, RuntimeError):
-    """Time went a way that the sensors cannot follow."""
+    """Time moved in a way that the sensors do not support."""
 
 
 class StaleError(SensoriumError, RuntimeError):
-    """A view, reading or sensor was used after its time."""
+    """A view, reading or sensor was used after it became invalid."""
 
 
 class NotTrackedError(SensoriumError, RuntimeError):
-    """Something was asked of a sensor that it does not keep; the message says how to have it."""
+    """A quantity was requested that the sensor does not keep; the message says how to enable it."""
 
 
 class StreamError(SensoriumError, ConnectionError):
-    """A server or client cannot be talked to, or refused something; the message says which and why."""
+    """A server or client is unreachable or refused a request; the message says which and why."""
 
 
 class WireError(StreamError, ValueError):
-    """Bytes that are no message of ours, or of another version."""
+    """Bytes that are not a valid message, or a message of another version."""
 
 
 class UsageError(SensoriumError):
-    """An argument of the command line, or a file that it names, cannot be used."""
+    """Invalid argument of the command line, or a file named there that cannot be used."""
 
     @classmethod
     def of(cls, option: str, got: object, expected: str, fix: str = "") -> UsageError:
@@ -155,10 +155,10 @@ class UsageError(SensoriumError):
     @classmethod
     @contextlib.contextmanager
     def naming(cls, **options: str) -> Iterator[None]:
-        """Have config errors name the options in which their fields were given.
+        """Make config errors name the command-line options in which their fields were given.
 
         Args:
-            options: field -> option, e.g. ``envs="--env"``; a field that is not in it keeps its name.
+            options: field -> option, e.g. ``envs="--env"``; a field without an entry keeps its name.
         """
         try:
             yield
@@ -168,15 +168,15 @@ class UsageError(SensoriumError):
 
 
 class MissingDependencyError(SensoriumError, ImportError):
-    """A package is needed that is not installed; the message says what to install."""
+    """A required package is not installed; the message says what to install."""
 
     @classmethod
     def of_core(cls, use: str, error: ModuleNotFoundError) -> MissingDependencyError | None:
-        """Return the error for a package that every full installation has; None where another module is missing.
+        """Return the error for a missing dependency of the full installation; None for any other missing module.
 
         Args:
-            use: what needs it, e.g. ``"sensorium.Scene"``.
-            error: what its import raised.
+            use: what needs the package, e.g. ``"sensorium.Scene"``.
+            error: the exception that the import raised.
         """
         package = CORE_PACKAGES.get(error.name or "")
         if package is None:
@@ -192,15 +192,15 @@ CORE_PACKAGES = {
     "numpy": "numpy", "torch": "torch", "warp": "warp-lang", "mujoco": "mujoco", "pydantic": "pydantic", "tyro": "tyro",
     "rich": "rich", "tomli_w": "tomli-w",
 }  # fmt: skip
-"""Module -> package, of the dependencies of a full installation."""
+"""Module -> package, for the dependencies of a full installation."""
 
 
 class SensoriumWarning(UserWarning):
-    """Something works, but probably not as meant."""
+    """The call works, but probably not as intended."""
 
 
 class NonFiniteStateWarning(SensoriumWarning):
-    """The engine's state holds NaN or infinity; the samples concerned are marked invalid."""
+    """The engine's state holds NaN or infinity; the affected samples are marked invalid."""
 
 
 def shown(value: object, limit: int = 120) -> str:
@@ -219,7 +219,7 @@ def listed(names: Iterable[str], limit: int = 20) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"``, or an empty string where nothing is near."""
+    """Return ``" Did you mean 'x'?"``, or an empty string where no known name is similar."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     if not close:
         return ""

@@ -1,11 +1,11 @@
-"""A client in the simulation's own process: the same API, data by reference."""
+"""A client in the simulation's own process: the same API, with data passed by reference."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
 
-from sensorium.client import Client
+from sensorium.client.client import Client, LocalServer
 from sensorium.stream.server import Server
 
 if TYPE_CHECKING:
@@ -13,19 +13,21 @@ if TYPE_CHECKING:
 
 
 def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool = True, **options: Any) -> Client:
-    """Return a client of a scene in this process. Listeners get the server's memory itself, without a socket.
+    """Return a client of a scene in this process. Listeners receive the server's memory itself, without a socket.
 
-    What is asked of it on this thread (`step`, `spawn`, ...) is done at once, unless another thread runs the server's
-    loop. What other threads ask for is done when the server is polled: ``client.server.poll()``, or by anything that
-    this thread asks for.
+    Requests from this thread (`step`, `spawn`, ...) are carried out at once, unless another thread runs the server's
+    loop.
+    Requests from other threads are carried out when the server is polled: by ``client.server.poll()`` or by any request
+    from this thread.
 
-    One that nobody holds any more is closed, see `sensorium.connect`; the server that was made for it ends with it, and
-    the scene loses what it brought at its next step.
+    A client that is garbage-collected is closed, see `sensorium.connect`. The server that was created for it stops with
+    it,
+    and the scene removes that server's additions at its next step.
 
     Args:
-        scene: the scene; its owner may go on stepping it.
-        server: the server of this scene, where there is one; None makes one for this client alone.
-        lockstep: for that one: whether clients may step, and steps wait for listeners that must lose nothing.
+        scene: the scene; its owner can continue to step it.
+        server: an existing server of this scene; None creates one for this client alone.
+        lockstep: for a created server: whether clients may step, and whether steps wait for lossless listeners.
         options: see `sensorium.Client`.
 
     Raises:
@@ -48,10 +50,8 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             serving.local_address,
             name=options.pop("name", "local"),
             token=serving.token,
-            shared_memory=options.pop("shared_memory", False),  # the socket hands over the memory itself
-            _context=serving.context,
-            _pump=pump,
-            _on_close=own.close if own is not None else None,
+            shared_memory=options.pop("shared_memory", False),  # the socket passes the memory itself
+            local=LocalServer(serving.context, pump, own.close if own is not None else None),
             **options,
         )
     except BaseException:

@@ -1,4 +1,4 @@
-"""Memory of the machine: how many bytes are available, and what part of them may be taken."""
+"""Memory of the machine: the number of available bytes, and a limit for their use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _GROUPS = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file "),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file "),
 )
-"""Files of a control group: its limit, its use, and the line with the part of that which the kernel frees on demand."""
+"""Files of a control group: its limit, its use, and the line with the part of that use which the kernel frees on
+demand."""
 
 
 def host_available(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes of host memory that this process can still take; None where the system does not report them.
+    """Return the bytes of host memory that this process can still allocate; None if the system does not report them.
 
     The result is the smaller of the free memory of the machine and of the process's control group.
 
@@ -37,20 +38,20 @@ def host_available(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 
 def _number(file: Path, word: str) -> int:
-    """Return the number after a word at the beginning of a line."""
+    """Return the number after a word at the start of a line."""
     found = [line for line in file.read_text(encoding="ascii").splitlines() if line.startswith(word)]
     return int(found[0].split()[1])
 
 
 @dataclass
 class Allowance:
-    """What sensors may take; `compute.Memory.within` counts what they do take.
+    """Limit of what sensors may allocate; `compute.Memory.within` counts what they do allocate.
 
     Args:
-        nbytes: bytes of memory; infinite for no bound.
+        nbytes: bytes of memory; infinite for no limit.
         rays: rays of one sample in all environments together.
         expected: what fits, for messages: ``"at most 1 MB for all of them"``.
-        fix: how to raise the bound, for messages.
+        fix: how to raise the limit, for messages.
     """
 
     nbytes: float = inf
@@ -58,9 +59,9 @@ class Allowance:
     expected: str = "a size that fits"
     fix: str = ""
     taken: int = field(default=0, init=False)
-    """Bytes that were allocated."""
+    """Bytes allocated so far."""
     rays_taken: int = field(default=0, init=False)
-    """Rays that are cast for each sample."""
+    """Rays cast per sample."""
 
 
 def in_mb(nbytes: float) -> str:

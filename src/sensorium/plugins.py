@@ -1,8 +1,8 @@
-"""Classes that are found by name: ours, those of installed packages, and those that a program defines itself.
+"""Lookup of classes by name: built-in ones, those of installed packages, and those that a program defines itself.
 
-A `Registry` is filled where a class is defined. Installed packages announce modules with more of them in an entry-point
-group (`Plugins`), which are imported once, when a name is unknown or all are asked for. A broken package is reported by
-name and never takes the program down.
+A `Registry` is filled where a class is defined. Installed packages announce further modules in an entry-point group
+(`Plugins`). These are imported once, when a name is unknown or all classes are requested. A broken package is reported
+by name and never stops the program.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameErr
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=type[Any])
 OURS = "sensorium."
-"""How the names of our own modules begin: a plugin cannot take a name of theirs."""
+"""Prefix of the names of built-in modules; a plugin cannot replace a built-in name."""
 
 
 def is_ours(cls: type) -> bool:
-    """Return whether a class is one of sensorium's own."""
+    """Return whether a class is part of sensorium."""
     return cls.__module__.startswith(OURS)
 
 
@@ -37,7 +37,7 @@ def path_of(cls: type) -> str:
 
 
 def attempt(work: Callable[[], object]) -> BaseException | None:
-    """Run code of a plugin and return what it raised, `SystemExit` included. Ctrl-C ends the program as ever."""
+    """Run code of a plugin and return the exception it raised, `SystemExit` included. Ctrl-C still ends the program."""
     try:
         work()
     except KeyboardInterrupt:
@@ -48,7 +48,7 @@ def attempt(work: Callable[[], object]) -> BaseException | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return type and text of an exception, also of one that fails to describe itself."""
+    """Return type and text of an exception, even of one whose `__str__` fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -60,16 +60,16 @@ def text_of(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlugin:
-    """An installed plugin that cannot be used, or not in full.
+    """Description of an installed plugin that cannot be used, or only in part.
 
     Args:
-        what: what it is to define, e.g. ``"sensor"``.
+        what: kind of class that the plugin defines, e.g. ``"sensor"``.
         name: name of its entry point.
-        value: what the entry point names, e.g. ``"my_package.sensor"``.
-        distribution: name and version of the installed package; empty where unknown.
+        value: value of the entry point, e.g. ``"my_package.sensor"``.
+        distribution: name and version of the installed package; empty if unknown.
         reason: what is wrong, one sentence.
         fix: what to do about it, one sentence.
-        kinds: names of classes that it is known to concern.
+        kinds: names of the affected classes, as far as known.
     """
 
     what: str
@@ -86,31 +86,31 @@ class BrokenPlugin:
 
 
 class Plugins:
-    """The packages that announce modules of one kind. A broken one is warned of by name and takes nothing down.
+    """Packages that announce modules of one kind. A broken one causes a warning with its name.
 
     Args:
-        group: the entry-point group in which they announce them.
-        what: what the modules define, for messages, e.g. ``"serializer"``.
-        ours: modules of our own, which are imported first.
+        group: the entry-point group in which packages announce modules.
+        what: kind of class that the modules define, for messages, e.g. ``"serializer"``.
+        ours: built-in modules, imported first.
     """
 
     def __init__(self, group: str, what: str, ours: Sequence[str] = ()) -> None:
         self.group, self.what, self.ours = group, what, tuple(ours)
         self.tables: list[Registry[Any, Any]] = []
-        """Where the modules' classes are noted. What a module had noted before it failed is taken out again."""
+        """Registries of the modules' classes. Entries of a module that failed to import are removed again."""
         self.is_loaded = False
-        """Whether they were loaded, or are just being."""
+        """Whether the modules were loaded or are being loaded."""
         self.is_loading = False
-        """Whether one of them is being imported now."""
+        """Whether a module is being imported now."""
         self.broken: list[BrokenPlugin] = []
         self._lock = threading.RLock()
 
     def load(self, *, warn: bool = True, stacklevel: int = 1) -> None:
-        """Import all of them, once; other threads that ask meanwhile wait.
+        """Import all modules once; other threads that call this meanwhile wait.
 
         Args:
-            warn: also warn of each broken one, by name and with the fix.
-            stacklevel: whom a warning blames: 1 the caller.
+            warn: also warn of each broken plugin, with its name and the fix.
+            stacklevel: stack level of the warnings; 1 is the caller.
         """
         with self._lock:
             if self.is_loaded:
@@ -120,7 +120,7 @@ class Plugins:
                 importlib.import_module(module)
             for point in sorted(entry_points(group=self.group), key=_order):
                 self.broken += self._load(point)
-            for plugin in self.broken if warn else ():  # at the end: where warnings are errors, the first ends this
+            for plugin in self.broken if warn else ():  # last: the first raises where warnings are errors
                 warnings.warn(str(plugin), SensoriumWarning, stacklevel=stacklevel + 1)
 
     def _load(self, point: EntryPoint) -> list[BrokenPlugin]:
@@ -140,12 +140,12 @@ class Plugins:
             for table, before in tables:
                 table.forget_unfinished(before)
             reason, fix = self._why(point, error)
-            found = [(f"could not be loaded and is left out: {reason}", fix, "")]
+            found = [(f"could not be loaded and is ignored: {reason}", fix, "")]
         place = self.what, point.name, point.value, _distribution(point)
         return [BrokenPlugin(*place, reason, fix, (kind,) if kind else ()) for reason, fix, kind in found]
 
     def _why(self, point: EntryPoint, error: BaseException) -> tuple[str, str]:
-        """Return what went wrong in loading a plugin, and what to do."""
+        """Return why a plugin failed to load, and what to do."""
         table = f'[project.entry-points."{self.group}"]'
         declared = f"Correct {point.name} = {point.value!r} under {table} in its pyproject.toml, and install it again."
         name, _ = _package_of(point)
@@ -156,18 +156,18 @@ class Plugins:
         if isinstance(error, ModuleNotFoundError) and error.name and module:
             if module == error.name or module.startswith(f"{error.name}."):
                 return f"there is no module {error.name}.", declared
-            return f"it needs {error.name}, which is not installed.", f"Install {error.name},{removal}"
+            return f"it requires {error.name}, which is not installed.", f"Install {error.name},{removal}"
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, AttributeError) and module and point.attr and frames[-1].name in ("load", "<lambda>"):
             return f"its module {module} has no {point.attr}.", declared
         last = next((frame for frame in reversed(frames) if _is_of_plugin(frame.filename)), None)
-        if isinstance(error, RegistrationError):  # raised in a file of ours: what matters is the class that was defined
+        if isinstance(error, RegistrationError):  # raised in sensorium; the fault is in the class definition
             last = next((frame for frame in reversed(frames) if frame.name == "<module>"), last)
         where = f" ({last.filename}:{last.lineno})" if last is not None else ""
         return f"{text_of(error)}{where}.", f"Mend or update it,{removal}"
 
     def suspects(self, name: str = "") -> str:
-        """Return why a name may be missing: its own plugin is broken, or one of the broken ones may hold it."""
+        """Return why a name may be missing: the plugin of that name is broken, or any broken plugin may define it."""
         own = next((str(each) for each in self.broken if name and name in (each.name, *each.kinds)), "")
         if own:
             return own[:1].upper() + own[1:]
@@ -175,7 +175,7 @@ class Plugins:
         return texts and f"It may be in a plugin that is broken: {texts}"
 
     def of(self, cls: type) -> str:
-        """Return the installed plugin a class belongs to, e.g. ``"plugin 'wind' of wind-sensor 0.1"``, or nothing."""
+        """Return the installed plugin of a class, e.g. ``"plugin 'wind' of wind-sensor 0.1"``, or an empty string."""
         package = cls.__module__.partition(".")[0]
         points = [each for each in entry_points(group=self.group) if module_of(each).partition(".")[0] == package]
         for point in sorted(points, key=lambda each: (module_of(each) != cls.__module__, each.name)):
@@ -185,15 +185,15 @@ class Plugins:
 
 
 def module_of(point: EntryPoint) -> str:
-    """Return the module that an entry point names; empty where its value is malformed."""
+    """Return the module that an entry point names; empty if its value is malformed."""
     try:
         return point.module
-    except (AttributeError, ValueError):  # importlib.metadata parses the value when it is asked
+    except (AttributeError, ValueError):  # importlib.metadata parses the value on access
         return ""
 
 
 def _package_of(point: EntryPoint) -> tuple[str, str]:
-    """Return name and version of the package that an entry point belongs to; empty where its metadata do not say."""
+    """Return name and version of the package of an entry point; empty if its metadata lack them."""
     try:
         name, version = (point.dist.name, point.dist.version) if point.dist is not None else ("", "")
     except Exception:  # a package without a METADATA file; some versions of Python return None instead
@@ -214,7 +214,7 @@ def _is_of_plugin(filename: str) -> bool:
 
 
 def _import(point: EntryPoint) -> None:
-    """Import what an entry point names, and the names of a package that imports them when they are asked for."""
+    """Import the module that an entry point names, and the names that its package imports lazily."""
     try:
         loaded = point.load()
     except AttributeError:
@@ -229,14 +229,14 @@ def _import(point: EntryPoint) -> None:
 
 
 class Registry(UserDict[K, V]):
-    """Classes by what names them.
+    """Table of classes by name.
 
     Args:
-        what: what a name is, for messages, e.g. ``"client sensor"``.
-        plugins: the packages that define more of them.
-        clash: what to say where a class takes the name of another, with ``{key}``, ``{cls}`` and ``{other}``.
-        keeps_ours: whether only names of our own are kept from the rest of the program; else all are. A plugin takes no
-            name at all.
+        what: what a name denotes, for messages, e.g. ``"client sensor"``.
+        plugins: the packages that define further classes.
+        clash: message for a class that takes the name of another, with ``{key}``, ``{cls}`` and ``{other}``.
+        keeps_ours: protect only built-in names from redefinition by the program; by default all names are protected. A
+            plugin can never replace a name.
     """
 
     def __init__(self, what: str, plugins: Plugins, clash: str, *, keeps_ours: bool = False) -> None:
@@ -245,7 +245,7 @@ class Registry(UserDict[K, V]):
         plugins.tables.append(self)
 
     def add(self, key: K, cls: V) -> None:
-        """Note a class; one that is defined anew, as in a notebook, takes the old one's place.
+        """Register a class. A class that is redefined, as in a notebook, replaces the old one.
 
         Raises:
             RegistrationError: another class has that name.
@@ -258,12 +258,12 @@ class Registry(UserDict[K, V]):
         self[key] = cls
 
     def registered(self, stacklevel: int = 2) -> dict[K, V]:
-        """Return all classes that are known, those of installed packages included."""
+        """Return all known classes, those of installed packages included."""
         self.plugins.load(stacklevel=stacklevel + 1)
         return dict(self.data)
 
     def lookup(self, key: K) -> V | None:
-        """Return the class of a name, None without one; installed packages are looked into where it is unknown."""
+        """Return the class of a name, or None; installed packages are loaded if the name is unknown."""
         if key not in self:
             self.plugins.load(stacklevel=3)
         return self.get(key)
@@ -273,10 +273,10 @@ class Registry(UserDict[K, V]):
 
         Args:
             key: the name.
-            fix: what to do where there is none.
+            fix: what to do if the name is unknown.
 
         Raises:
-            UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
+            UnknownNameError: unknown name; the message lists the nearest names and the plugins that failed to load.
         """
         found = self.lookup(key)
         if found is None:
@@ -285,16 +285,16 @@ class Registry(UserDict[K, V]):
         return found
 
     def check(self, before: dict[K, V], package: str) -> list[tuple[str, str, str]]:
-        """Return what is wrong with the classes that a plugin defined: a reason, what to do, and the name concerned.
+        """Return the problems of the classes that a plugin defined: reason, what to do and affected name of each.
 
         Args:
-            before: what was there before it was loaded.
-            package: the plugin's.
+            before: the entries before the plugin was loaded.
+            package: name of the plugin's package.
         """
         return []
 
     def forget_unfinished(self, before: dict[K, V]) -> None:
-        """Forget what a module noted before its import failed."""
+        """Remove the entries of a module whose import failed."""
         for key, cls in list(self.items()):
             if before.get(key) is not cls and cls.__module__ not in sys.modules:
                 del self[key]

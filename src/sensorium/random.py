@@ -1,7 +1,7 @@
-"""Random numbers as a pure function of who asks, what for and when: the same bits on the CPU, on CUDA and in NumPy.
+"""Random numbers as a pure function of stream, time and index: the same bits on the CPU, on CUDA and in NumPy.
 
-A generator with a hidden state gives other numbers once it is read more often, or once a sensor is added. This one has
-no state: it hashes a key and a counter into four random words (Philox 4x32, seven rounds).
+A generator with hidden state gives different numbers if it is read more often or if a sensor is added. This one has no
+state: it hashes a key and a counter into four random words (Philox 4x32, seven rounds).
 
 Key: two words, hashed from the seed, the sensor's name and a purpose such as ``"noise"``; see `stream_key`.
 
@@ -20,12 +20,12 @@ Word j of the block belongs to element 4 q + j. So a field has at most 2^26 elem
 most 256 fields.
 
 Every function exists twice: as a Warp function for kernels and as a NumPy twin for checks and for work on the host.
-Both round alike, because they only add and multiply and no product is fused with a sum. Warp compiles a function with
-the options of the module that holds the *kernel*, so a module that calls `word_to_normal`, `normals4` or `draw` from
-its own kernels begins with ``wp.set_module_options({"fuse_fp": False})``; otherwise the last bit differs.
+Both round identically, because they only add and multiply and no product is fused with a sum. Warp compiles a function
+with the options of the module that holds the *kernel*. So a module that calls `word_to_normal`, `normals4` or `draw` in
+its kernels starts with ``wp.set_module_options({"fuse_fp": False})``; otherwise the last bit differs.
 
-Sources: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox; its
-authors found that seven rounds pass BigCrush, and default to ten). The normal quantile that fills the table is that of
+Sources: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox; the
+authors found that seven rounds pass BigCrush, the default is ten). The normal quantile that fills the table is that of
 `statistics.NormalDist` (M. Wichura, "Algorithm AS 241", Applied Statistics 37, 1988).
 """
 
@@ -46,7 +46,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.errors import ConfigError
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     U32: TypeAlias = Any
     U64: TypeAlias = Any
     F32: TypeAlias = Any
@@ -70,7 +70,7 @@ CHOICE: int = _constant(2)
 """Kind of `Choice` for `draw`: one of the values."""
 
 MAX_NORMAL: float = 6.337957859039307
-"""Largest magnitude a normal can have, in standard deviations: the quantile at a tail of 2^-33."""
+"""Largest magnitude of a normal number, in standard deviations: the quantile at a tail of 2^-33."""
 
 NORMAL_TABLE: NDArray[np.float32]
 """Coefficients of the normal table, float32 [1025, 3]; built on first use, read-only."""
@@ -115,7 +115,7 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
     Args:
         seed: the scene's seed, any integer.
         name: the sensor's name.
-        purpose: what the numbers are for, e.g. ``"noise"`` or ``"jitter"``.
+        purpose: what the numbers are used for, e.g. ``"noise"`` or ``"jitter"``.
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in (str(operator.index(seed)), name, purpose):
@@ -133,9 +133,9 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
 def _normal_table() -> NDArray[np.float32]:
     """Return the quadratics that give the normal quantile.
 
-    Segment s covers f in [2^(s // 32 - 1) (1 + (s % 32) / 32), the next one's start), where f / 2^32 is the probability
-    of the tail. In it z = c0 + t (c1 + t c2), t in [0, 1), goes through the quantile at the three Chebyshev nodes. The
-    last segment holds only f = 2^31, the median: z = 0.
+    Segment s covers f in [2^(s // 32 - 1) (1 + (s % 32) / 32), start of the next segment), where f / 2^32 is the tail
+    probability. Within a segment, z = c0 + t (c1 + t c2), t in [0, 1), interpolates the quantile at the three Chebyshev
+    nodes. The last segment holds only f = 2^31, the median: z = 0.
     """
     octave, part = np.divmod(np.arange(_OCTAVES * _PER_OCTAVE), _PER_OCTAVE)
     nodes = 0.5 - 0.5 * np.cos(np.pi * np.array([1.0, 3.0, 5.0]) / 6.0)
@@ -206,7 +206,7 @@ def word_to_normal(w: U32, table: wp.array[wp.vec3]) -> F32:
 
     Args:
         w: the random word.
-        table: what `normal_table` returns for the device.
+        table: the result of `normal_table` for the device.
     """
     bits = wp.cast(wp.float32(w >> _ONE) + 0.5, U32)  # the tail's probability times 2^32
     c = table[wp.int32((bits >> _SEGMENT_SHIFT) - _SEGMENT_BASE)]
@@ -217,14 +217,14 @@ def word_to_normal(w: U32, table: wp.array[wp.vec3]) -> F32:
 
 @wp.func
 def uniforms4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32) -> wp.vec4:
-    """Return four uniform numbers in [0, 1): those of elements 4 q to 4 q + 3 of the counter."""
+    """Return four uniform numbers in [0, 1), for elements 4 q to 4 q + 3 of the counter."""
     w = philox(c0, c1, c2, c3, k0, k1)
     return wp.vec4(word_to_uniform(w[0]), word_to_uniform(w[1]), word_to_uniform(w[2]), word_to_uniform(w[3]))
 
 
 @wp.func
 def normals4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32, table: wp.array[wp.vec3]) -> wp.vec4:
-    """Return four standard normal numbers: those of elements 4 q to 4 q + 3 of the counter."""
+    """Return four standard normal numbers, for elements 4 q to 4 q + 3 of the counter."""
     w = philox(c0, c1, c2, c3, k0, k1)
     z0 = word_to_normal(w[0], table)
     z1 = word_to_normal(w[1], table)
@@ -235,15 +235,15 @@ def normals4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32, table: wp.arr
 
 @wp.func
 def draw(kind: wp.int32, a: float, b: float, values: wp.array[wp.float32], w: U32, table: wp.array[wp.vec3]) -> F32:
-    """Return one number from a distribution; a, b and values are those of its `parameters`.
+    """Return one number drawn from a distribution; `parameters` of the distribution gives a, b and values.
 
     Args:
         kind: `UNIFORM`, `NORMAL` or `CHOICE`.
         a: low, or the mean.
         b: high, or the standard deviation.
-        values: what to choose from; not read by the other kinds.
+        values: the values to choose from; not read by the other kinds.
         w: the random word.
-        table: what `normal_table` returns for the device.
+        table: the result of `normal_table` for the device.
     """
     if kind == NORMAL:
         return a + b * word_to_normal(w, table)
@@ -262,8 +262,8 @@ def philox_numpy(counters: NDArray[np.uint32], key: tuple[int, int], rounds: int
 
     Args:
         counters: uint32 [..., 4].
-        key: two words, as `stream_key` gives them.
-        rounds: 7 everywhere in this package; 10 has published test vectors.
+        key: two words, as returned by `stream_key`.
+        rounds: 7 throughout this package; 10 has published test vectors.
     """
     x0, x1, x2, x3 = np.moveaxis(np.asarray(counters, np.uint32), -1, 0)
     key0, key1 = key
@@ -301,7 +301,7 @@ def uniforms_numpy(
     """Return the uniform numbers in [0, 1) of one field at one tick, float32 [n, count].
 
     Args:
-        key: what `stream_key` gives.
+        key: the result of `stream_key`.
         tick: capture tick.
         env: global indices of environments, [n] or one number.
         episode: episode of each environment, [n] or one number.
@@ -340,7 +340,7 @@ def _words(
 
 
 class _Base:
-    """What the distributions share."""
+    """Common base of the distributions."""
 
     __slots__ = ()
 
@@ -351,31 +351,31 @@ class _Base:
 
     @property
     def columns(self) -> int | None:
-        """How many columns the distribution is written for; None where one set of numbers serves any number."""
+        """Number of columns of the distribution; None if one set of numbers applies to every column."""
         return next((len(row) for row in self._rows() if isinstance(row, tuple)), None)
 
     @property
     def joint(self) -> bool:
-        """Whether all columns use the word of element 0, so that they take the same one of several vectors."""
+        """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
         return False
 
     def _table(self, count: int) -> NDArray[np.float32]:
         columns = self.columns
         if columns is not None and columns != count:
             raise ConfigError.single(
-                type(self).__name__, "columns", columns, str(count), "Give one number, or one for each column."
+                type(self).__name__, "columns", columns, str(count), "Give one number, or one per column."
             )
         rows = self._rows()
         return np.stack([np.broadcast_to(np.asarray(row, np.float32), (count,)) for row in rows])
 
     def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Return what `draw` needs for each column: a [count], b [count] and values [n, count], all float32.
+        """Return the arguments of `draw` for each column: a [count], b [count] and values [n, count], all float32.
 
         Args:
             count: number of columns.
 
         Raises:
-            ConfigError: the distribution is written for another number of columns.
+            ConfigError: the distribution has another number of columns.
         """
         table = self._table(count)
         return table[0], table[1], np.zeros((0, count), np.float32)
@@ -383,10 +383,10 @@ class _Base:
     def sample(
         self, key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
     ) -> NDArray[np.float32]:
-        """Return one draw for each environment and column, float32 [n, count]: bit for bit those of `draw`.
+        """Return one draw per environment and column, float32 [n, count], bit-identical to `draw`.
 
         Args:
-            key: what `stream_key` gives.
+            key: the result of `stream_key`.
             tick: tick of the draw.
             env: global indices of environments, [n] or one number.
             episode: episode of each environment, [n] or one number.
@@ -408,11 +408,11 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class Uniform(_Base):
-    """Any number from low to high, all equally likely; high itself only by rounding.
+    """Uniform distribution from low to high; high itself occurs only by rounding.
 
     Args:
-        low: least number, in the unit of the knob; a tuple gives one per column.
-        high: greatest number, likewise.
+        low: least value, in the unit of the knob; a tuple gives one per column.
+        high: greatest value, likewise.
     """
 
     low: Value
@@ -424,7 +424,7 @@ class Uniform(_Base):
         _store(self, "low", "high")
         low, high = _wide(self.low, self.high)
         if np.any(low > high):
-            raise ConfigError.single("Uniform", "low", self.low, f"at most high, {self.high}", "Swap the two.")
+            raise ConfigError.single("Uniform", "low", self.low, f"at most high, {self.high}", "Swap low and high.")
         if np.any(high - low > _FLOAT32_MAX):
             raise ConfigError.single("Uniform", "high", self.high, "a range that float32 can hold", "Narrow it.")
 
@@ -433,7 +433,7 @@ class Uniform(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest number: two floats, or two float64 arrays [columns]."""
+        """Least and greatest value: two floats, or two float64 arrays [columns]."""
         return _pair(self, *_wide(self.low, self.high))
 
     def to_dict(self) -> dict[str, Any]:
@@ -443,7 +443,7 @@ class Uniform(_Base):
 
 @dataclass(frozen=True, slots=True)
 class Normal(_Base):
-    """A Gaussian; no draw is further than `MAX_NORMAL` standard deviations from the mean.
+    """Normal distribution; no draw is farther than `MAX_NORMAL` standard deviations from the mean.
 
     Args:
         mean: mean, in the unit of the knob; a tuple gives one per column.
@@ -459,7 +459,7 @@ class Normal(_Base):
         _store(self, "mean", "std")
         mean, std = _wide(self.mean, self.std)
         if np.any(std < 0.0):
-            raise ConfigError.single("Normal", "std", self.std, "a standard deviation >= 0", "Drop the minus sign.")
+            raise ConfigError.single("Normal", "std", self.std, "a standard deviation >= 0", "Give a positive number.")
         if np.any(np.abs(mean) + MAX_NORMAL * std > _FLOAT32_MAX):
             raise ConfigError.single("Normal", "std", self.std, "a range that float32 can hold", "Narrow it.")
 
@@ -507,11 +507,11 @@ class Choice(_Base):
 
     @property
     def joint(self) -> bool:
-        """Whether all columns use the word of element 0, so that they take the same one of several vectors."""
+        """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
         return self.columns is not None
 
     def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Return what `draw` needs for each column: a and b, zeros [count], and values [n, count], all float32."""
+        """Return the arguments of `draw` per column: a and b, zeros [count], and values [n, count], all float32."""
         zeros = np.zeros(count, np.float32)
         return zeros, zeros, self._table(count)
 
@@ -532,13 +532,13 @@ _ACCEPTED = 'one of {"uniform": [low, high]}, {"normal": [mean, std]}, {"choice"
 
 
 def distribution_from_dict(data: Mapping[str, Any]) -> Distribution:
-    """Return the distribution that `to_dict` wrote.
+    """Return the distribution described by the result of `to_dict`.
 
     Args:
         data: one entry, e.g. ``{"uniform": [0, 0.02]}``, ``{"normal": [0, 0.01]}`` or ``{"choice": [0, 0.1]}``.
 
     Raises:
-        ConfigError: (a ValueError) it is something else; the message lists what is accepted.
+        ConfigError: (a ValueError) any other value; the message lists the accepted forms.
     """
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError.single("Distribution", "keys", data, _ACCEPTED)

@@ -1,4 +1,4 @@
-"""Readings: all that outputs (recorders, streams, viewers) ever see of a sensor. Host NumPy data with their specs."""
+"""Readings: host NumPy data with their specs, the only view of a sensor that recorders, streams and viewers have."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_only(array: Array) -> Array:
-    """Return an array that cannot be written any more."""
+    """Return the array with its write flag cleared."""
     array.flags.writeable = False
     return array
 
 
 @dataclass(slots=True)
 class Reading:
-    """What one sensor showed at one tick, copied to the host; it stays as it is.
+    """Immutable host copy of the output of one sensor at one tick.
 
-    Its arrays are read-only, because all outputs share them: take ``array.copy()`` to alter one.
+    Its arrays are read-only because all outputs share them; use ``array.copy()`` to modify one.
 
-    Fields with an event axis are ragged: one after the other the rows of all envs, `[row, ...]`, and `offsets` says
-    where each env's begin. Other fields have a row per env.
+    A field with an event axis is ragged: it holds the rows of all envs one after the other, `[row, ...]`, and `offsets`
+    gives the first row of each env. Any other field has one row per env.
 
     Attributes:
         name: the sensor's name.
         kind: the sensor's kind, e.g. ``"imu"``.
-        specs: its fields, mount axis squeezed for a singular selector.
-        env_ids: int64 [n], the envs it holds.
+        specs: specs of its fields; a singular selector has no mount axis.
+        env_ids: int64 [n], the envs in this reading.
         tick: physics tick of the reading.
-        time: seconds of that tick.
+        time: time of that tick, s.
     """
 
     name: str
@@ -51,11 +51,12 @@ class Reading:
     _meta: dict[str, Array] = field(repr=False)
     _wait: Callable[[], None] | None = field(default=None, repr=False)
     _count: str = field(default="", repr=False)
-    """The field with the number of rows of each env, where fields are padded to their capacity still."""
+    """Name of the field that holds the number of rows per env, while ragged fields are still padded to their
+    capacity."""
     _offsets: Array | None = field(default=None, repr=False)
     _pose: Array | None = field(default=None, repr=False)
     _dt: float = field(default=math.nan, repr=False)
-    """Time step, s: what `_meta` lacks follows from ticks."""
+    """Time step, s: derives from ticks what `_meta` lacks."""
 
     def _arrived(self) -> None:
         if self._wait is not None:
@@ -65,7 +66,7 @@ class Reading:
             self._make_ragged()
 
     def _make_ragged(self) -> None:
-        """Leave out the empty rows of fields with an event axis."""
+        """Remove the empty rows of fields with an event axis."""
         counts, self._count = self._measured[self._count], ""
         self._offsets = read_only(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
         for spec in self.specs:
@@ -77,7 +78,7 @@ class Reading:
 
     @property
     def offsets(self) -> Array | None:
-        """int64 [n + 1], where the rows of each env begin in ragged fields; None without such fields."""
+        """int64 [n + 1], first row of each env in ragged fields; None without such fields."""
         self._arrived()
         return self._offsets
 
@@ -85,33 +86,33 @@ class Reading:
         """Return the rows of ragged fields that belong to ``env_ids[index]``.
 
         Raises:
-            TypeError: the sensor has no ragged field.
+            TypeError: the sensor has no ragged fields.
         """
         offsets = self.offsets
         if offsets is None:
-            raise TypeError(f"reading of {self.name!r}: it has no fields with an event axis, so no rows per env")
+            raise TypeError(f"reading of {self.name!r}: the sensor has no ragged fields, so there are no rows per env")
         return slice(int(offsets[index]), int(offsets[index + 1]))
 
     @property
     def measured(self) -> Mapping[str, Array]:
-        """Field -> array `[n, ...]` as the device would report it; waits for a copy to the host that is under way."""
+        """Field -> array `[n, ...]` as the device would report it; waits for a pending copy to the host."""
         self._arrived()
         return self._measured
 
     @property
     def truth(self) -> Mapping[str, Array]:
-        """Field -> array `[n, ...]`, ground truth at the newest capture; empty where it was not asked for."""
+        """Field -> array `[n, ...]`, ground truth at the newest capture; empty unless truth was requested."""
         self._arrived()
         return self._truth
 
     @property
     def pose(self) -> Array | None:
-        """float32 [n, mount, 7], where the sensor was when the shown value was captured: m and wxyz, in the world.
+        """float32 [n, mount, 7], pose of the sensor in the world when the shown value was captured: m and wxyz.
 
-        Its `offset` is included. The x axis of a camera points forward, whatever the convention of its `offset`.
-
-        NaN where it was captured before poses were asked for. None where they were not asked for, where the sensor sits
-        nowhere, and where the engine knows no poses of bodies.
+        The sensor's `offset` is included. The x axis of a camera points forward in every convention of its `offset`.
+        NaN for
+        values captured before poses were requested. None if poses were not requested, if the sensor is not mounted on
+        anything, or if the engine does not provide poses of bodies.
         """
         self._arrived()
         return self._pose
@@ -121,36 +122,36 @@ class Reading:
 
     @property
     def capture_tick(self) -> Array:
-        """int64 [n], tick at which the shown value was sensed."""
+        """int64 [n], tick at which the shown value was captured."""
         return self._about("capture_tick")
 
     @property
     def truth_tick(self) -> Array:
-        """int64 [n], tick of the newest capture, which `truth` belongs to."""
+        """int64 [n], tick of the newest capture, to which `truth` belongs."""
         return self._about("truth_tick" if "truth_tick" in self._meta else "capture_tick")
 
     @property
     def stamp(self) -> Array:
-        """float64 [n], time that the sensor's own clock gave the shown value, s."""
+        """float64 [n], timestamp of the shown value by the sensor's own clock, s."""
         if "stamp" not in self._meta:
             self._meta["stamp"] = read_only(self.capture_tick.astype(np.float64) * self._dt)
         return self._about("stamp")
 
     @property
     def age(self) -> Array:
-        """float64 [n], how old the shown value is, s."""
+        """float64 [n], age of the shown value, s."""
         if "age" not in self._meta:
             self._meta["age"] = read_only((self.tick - self.capture_tick).astype(np.float64) * self._dt)
         return self._about("age")
 
     @property
     def valid(self) -> Array:
-        """Bool [n], whether the shown value has arrived and the engine's state was finite when it was sensed."""
+        """Bool [n], whether the shown value has arrived and the engine's state was finite when it was captured."""
         return self._about("valid")
 
     @property
     def is_new(self) -> Array:
-        """Bool [n], whether it arrived in this control step."""
+        """Bool [n], whether the shown value arrived in this control step."""
         return self._about("is_new")
 
     @property
@@ -165,7 +166,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class SceneDescription:
-    """What a listener needs to know once: engine, time step, environments, sensors and their fields."""
+    """Static description of a scene for listeners: engine, time step, environments, sensors and their fields."""
 
     engine: str
     dt: float
@@ -178,7 +179,7 @@ class SceneDescription:
     """Global index of env 0, where the scene is a slice of a larger run."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-serialisable description."""
         return {
             "engine": self.engine,
             "dt": self.dt,
@@ -191,14 +192,14 @@ class SceneDescription:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """One body of the model.
+    """Description of one body of the model.
 
     Attributes:
-        id: its number, the index in the engine's list of bodies.
-        name: its full name, e.g. ``"robot/base"``.
-        entity: the part of the name before the first ``/``; empty where there is none.
-        center: middle of the bounding box of its shapes, in the body's frame, m.
-        half_extents: half the size of that box, m; all 0 where it has no shape.
+        id: index in the engine's list of bodies.
+        name: full name, e.g. ``"robot/base"``.
+        entity: part of the name before the first ``/``; empty where there is none.
+        center: centre of the bounding box of its shapes, in the body's frame, m.
+        half_extents: half the size of that box, m; all 0 for a body without shapes.
     """
 
     id: int
@@ -209,11 +210,11 @@ class Body:
 
     @property
     def type_id(self) -> str:
-        """What kind of thing it belongs to: the entity."""
+        """The entity that the body belongs to."""
         return self.entity
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-serialisable description."""
         return {
             "id": self.id,
             "name": self.name,
@@ -224,13 +225,13 @@ class Body:
 
 
 class Bodies(Mapping[int, Body]):
-    """The bodies of a model, by number or by name: ``bodies[3]``, ``bodies["robot/base"]``. Iteration gives numbers.
+    """Bodies of a model by number or by name: ``bodies[3]``, ``bodies["robot/base"]``. Iteration gives numbers.
 
     Args:
-        bodies: all of them; the rows of a `Snapshot` have the same order.
+        bodies: all bodies, in the order of the rows of a `Snapshot`.
 
     Raises:
-        ConfigError: two have the same number or name.
+        ConfigError: two bodies have the same number or name.
     """
 
     __slots__ = ("_by_id", "_by_name", "_rows")
@@ -249,7 +250,7 @@ class Bodies(Mapping[int, Body]):
         """Return a body.
 
         Raises:
-            UnknownNameError: there is none with that number or name; the message names the nearest.
+            UnknownNameError: no body has that number or name; the message lists the nearest names.
         """
         found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
         if found is None:
@@ -285,8 +286,8 @@ class Bodies(Mapping[int, Body]):
         """Return the bodies whose full name matches a regular expression as a whole, in order.
 
         Raises:
-            UnknownNameError: none does.
-            ConfigError: the pattern is no regular expression.
+            UnknownNameError: no body matches.
+            ConfigError: the pattern is not a valid regular expression.
         """
         try:
             matches = re.compile(pattern).fullmatch
@@ -298,23 +299,23 @@ class Bodies(Mapping[int, Body]):
         return found
 
     def row(self, key: int | str) -> int:
-        """Return which row of a `Snapshot` belongs to a body.
+        """Return the row of a `Snapshot` that belongs to a body.
 
         Raises:
-            UnknownNameError: there is no such body.
+            UnknownNameError: no such body.
         """
         return self._rows[self[key].id]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a JSON-serialisable description."""
         return {"bodies": [body.to_dict() for body in self.values()]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Bodies:
-        """Return the bodies that `to_dict` described.
+        """Return the bodies described by the result of `to_dict`.
 
         Raises:
-            WireError: the values describe none.
+            WireError: the values do not describe bodies.
         """
         try:
             return cls(
@@ -328,7 +329,7 @@ class Bodies(Mapping[int, Body]):
                 for each in values["bodies"]
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise WireError(f"no description of bodies: {type(error).__name__}: {error}") from None
+            raise WireError(f"invalid description of bodies: {type(error).__name__}: {error}") from None
 
 
 def _three(values: Iterable[Any]) -> tuple[float, float, float]:
@@ -338,14 +339,14 @@ def _three(values: Iterable[Any]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class DebugShape:
-    """One plain shape for a viewer, in world coordinates (m).
+    """One simple shape for a viewer, in world coordinates (m).
 
     Attributes:
         kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
         [n, 7], wxyz).
-        data: the numbers, of one environment after the other.
+        data: coordinates, one environment after the other.
         color: red, green, blue in [0, 1].
-        counts: how many points, lines, arrows or frames each environment has; None where all have as many.
+        counts: number of points, lines, arrows or frames of each environment; None if all have the same number.
     """
 
     kind: str
@@ -357,11 +358,11 @@ class DebugShape:
     def where(
         cls, mask: Any, kind: str, values: Any, color: tuple[float, float, float] = (1.0, 0.2, 0.2)
     ) -> DebugShape:
-        """Return a shape of the values `[env, ..., n]` of a tensor where a mask `[env, ...]` holds."""
+        """Return a shape from the values `[env, ..., n]` of a tensor where a mask `[env, ...]` is true."""
         return cls(kind, values[mask].cpu().numpy(), color, mask.flatten(1).sum(dim=1).tolist())
 
     def of_env(self, env: int, num_envs: int) -> Array:
-        """Return the numbers of one environment."""
+        """Return the coordinates of one environment."""
         items = self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))
         counts = [len(items) // num_envs] * num_envs if self.counts is None else list(self.counts)
         start = sum(counts[:env])

@@ -1,8 +1,9 @@
-"""Which sensor class belongs to which config class: a table of types that imports no sensor itself.
+"""Lookup of the sensor class for a config class: a table of types that imports no sensor itself.
 
-Pairs are made where a sensor class is defined. A config imported alone finds its sensor in a sibling module of its own
-package on first use. Installed packages announce their sensors and stages through the entry-point group
-`sensorium.sensors`; so do ours. A broken plugin is reported by name and never takes the program down.
+A pair is registered when a sensor class is defined. A config that was imported alone finds its sensor in a sibling
+module
+of its package on first use. Installed packages announce their sensors and stages through the entry-point group
+`sensorium.sensors`, as the built-in sensors do. A broken plugin is reported by name and never stops the program.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from sensorium.errors import DuplicateNameError, RegistrationError, UnknownNameE
 from sensorium.plugins import BrokenPlugin, Registry, attempt, is_ours, path_of, text_of
 
 WITHOUT_SENSORS = ("sensorium.cfg.", "sensorium.compat.")
-"""Packages whose configs have no sensors of their own: no sibling module is imported for them."""
+"""Packages whose configs have no sensors: no sibling module is imported for them."""
 
 _hidden: set[type] = set()
-"""Config classes of plugins whose kind is one of ours: files mean ours."""
+"""Config classes of plugins whose kind equals a built-in kind; in files the kind means the built-in one."""
 _searched: set[type] = set()
-"""Config classes without a sensor in any of their sibling modules."""
+"""Config classes for which no sibling module defines a sensor."""
 
 
 class _Pairs(Registry[type, type[Any]]):
@@ -33,7 +34,7 @@ class _Pairs(Registry[type, type[Any]]):
     def check(self, before: dict[type, type[Any]], package: str) -> list[tuple[str, str, str]]:
         new = [cfg_class for cfg_class in self if cfg_class not in before]
         faults = {each: fault for each in new if (fault := attempt(partial(_kind, each))) is not None}
-        for cfg_class in faults:  # kind() is a method of the plugin, which may raise as well
+        for cfg_class in faults:  # kind() is a method of the plugin, which may raise too
             del self[cfg_class]
         if faults:
             raise next(iter(faults.values()))
@@ -55,13 +56,13 @@ _RENAME = "Rename the config class."
 _pairs = _Pairs(
     "config",
     SENSOR_PLUGINS,
-    "config {key.__name__} is already paired with {other}; {cls} needs a config class of its own: "
+    "config {key.__name__} is already paired with {other}; {cls} needs a separate config class: "
     "class My{key.__name__}({key.__name__}): ...",
 )
 
 
 def pair(cfg_class: type, sensor_class: type) -> None:
-    """Note that `sensor_class` is built from `cfg_class`.
+    """Register `sensor_class` as the sensor of `cfg_class`.
 
     Raises:
         RegistrationError: the config class is already paired with another sensor.
@@ -72,10 +73,10 @@ def pair(cfg_class: type, sensor_class: type) -> None:
 def sensor_for(cfg_class: type) -> type[Any]:
     """Return the sensor class of a config class, or of its nearest base that has one.
 
-    Sibling modules are looked into where a class is not paired yet.
+    Sibling modules are imported if the class is not paired yet.
 
     Raises:
-        RegistrationError: none is found.
+        RegistrationError: no sensor class was found.
     """
     failures: dict[str, BaseException] = {}
     owner = paired_base(cfg_class, failures)
@@ -89,11 +90,11 @@ def sensor_for(cfg_class: type) -> type[Any]:
 
 
 def paired_base(cfg_class: type, failures: dict[str, BaseException] | None = None) -> type:
-    """Return a config class, or the nearest of its bases, that is paired with a sensor; itself where none is.
+    """Return a config class, or the nearest of its bases, that is paired with a sensor; the class itself if none is.
 
     Args:
         cfg_class: the class.
-        failures: gets the sibling modules that could not be imported.
+        failures: collects the sibling modules that could not be imported.
     """
     for base in cfg_class.__mro__:
         if base in _pairs:
@@ -105,7 +106,7 @@ def paired_base(cfg_class: type, failures: dict[str, BaseException] | None = Non
         found = _import_siblings(base)
         if base in _pairs:
             return base
-        if not found:  # else it is tried again
+        if not found:  # otherwise the next call tries again
             _searched.add(base)
         elif failures is not None:
             failures.update(found)
@@ -113,7 +114,7 @@ def paired_base(cfg_class: type, failures: dict[str, BaseException] | None = Non
 
 
 def _import_siblings(cfg_class: type) -> dict[str, BaseException]:
-    """Import the modules beside the config's own, so that its sensor class can pair itself; likely names come first."""
+    """Import the modules beside the config's module so that its sensor class registers; likely names come first."""
     package_name = cfg_class.__module__.rpartition(".")[0]
     package = sys.modules.get(package_name)
     found = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))]
@@ -139,7 +140,7 @@ def broken() -> tuple[BrokenPlugin, ...]:
 
 
 def plugin_of(cls: type) -> str:
-    """Return the installed plugin a class belongs to, e.g. ``"plugin 'wind' of wind-sensor 0.1"``; empty for none."""
+    """Return the installed plugin of a class, e.g. ``"plugin 'wind' of wind-sensor 0.1"``, or an empty string."""
     return SENSOR_PLUGINS.of(cls)
 
 
@@ -149,7 +150,7 @@ def _kind(cfg_class: Any) -> str:
 
 
 def registered() -> dict[type, type]:
-    """Return all pairs of config class and sensor class that are known now."""
+    """Return all registered pairs of config class and sensor class."""
     return _pairs.registered()
 
 
@@ -157,13 +158,14 @@ def cfg_for_kind(kind: str) -> type[Any]:
     """Return the config class of a kind as written in files, e.g. ``"imu"``.
 
     Raises:
-        UnknownNameError: no sensor of that kind, with the nearest, and with the plugins that could not be loaded.
+        UnknownNameError: no sensor has that kind; the message lists the nearest kinds and the plugins that failed to
+        load.
         DuplicateNameError: two sensors have that kind.
     """
     kinds: dict[str, dict[str, Any]] = {}
     for cfg_class in _pairs.registered():
         if cfg_class not in _hidden:
-            kinds.setdefault(_kind(cfg_class), {})[path_of(cfg_class)] = cfg_class  # the newest of a class defined anew
+            kinds.setdefault(_kind(cfg_class), {})[path_of(cfg_class)] = cfg_class  # the newest definition of a class
     found = kinds.get(kind, {})
     if not found:
         raise UnknownNameError("sensor kind", kind, kinds, SENSOR_PLUGINS.suspects(kind))

@@ -253,26 +253,23 @@ def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatc
     clock.set(8, 0, 0)
     assert clock.words.tolist() == [8, 0, 0, 7] and clock.control_tick == 7 and len(launches) == 2
     clock.control_tick = 5
+    clock.write()
     assert clock.words.tolist() == [8, 0, 0, 5]
 
 
-def test_rings_move_on_the_device_as_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head of a ring is moved by the sample's own work where the host does not write there: the same readings."""
-    cfg = syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)
-    host, device = syn.world([cfg]), syn.world([cfg])
-    ring = device["p"].buffers.ring
-    ring._head_host = None
+def test_rings_move_on_the_device_as_on_the_host() -> None:
+    """The sample's own work moves the head of a ring, in all envs, to the slot after what the host takes as newest."""
+    scene = syn.world([syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)])
+    ring = scene["p"].buffers.ring
     for tick in range(80):
-        for scene in (host, device):
-            syn.advance(scene)
-            if tick == 31:
-                syn.reset(scene, [1])
-            if tick == 50:
-                scene.update(0)
-            if tick == 60:
-                scene.load_state(scene.state())
-        assert ring.head.item() == ring.position == host["p"].buffers.ring.position
-        syn.same(syn.snapshot(host["p"]), syn.snapshot(device["p"]))
+        syn.advance(scene)
+        if tick == 31:
+            syn.reset(scene, [1])
+        if tick == 50:
+            scene.update(0)
+        if tick == 60:
+            scene.load_state(scene.state())
+        assert set(ring.head.tolist()) == {(ring.position + 1) % ring.depth}
 
 
 def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +277,11 @@ def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest
     engine = sn.TensorEngine(3, 0.01, provides=("pose", "velocity", "acceleration", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", rate_hz=100.0, evaluate="always")])
     looks: list[int] = []
+    take = AsyncCopy.take
 
     def late(self: AsyncCopy) -> Any:
+        if self._source is scene.clock.bad:
+            return take(self)
         looks.append(scene.tick)
         return self._source.numpy().copy() if len(looks) > 3 else None
 

@@ -151,8 +151,8 @@ def test_moved_tasks_give_what_the_order_of_recording_gives(seed: int) -> None:
         name = None if is_nobodys else owner
         work.append(compute.record(hook(compute, memory[source][x], memory[owner][y]), mask, owner=name))
         in_order.append(compute.record(hook(compute, expected[source][x], expected[owner][y]), mask))
-    merged = Program([(0, segment) for segment in work])
-    assert len(merged) == 1 and len(merged._segments[0][1]._launches) < 60
+    merged = Program(work)
+    assert len(merged._segments) == 1 and len(merged._segments[0]._launches) < 60
     for _ in range(program.TIMED_RUNS + 3):
         for each in (*memory, *expected):
             for values in each:
@@ -162,7 +162,7 @@ def test_moved_tasks_give_what_the_order_of_recording_gives(seed: int) -> None:
             segment.run()
         for mine, theirs in zip(memory, expected, strict=True):
             assert all(map(torch.equal, mine, theirs))
-    assert merged._segments[0][1].is_captured
+    assert merged._segments[0].is_captured
 
 
 # Sensors --------------------------------------------------------------------------------------------------------------

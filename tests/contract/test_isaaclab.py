@@ -204,7 +204,7 @@ def test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page() -> 
     """No more and no fewer, each refused by name."""
     assert {*NOT_BY_RAYS} == sn.RayCasterCamera.UNSUPPORTED_TYPES
     for word in NOT_BY_RAYS:
-        with pytest.raises(ValueError, match=rf"data_types.*no {word}: a camera that casts rays cannot give it"):
+        with pytest.raises(ValueError, match=rf"data_types.*without {word}, which cast rays do not provide"):
             ray_camera(data_types=["distance_to_camera", word])
 
 

@@ -371,7 +371,7 @@ def test_a_restored_state_resumes_bit_identically(fresh):
 
 def test_a_state_of_another_model_is_refused():
     """A state with other sizes is an error that says so."""
-    with pytest.raises(ValueError, match=r"got 2 environments .* expected 3"):
+    with pytest.raises(ValueError, match=r"got state of shape \(2, \d+\), expected \(3, \d+\)"):
         tumbler(3).load_state(tumbler(2).state())
 
 
@@ -624,7 +624,7 @@ def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
 
 def test_what_the_engine_cannot_give_yet_is_refused_by_name():
     """An unknown requirement is refused with sensor, requirement and engine in the message."""
-    with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco' cannot give"):
+    with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco'"):
         MujocoEngine(TUMBLER).prepare({Requirement("SMELL"): "enc"})
 
 

@@ -142,7 +142,7 @@ def test_a_long_correlation_time_keeps_its_digits() -> None:
         b = phi * b + sd * math.sqrt(1.0 - phi**2) * normals(tick)
     step = 2.0**-21  # between neighbours in float32, for values up to 8
     atol = 5.0 * math.sqrt(3000.0) * step / math.sqrt(12.0)  # a phi rounded to float32 would be off by five times that
-    np.testing.assert_allclose(run_of(scene).states.views["drift_vec"].numpy(), b, atol=atol, rtol=0.0)
+    np.testing.assert_allclose(run_of(scene).states["drift_vec"].numpy(), b, atol=atol, rtol=0.0)
     assert 4.0 < np.abs(b).max() < 8.0
 
 

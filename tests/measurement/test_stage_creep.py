@@ -72,7 +72,7 @@ def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None
     for _ in range(2000):
         scene.update()
     rates, _ = stage.processes()
-    parts = run.states.views["parts_vec"][0, 0].double().numpy()
+    parts = run.states["parts_vec"][0, 0].double().numpy()
     exact = 100.0 * -np.expm1(-2000 * 0.002 * rates)
     np.testing.assert_allclose(parts, exact, rtol=1e-4)
 

@@ -135,7 +135,7 @@ def test_fields_of_any_number_of_elements_are_mixed_where_the_size_is_said() -> 
         ({"matrix": (1.0, 2.0, 3.0, 4.0)}, "a square matrix"),
         ({"matrix": sn.Normal((0.0, 0.0), 1.0)}, "numbers or of whole matrices"),
         ({"matrix": 0.1, "full_scale": 0.0}, "numbers > 0"),
-        ({"matrix": 0.1, "full_scale": sn.Uniform(1.0, 2.0)}, "constant of the device"),
+        ({"matrix": 0.1, "full_scale": sn.Uniform(1.0, 2.0)}, "fixed numbers for the device"),
         ({"matrix": 0.1, "size": 1}, ">= 2"),
         ({"matrix": ((0.0, 1.0), (1.0, 0.0)), "size": 3}, "number of rows"),
     ],

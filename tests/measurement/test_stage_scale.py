@@ -71,7 +71,7 @@ def test_a_sensor_without_the_force_is_refused() -> None:
     with pytest.raises(sn.ConfigError, match="lin_acc_b"):
         sn.Scene(engine, [sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=(wrong,))])
     four = stage.replace(source="quat_w")
-    with pytest.raises(sn.ConfigError, match="of one shape, not"):
+    with pytest.raises(sn.ConfigError, match="of the same shape, not"):
         sn.Scene(engine, [sn.ImuCfg(body="body", fields=("ang_vel_b", "quat_w"), stages=(four,))])
     for matrix in ((1.0, 2.0), (MATRIX, MATRIX), sn.Normal((0.0, 0.0, 0.0), 1.0)):
         with pytest.raises(sn.ConfigError, match=r"3x3|nine"):

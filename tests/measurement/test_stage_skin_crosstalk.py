@@ -206,8 +206,8 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
     [
         ({}, "strength, kernel, matrix: .*exactly one of them"),
         ({"strength": 0.1, "sigma": 1.0, "kernel": PEAK}, "exactly one of them"),
-        ({"strength": 0.1}, "sigma: .*a length beside strength"),
-        ({"kernel": PEAK, "sigma": 1.0}, "sigma: .*a length beside strength"),
+        ({"strength": 0.1}, "sigma: .*a length if and only if strength"),
+        ({"kernel": PEAK, "sigma": 1.0}, "sigma: .*a length if and only if strength"),
         ({"kernel": PEAK, "spacing": 1.0}, "spacing: .*absent"),
         ({"strength": -0.1, "sigma": 1.0}, r"strength: got -0\.1, expected a share in \[0, 1\]"),
         ({"strength": 0.1, "sigma": 0.0}, r"sigma: got 0\.0, expected finite lengths above 0"),
@@ -216,9 +216,9 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"kernel": ((0.5, 0.5),)}, "kernel: .*an odd number of rows of an odd number of weights, not 1 x 2"),
         ({"kernel": ((0.5, 0.0, 0.5), (0.5, 0.0, 0.5))}, "not 2 x 3"),
         ({"kernel": 0.5}, "not a number"),
-        ({"kernel": sn.Uniform(0.0, 1.0)}, "All environments share the kernel"),
+        ({"kernel": sn.Uniform(0.0, 1.0)}, "fixed numbers"),
         ({"matrix": ((1.0, 2.0),)}, "matrix: .*a square matrix, not 1 x 2"),
-        ({"matrix": ((1.0,),), "border": "leak"}, "border: .*'keep' beside a matrix"),
+        ({"matrix": ((1.0,),), "border": "leak"}, "border: .*'keep' with a matrix"),
         ({"kernel": PEAK, "components": (3,)}, "components: .*parts of a vector: 0, 1 or 2"),
     ],
 )

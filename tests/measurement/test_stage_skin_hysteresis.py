@@ -234,7 +234,7 @@ def test_a_miss_passes_and_is_forgotten(stage: sn.StageCfg) -> None:
         (lambda: sn.Viscoelastic(strength=0.1, tau=math.inf), "a finite time > 0"),
         (lambda: sn.Viscoelastic(strength=0.1, tau=math.nan), "a finite time > 0"),
         (lambda: sn.Viscoelastic(strength=-1.0, tau=0.1), r"strength: got -1\.0, expected numbers above -1"),
-        (lambda: sn.Play(width=-0.1), r"width: got -0\.1, expected finite widths from 0 up"),
+        (lambda: sn.Play(width=-0.1), r"width: got -0\.1, expected finite widths >= 0"),
         (lambda: sn.Play(width=(0.1, math.nan)), "finite widths"),
         (lambda: sn.Play(width=()), "finite widths"),
         (lambda: sn.Play(width=0.1, weight=1.5), r"weight: got 1\.5, expected shares from 0 up, 1 in all at most"),

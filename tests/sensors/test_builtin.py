@@ -110,12 +110,12 @@ def test_a_type_takes_the_elements_that_mujoco_does(sensor_type: str) -> None:
         ({"sensor_type": "plugin"}, "sensor_type", "Declare it in the model's XML"),
         ({"sensor_type": "clock", "cutoff": -1.0}, "cutoff", "got -1.0, expected a finite number >= 0"),
         ({"sensor_type": "clock", "cutoff": float("nan")}, "cutoff", "got nan, expected a finite number >= 0"),
-        ({"sensor_type": "clock", "obj": ref("site")}, "obj", "clock takes none"),
+        ({"sensor_type": "clock", "obj": ref("site")}, "obj", "expected no obj for clock"),
         ({"sensor_type": "clock", "parameters": {"data": "dist"}}, "parameters", "expected none for this type"),
-        ({"obj": ref("site")}, "obj", "absent where sensor_type is empty"),
-        ({"ref": ref("site")}, "ref", "absent where sensor_type is empty"),
-        ({"cutoff": 1.0}, "cutoff", "absent where sensor_type is empty"),
-        ({"name": ""}, "sensor_type", "or from_existing(name) for a sensor that the model declares"),
+        ({"obj": ref("site")}, "obj", "without sensor_type"),
+        ({"ref": ref("site")}, "ref", "without sensor_type"),
+        ({"cutoff": 1.0}, "cutoff", "without sensor_type"),
+        ({"name": ""}, "sensor_type", "from_existing(name)"),
     ],
 )
 def test_a_config_that_fits_no_sensor_is_an_error(fields: dict[str, Any], field: str, message: str) -> None:

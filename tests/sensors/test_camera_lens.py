@@ -171,12 +171,12 @@ def test_a_camera_without_a_resolution_takes_that_of_the_config() -> None:
     np.testing.assert_allclose(k, [[focal, 0.0, 32.0], [0.0, focal, 24.0], [0.0, 0.0, 1.0]], rtol=1e-6)
     k = k_of(sn.DepthCameraCfg(name="eye", camera="sizeless"))  # 128 x 96, the default
     np.testing.assert_allclose(k[0], [2.0 * focal, 0.0, 64.0], rtol=1e-6)
-    with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*'sizeless' states none either"):
+    with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*'sizeless'.*resolution=..."):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="sizeless")])
 
 
 def test_no_camera_no_lens() -> None:
-    with pytest.raises(sn.ConfigError, match=r"pattern: .*Only a camera of the model"):
+    with pytest.raises(sn.ConfigError, match=r"pattern: .*a camera of the model"):
         sn.RayCasterCameraCfg(name="eye", body="head")
     with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*a PinholeCameraPatternCfg"):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", prim_path="/World/head")])

@@ -259,7 +259,7 @@ def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, 
         ({"cy": math.nan}, "cy: got nan, expected a finite number"),
         (
             {"pattern": sn.PinholeCameraPatternCfg(width=4, height=4)},
-            "pattern: got PinholeCamera.*no res beside it",
+            "pattern: got PinholeCamera.*either pattern or res",
         ),
         (
             {"max_distance": 0.5, "min_distance": 1.0},
@@ -267,9 +267,9 @@ def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, 
         ),
         (
             {"data_types": ("distance_to_camera",)},
-            "data_types: got .*expected distance_to_image_plane, which read_image gives",
+            "data_types: got .*expected distance_to_image_plane, which read_image returns",
         ),
-        ({"data_types": ("rgb",)}, "no rgb: a camera that casts rays cannot give it"),
+        ({"data_types": ("rgb",)}, "without rgb, which cast rays do not provide"),
         ({"stages": (sn.StereoDepth(baseline=0.05, fov_deg=60.0),)}, r"stages\.0\.focal_px.*fx 16"),
     ],
 )

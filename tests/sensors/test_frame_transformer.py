@@ -563,10 +563,13 @@ IMPOSSIBLE: dict[str, tuple[list[Any], str]] = {
     "bare leaf": ([Frame(prim_path="{ENV_REGEX_NS}/foot")], r"expected bodies of one entity"),
     "broken path": ([Frame(prim_path="/World/Robot/(foot")], r"0\.prim_path: got .*The pattern is broken: missing \)"),
     "broken": ([Frame(body="(foot")], r"0\.body: got '\(foot'.*The pattern is broken"),
-    "one name": ([Frame(body=".*/foot", name="foot")], r"one element, called 'foot'\. It matches r1/foot, r2/foot"),
-    "twice": ([Frame(body="box"), Frame(body="box")], r"0\.body: got 'box', expected frames of distinct names"),
+    "one name": (
+        [Frame(body=".*/foot", name="foot")],
+        r"one element for the name 'foot'\. It matches r1/foot, r2/foot",
+    ),
+    "twice": ([Frame(body="box"), Frame(body="box")], r"0\.body: got 'box', expected frames with distinct names"),
     "taken": ([Frame(body="r1/foot", name="r2/foot"), Frame(body=".*/foot")], r"not 2 called 'r2/foot'"),
-    "again": ([Frame(body="box"), Frame(body=".*")], r"not 2 called 'box'\. Give all but one of them a name"),
+    "again": ([Frame(body="box"), Frame(body=".*")], r"not 2 called 'box'\. Give all but one of them a distinct name"),
 }
 
 

@@ -311,7 +311,7 @@ def test_history_and_recording_keep_the_float64(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"origin": (8.5, 99.0, 4e6)}, "origin: got .*expected latitude.*order is latitude, longitude, height"),
+        ({"origin": (8.5, 99.0, 4e6)}, "origin: got .*expected latitude.*Give latitude, longitude and height"),
         ({"origin": (91.0, 0.0, 0.0)}, "origin"),
         ({"tau": 0.0}, r"tau: got 0\.0, expected a finite number > 0"),
         ({"horizontal_sd": -1.0}, r"horizontal_sd: got -1\.0, expected a finite number >= 0"),

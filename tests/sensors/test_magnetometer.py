@@ -257,18 +257,18 @@ def test_noise_and_quantisation_come_after_the_iron() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"hard_iron": (1.0, 2.0)}, r"hard_iron: got \(1\.0, 2\.0\), expected a number or three"),
+        ({"hard_iron": (1.0, 2.0)}, r"hard_iron: got \(1\.0, 2\.0\), expected a number, three numbers"),
         ({"soft_iron": 0.1}, "soft_iron: got 0.1, expected six numbers"),
-        ({"soft_iron": (0.0, 0.0, 0.0, 0.1, 0.0, 0.0)}, "positive definite.*It is A, not A - I"),
+        ({"soft_iron": (0.0, 0.0, 0.0, 0.1, 0.0, 0.0)}, "positive definite.*Give A, not A - I"),
         ({"soft_iron": ((1.0, 0.0), (0.0, 1.0))}, "a 3 x 3 matrix"),
-        ({"soft_iron": sn.Normal(1.0, 0.1)}, "deviations below 1/3.*law of A - I"),
+        ({"soft_iron": sn.Normal(1.0, 0.1)}, "deviations below 1/3.*A - I, not of A"),
         ({"soft_iron": sn.Uniform(-0.4, 0.1)}, "deviations below 1/3"),
         ({"soft_iron": sn.Normal((0.0, 0.0, 0.0), 0.1)}, "a distribution of numbers, or of six"),
         ({"unit": "tesla"}, "unit: got 'tesla'"),
         ({"magnetic_field": (0.0, math.nan, 0.0)}, "magnetic_field: got .*, expected three finite numbers"),
         (
             {"dipoles": (sn.MagneticDipole(pos=(0, 0, 0), moment=(1, 0, 0)),)},
-            "dipoles: .*expected `unit` beside it.*unit='T'",
+            "dipoles: .*expected `unit` together with dipoles.*unit='T'",
         ),
     ],
 )

@@ -625,7 +625,7 @@ def test_nothing_to_track_is_an_error() -> None:
         taxels(engine_of([BALL]), targets="no_such_thing")
     with pytest.raises(sn.SelectionError, match="exclude_parent_body=False"):
         taxels(engine_of([shell]), targets="tip")
-    with pytest.raises(sn.ConfigError, match="a shape that is not its own"):
+    with pytest.raises(sn.ConfigError, match="a shape of another link"):
         taxels(engine_of([shell]))
 
 

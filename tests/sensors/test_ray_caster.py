@@ -536,7 +536,7 @@ def test_a_height_scan_is_the_mounts_height_above_the_hits() -> None:
     np.testing.assert_allclose(numpy(sensor.height_scan()), [[2.0, 1.7, 10.0]], atol=1e-6)
     np.testing.assert_allclose(numpy(sensor.height_scan(0.5, miss_value=-1.0)), [[1.5, 1.2, -1.0]], atol=1e-6)
     bare = scene_of(engine_of(shapes), fields=("distances",))["rays"]
-    with pytest.raises(sn.ConfigError, match=r"RayCasterCfg\('rays'\).fields: .*'pos_w' among them"):
+    with pytest.raises(sn.ConfigError, match=r"RayCasterCfg\('rays'\).fields: .*'pos_w' in fields"):
         bare.height_scan()
 
 
@@ -787,7 +787,7 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
         ({"targets": ()}, "at least one name"),
         ({"fields": ("distance",)}, "distances"),
         ({"fields": ()}, "at least one field"),
-        ({"fields": ("normals_w",), "noise": 0.1}, r"\.noise: got 0.1, expected it absent where no distances"),
+        ({"fields": ("normals_w",), "noise": 0.1}, r"\.noise: got 0.1, expected no such option while no distances"),
         ({"ray_alignment": "gravity"}, "ray_alignment"),
         ({"geometry": "mesh"}, "geometry"),
         ({"drift_range": (0.2, 0.1)}, r"a range \(low, high\) with low <= high"),

@@ -738,7 +738,7 @@ def test_the_config_survives_a_file() -> None:
 @pytest.mark.parametrize("word", UNSUPPORTED)
 def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
     assert word in sn.RayCasterCamera.UNSUPPORTED_TYPES and len(sn.RayCasterCamera.UNSUPPORTED_TYPES) == 14
-    with pytest.raises(ValueError, match=rf"data_types.*no {word}: a camera that casts rays cannot give it"):
+    with pytest.raises(ValueError, match=rf"data_types.*without {word}, which cast rays do not provide"):
         camera(data_types=("distance_to_camera", word))
 
 
@@ -748,14 +748,14 @@ def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
         ({"data_types": ("normls",)}, r"data_types.*Did you mean 'normals'\?"),
         ({"data_types": ()}, "data_types.*at least one"),
         ({"data_types": ("normals", "normals")}, "data_types.*each once"),
-        ({"data_types": ("points_b", "normals")}, "data_types.*a distance beside points_b"),
+        ({"data_types": ("points_b", "normals")}, "data_types.*a distance together with points_b"),
         ({"pattern": sn.GridPatternCfg()}, "pattern.*a PinholeCameraPatternCfg"),
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
         (
             {"depth_clipping_behavior": "max", "no_hit_value": 0.0},
-            "no_hit_value: got 0.0, expected None beside depth_clipping",
+            "no_hit_value: got 0.0, expected None, since depth_clipping",
         ),
-        ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected it absent where no distance"),
+        ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected no such option while no distance"),
         ({"max_distance": -1.0}, "max_distance"),
         ({"drift_range": (0.2, 0.1)}, "drift_range.*low <= high"),
         ({"offset": {"convention": "usd"}}, "offset.convention"),

@@ -12,7 +12,7 @@ import pytest
 from streaming import PATIENCE, MarksSerializer, build, running, serving, until
 
 import sensorium as sn
-from sensorium.stream import frames, streamed_sensors
+from sensorium.stream import frame_counter, streamed_sensors
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 
 
@@ -50,7 +50,7 @@ class Worker(sn.StreamedSensor):
 
 
 def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "HELD_S", 0.2)
+    monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.FrameSync(client, ["gauge"]) as sync:

@@ -70,7 +70,7 @@ def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy
         if len(mine) == 5:
             gauge.stop()
 
-    client._subscribe("gauge", other.append)
+    client.subscribe("gauge", other.append)
     gauge.listen(take, policy=policy)
     until(lambda: len(mine) == 5)
     count = len(other)
@@ -178,7 +178,7 @@ def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client
                         if over.is_set():
                             wrong.append(f"thread {own}: called after stop")
 
-                    subscription = sensor._client._subscribe(sensor.name, take)
+                    subscription = sensor._client.subscribe(sensor.name, take)
                     subscription.stop()
                     over.set()
                 else:

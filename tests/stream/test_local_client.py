@@ -105,14 +105,14 @@ def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
 def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return where what the server has written for listeners appears."""
     written: list[Any] = []
-    hub = client.server._hub
-    offer = hub.offer
+    delivery = client.server._hub.delivery
+    offer = delivery.offer
 
     def note(payload: Any, receivers: Any) -> None:
         written.append(np.frombuffer(payload.data, np.uint8))
         offer(payload, receivers)
 
-    monkeypatch.setattr(hub, "offer", note)
+    monkeypatch.setattr(delivery, "offer", note)
     return written
 
 

@@ -55,7 +55,7 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
                     truth = bits(data.truth["vec"]) if options.get("truth") else b""
                     kept.append((data.frame, bits(data["vec"]), truth, data.env_ids))
 
-            client._subscribe(sensor, take, policy="lossless", **options)
+            client.subscribe(sensor, take, policy="lossless", **options)
 
         listen("all", "gauge")
         listen("true", "gauge", truth=True)

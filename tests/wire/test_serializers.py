@@ -379,11 +379,11 @@ def test_installed_serializers_are_found_and_broken_ones_named(tmp_path: Path) -
     *warned, unknown = done.stdout.splitlines()
     assert len(warned) == 3
     assert warned[0] == (
-        "SensoriumWarning the serializer plugin 'half' of p-half 0.1 (half) could not be loaded and is left out: "
+        "SensoriumWarning the serializer plugin 'half' of p-half 0.1 (half) could not be loaded and is ignored: "
         f"RuntimeError: not today ({tmp_path / 'half.py'}:{len(GOOD.splitlines()) + 2}). "
         "Mend or update it, or remove it: pip uninstall p-half."
     )
-    assert "'leaves' of p-leaves 0.1 (leaves) could not be loaded and is left out: SystemExit: 3" in warned[1]
+    assert "'leaves' of p-leaves 0.1 (leaves) could not be loaded and is ignored: SystemExit: 3" in warned[1]
     assert "'takes' of p-takes 0.1" in warned[2]
     assert "has the type_name 'sensorium.fields/1', which sensorium.wire.serializers.FieldSerializer has" in warned[2]
     assert unknown.startswith("KeyError unknown type of data 'half.Half/1'.")

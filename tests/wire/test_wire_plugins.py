@@ -52,7 +52,7 @@ def test_a_module_that_fails_leaves_nothing_behind_and_the_others_are_there(tmp_
     place = f"({tmp_path / 'plugin_bee.py'}:4)"
     (warning,) = caught
     assert str(warning.message) == (
-        "the insect plugin 'bee' (plugin_bee) could not be loaded and is left out: "
+        "the insect plugin 'bee' (plugin_bee) could not be loaded and is ignored: "
         f"RuntimeError: stung {place}. Mend or update it, or uninstall it."
     )
     assert warning.filename == __file__
@@ -94,7 +94,7 @@ def test_whatever_a_module_raises_is_reported_by_name(text: str, said: str, tmp_
     (tmp_path / "plugin_bee.py").write_text(text, encoding="utf-8")
     found = insects()
     with pytest.warns(
-        SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is left out: {said}")
+        SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is ignored: {said}")
     ):
         found.load()
     assert sorted(NOTED) == ["Ant", "Cow", "Own"]

@@ -98,7 +98,7 @@ def test_bodies_come_back_equal_from_their_description() -> None:
     ],
 )  # fmt: skip
 def test_what_describes_no_bodies_is_a_wire_error(wrong: dict[str, Any]) -> None:
-    with pytest.raises(WireError, match="no description of bodies"):
+    with pytest.raises(WireError, match="description of bodies"):
         Bodies.from_dict(wrong)
 
 

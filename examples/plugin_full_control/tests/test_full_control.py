@@ -1,4 +1,4 @@
-"""Both sensors against what geometry says, and every law of the author's contract."""
+"""Both sensors against geometry, and every rule of `check_sensor`."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from full_control import BeamCfg, FloorImageCfg
 
 
 def engine(num_envs: int, height: float = 1.0, tilt: float = 0.0) -> sn.TensorEngine:
-    """Return bodies at a height, m, tilted about their y axis, rad."""
+    """Return bodies at a height, m, with a tilt about their y axis, rad."""
     made = sn.TensorEngine(num_envs, dt=0.01, bodies=("drone",))
     made.body_pos_w[:, 0, 2] = height
     made.body_quat_w = (math.cos(tilt / 2), 0.0, math.sin(tilt / 2), 0.0)
@@ -29,7 +29,7 @@ def test_a_steady_beam_is_exact_in_both_branches() -> None:
 
 
 def test_a_beam_that_trembles_measures_too_much() -> None:
-    """From straight above, both tilts a, b ~ N(0, s) make it longer: E[sqrt(1 + a^2 + b^2)] = 1 + s^2 + O(s^4)."""
+    """From above, tilts a, b ~ N(0, s) increase the distance: E[sqrt(1 + a^2 + b^2)] = 1 + s^2 + O(s^4)."""
     cfg = BeamCfg(body="drone", tremble=0.05)
     scene = sn.Scene(engine(20000), [cfg])
     assert torch.all(scene[cfg].ground_truth.distance == 1.0)
@@ -40,7 +40,7 @@ def test_a_beam_that_trembles_measures_too_much() -> None:
 
 
 def test_the_noise_decides_what_is_hit() -> None:
-    """At the end of the range the true beam hits and some trembling ones miss: no noise can be added to that."""
+    """At the end of the range, the true beam hits and some trembling beams miss, which added noise cannot model."""
     cfg = BeamCfg(body="drone", tremble=0.05, max_range=1.002)
     scene = sn.Scene(engine(2000), [cfg])
     assert torch.all(scene[cfg].ground_truth.distance == 1.0)
@@ -50,7 +50,7 @@ def test_the_noise_decides_what_is_hit() -> None:
 
 
 def test_what_follows_still_works_for_a_beam() -> None:
-    """Resolution and delay, from the standard chain and the ring."""
+    """Resolution and delay come from the standard chain and the ring."""
     cfg = BeamCfg(body="drone", tremble=0.0, resolution=0.25, delay=0.01)
     scene = sn.Scene(engine(1, height=0.9), [cfg])
     scene.engine.body_pos_w[:, 0, 2] = 0.4
@@ -60,7 +60,7 @@ def test_what_follows_still_works_for_a_beam() -> None:
 
 
 def test_the_floor_is_chequered() -> None:
-    """A tile of two by two pixels; half a tile to the right the picture moves one pixel to the left."""
+    """A tile has two by two pixels. A move of half a tile to the right shifts the image one pixel to the left."""
     cfg = FloorImageCfg(body="drone", width=8, height=4, pixel=0.5, tile=1.0)
     scene = sn.Scene(engine(1), [cfg])
     rows = ["##..##..", "##..##..", "..##..##", "..##..##"]
@@ -72,14 +72,14 @@ def test_the_floor_is_chequered() -> None:
 
 
 def test_nothing_is_allocated_for_the_floor_image() -> None:
-    """But a byte for each mount, that says whether the engine's state was finite."""
+    """Except one byte per mount, which records whether the engine's state was finite."""
     cfg = FloorImageCfg(body="drone")
     scene = sn.Scene(engine(16), [cfg])
     assert scene[cfg].buffers.nbytes == 16
 
 
 def test_the_floor_image_is_drawn_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for all reads of a tick, and not at all while nobody looks."""
+    """Computed once for all reads of a tick, and not at all without a read."""
     cfg = FloorImageCfg(body="drone")
     scene = sn.Scene(engine(1), [cfg])
     drawn = []

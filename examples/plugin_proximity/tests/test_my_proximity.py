@@ -1,4 +1,4 @@
-"""The proximity sensor: its value, what it inherits, and every law of the author's contract."""
+"""The proximity sensor: its value, its knobs, and every rule of `check_sensor`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from my_proximity import MyProximityCfg
 
 
 def engine() -> sn.TensorEngine:
-    """Three environments with the body at 0.5 m, 0.7 m and 13 m from the origin."""
+    """Three environments have the body at 0.5 m, 0.7 m and 13 m from the origin."""
     made = sn.TensorEngine(num_envs=3, dt=0.01, bodies=("hand", "foot"))
     made.body_pos_w[:, 0] = torch.tensor([[0.3, 0.4, 0.0], [0.2, 0.3, 0.6], [3.0, 4.0, 12.0]])
     return made
@@ -33,14 +33,14 @@ def test_max_range_can_be_set_per_env() -> None:
 
 
 def test_a_list_of_mounts_gives_a_mount_axis() -> None:
-    """The foot is still at the origin."""
+    """The foot remains at the origin."""
     cfg = MyProximityCfg(bodies=("hand", "foot"), max_range=20.0)
     scene = sn.Scene(engine(), [cfg])
     torch.testing.assert_close(scene[cfg].data.distance, torch.tensor([[0.5, 0.0], [0.7, 0.0], [13.0, 0.0]]))
 
 
 def test_the_imperfections_are_inherited() -> None:
-    """A bias, a grid of 0.25 m and a delay of two ticks, and none of them in the truth."""
+    """A bias, a resolution of 0.25 m and a delay of two ticks have no effect on the truth."""
     cfg = MyProximityCfg(body="hand", bias=0.1, resolution=0.25, delay=0.02)
     scene = sn.Scene(engine(), [cfg])
     scene.engine.body_pos_w[:, 0] = 0.0  # the body jumps to the origin, which the reading shows two ticks later
@@ -58,7 +58,7 @@ def test_a_range_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [{"body": "body"}, {"sites": "site", "rate_hz": 200.0, "max_range": 0.3}], ids=str)
-def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
+def test_check_sensor_passes(given: dict[str, Any]) -> None:
     check_sensor(MyProximityCfg(**given))
 
 

@@ -1,4 +1,4 @@
-"""The stage follows its law, resets only who is reset, survives files, and keeps the contract on an IMU."""
+"""The stage decays as specified, resets only masked environments, can be saved, and passes `check_sensor` on an IMU."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_the_bias_dies_away_exponentially() -> None:
 
 
 def test_the_time_constant_does_not_depend_on_the_rate() -> None:
-    """Sampled every 10 ms, it has died away as far after 40 ms."""
+    """At a sampling period of 10 ms, the bias after 40 ms is the same."""
     cfg = sn.ImuCfg(body="body", update_period=0.01, stages=(STAGE,))
     scene = sn.Scene(tumbling_engine(8, dt=0.002), [cfg])
     start = errors(scene).clone()
@@ -36,7 +36,7 @@ def test_the_time_constant_does_not_depend_on_the_rate() -> None:
 
 
 def test_the_first_bias_has_the_given_deviation() -> None:
-    """In 2000 environments and 3 columns; the bounds are four standard errors of a deviation."""
+    """2000 environments and 3 columns. The bounds are four standard errors of a deviation."""
     scene = sn.Scene(tumbling_engine(2000), [sn.ImuCfg(body="body", stages=(STAGE,))])
     deviation = errors(scene).std().item()
     assert abs(deviation - 0.02) < 4 * 0.02 / math.sqrt(2 * 6000)
@@ -66,5 +66,5 @@ def test_a_time_constant_of_nothing_is_refused() -> None:
         WarmUp(start=0.1, tau=0.0)
 
 
-def test_a_sensor_that_carries_it_keeps_the_contract() -> None:
+def test_a_sensor_with_the_stage_passes_check_sensor() -> None:
     check_sensor(sn.ImuCfg(body="body", stages=(STAGE,)))

@@ -1,8 +1,9 @@
 """Configs: frozen, keyword-only, validated at construction, and the same in Python, JSON and TOML.
 
-A config holds plain values; nothing in the library ever writes into it. All faults of one config are reported at once
-as a `ConfigError`. Knobs (the amounts of imperfection) take a number, a vector, a distribution redrawn per env at
-reset, or, where a sensor has fields of several units, a mapping from field to one of these.
+A config holds plain values, and the library never modifies it. All faults of one config are reported at once as a
+`ConfigError`. Knobs (the amounts of imperfection) accept a number, a vector or a distribution that is redrawn per env
+at
+reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
 from sensorium.cfg.base import (

@@ -1,4 +1,4 @@
-"""The base of every config: validated numbers, errors that name every fault, JSON and TOML."""
+"""Base class of all configs: validated numbers, errors that list every fault, JSON and TOML."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ DataT = TypeVar("DataT")
 T = TypeVar("T")
 
 Float = Annotated[float, Strict()]
-"""A number; text that looks like one is refused."""
+"""A number; text that looks like a number is rejected."""
 Vec3 = tuple[Float, Float, Float]
 Quat = tuple[Float, Float, Float, Float]
 
 
 def bad(expected: str, fix: str = "") -> PydanticCustomError:
-    """Return the exception that a validator raises; it becomes one `Fault`.
+    """Return the exception for a validator to raise; it becomes one `Fault`.
 
-    A validator of the whole config names the fields first: ``bad("low, high: two numbers that rise")``.
+    A validator of the whole config names the fields first: ``bad("low, high: two rising numbers")``.
     """
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
 
 
 def must(holds: Callable[[Any], object], expected: str, fix: str = "") -> AfterValidator:
-    """Return an annotation of a field: values other than None for which a test does not hold are refused.
+    """Return an annotation for a field that rejects values, other than None, for which a test fails.
 
-    ``Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]``. Several hold in their order.
+    ``Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]``. Several tests run in order.
     """
 
     def check(value: Any) -> Any:
@@ -80,7 +80,7 @@ def in_unit(unit: str = "", **bounds: float) -> Any:
 
 
 def is_finite(value: float | Sequence[float]) -> bool:
-    """Whether a number, or each of several, is finite: a test for `must`."""
+    """Return whether a number, or each of several, is finite: a test for `must`."""
     return all(map(math.isfinite, value if isinstance(value, Sequence) else (value,)))
 
 
@@ -99,26 +99,26 @@ Share = Annotated[
 # Numbers --------------------------------------------------------------------------------------------------------------
 
 LARGEST = 3.4028234e38
-"""Numbers of a config end up in float32: nothing larger than this is accepted but infinity, where a field takes it."""
+"""Config numbers are stored as float32: larger ones are rejected, except infinity in fields that accept it."""
 SMALLEST = 1.1754944e-38
-"""Nothing smaller in size than this is accepted but 0, for the same reason."""
+"""Smaller magnitudes other than 0 are rejected for the same reason."""
 MOST = 2**31 - 1
-"""Whole numbers of a config end up in int32."""
+"""Whole numbers of a config are stored as int32."""
 
 
 def as_plain(value: Any) -> Any:
-    """Return what a NumPy array or a tensor holds as numbers and lists; anything else unchanged."""
+    """Return the content of a NumPy array or a tensor as numbers and lists; any other value unchanged."""
     try:
         return value.tolist() if hasattr(value, "tolist") else value
-    except Exception:  # a tensor on the meta device holds no number
+    except Exception:  # a tensor on the meta device holds no data
         return value
 
 
 def numbers_in(value: Any) -> NDArray[np.float64]:
-    """Return numbers in lists, an array or a tensor as float64, of any shape.
+    """Return nested lists, an array or a tensor of numbers as a float64 array of any shape.
 
     Raises:
-        ValueError: there is something else, rows of several lengths, or a number that float32 cannot hold.
+        ValueError: a value is not a number, rows differ in length, or float32 cannot hold a number.
     """
     try:
         array = np.asarray(as_plain(value))
@@ -126,16 +126,16 @@ def numbers_in(value: Any) -> NDArray[np.float64]:
             raise ValueError("not only numbers")
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float64)
-    except Exception as error:  # an object of another library may raise anything when it is converted
+    except Exception as error:  # an object of another library may raise anything on conversion
         raise ValueError(str(error)) from None
     size = np.abs(numbers)
     if ((size < SMALLEST) & (size > 0.0) | (size > LARGEST) & (size < math.inf)).any():
-        raise ValueError(f"a number is smaller than {SMALLEST:.3g} or larger than {LARGEST:.3g} in size")
+        raise ValueError(f"the magnitude of a number is below {SMALLEST:.3g} or above {LARGEST:.3g}")
     return numbers
 
 
 def differ(one: Any, other: Any) -> bool:
-    """Return whether two values of a field that has two names are not the same."""
+    """Return whether two values given for the same field under two names differ."""
     try:
         return bool(as_plain(one) != as_plain(other))
     except Exception:  # as in numbers_in
@@ -143,13 +143,13 @@ def differ(one: Any, other: Any) -> bool:
 
 
 def name_in(data: Mapping[str, Any]) -> str:
-    """Return the name in the arguments of a config in brackets, for messages; empty where it is no text."""
+    """Return the `name` among a config's arguments in brackets, for messages; empty if it is not text."""
     name = data.get("name")
     return f"({name!r})" if isinstance(name, str) and name else ""
 
 
 def python_number(value: Any) -> Any:
-    """Return the Python number that a NumPy or torch scalar holds; anything else unchanged."""
+    """Return the Python number in a NumPy or torch scalar; any other value unchanged."""
     value = as_plain(value)
     if not isinstance(value, Real) or isinstance(value, bool | int | float):
         return value
@@ -160,18 +160,18 @@ def python_number(value: Any) -> Any:
 
 
 def parse_float(value: Any) -> Any:
-    """Return a number as float32 can hold it; infinity and NaN are left to the field. Raises what a validator may."""
+    """Return a number that float32 can hold. The field itself checks infinity and NaN. Raises as a validator does."""
     value = value if type(value) is float else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid number")
     size = abs(value)
     if size and not SMALLEST <= size <= LARGEST and size != math.inf and size == size:
-        raise bad(f"0, infinity or a number whose size is from {SMALLEST:.3g} to {LARGEST:.3g}")
+        raise bad(f"0, infinity or a number of magnitude {SMALLEST:.3g} to {LARGEST:.3g}")
     return value
 
 
 def parse_int(value: Any) -> Any:
-    """Return a number as int32 can hold it; fractions are left to the field. Raises what a validator may raise."""
+    """Return a number that int32 can hold. The field itself checks for fractions. Raises as a validator does."""
     value = value if type(value) is int else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid integer")
@@ -181,22 +181,22 @@ def parse_int(value: Any) -> Any:
 
 
 def parse_bool(value: Any) -> Any:
-    """Return a flag; text and numbers are refused. Raises what a validator may raise."""
+    """Return a flag; text and numbers are rejected. Raises as a validator does."""
     if not isinstance(value, bool) and not isinstance(value := python_number(value), bool):
         raise bad("True or False")
     return value
 
 
 PARSERS = {"float": parse_float, "int": parse_int, "bool": parse_bool}
-"""What is called on each number and flag of a config before pydantic, which alone would convert almost anything."""
+"""Parsers that run on each number and flag of a config before pydantic, which would convert almost any value."""
 PARTS = ("schema", "items_schema", "keys_schema", "values_schema")
-"""Keys under which a core schema has another one, or a list of them."""
+"""Keys of a core schema that hold another schema, or a list of schemas."""
 
 
 def _checked(schema: Any) -> Any:
-    """Return a core schema whose numbers and flags go through `PARSERS`, and whose texts are no bytes.
+    """Return a core schema whose numbers and flags pass through `PARSERS`, and whose text fields reject bytes.
 
-    What is checked already, as in a config inside another, is left as it is.
+    Schemas that are already checked, such as a config inside another, are left unchanged.
     """
     kind = schema["type"]
     if kind in PARSERS:
@@ -227,7 +227,7 @@ def _checked(schema: Any) -> Any:
 
 
 class Cfg(BaseModel):
-    """Base of every config: frozen, unknown fields refused, JSON and TOML round trip.
+    """Base of every config: frozen, rejects unknown fields, converts to and from JSON and TOML.
 
     Raises:
         ConfigError: at construction, listing every fault with field, value, what is accepted and the fix.
@@ -243,14 +243,14 @@ class Cfg(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        """Return the schema that refuses text, flags, arrays and what float32 or int32 cannot hold as numbers."""
+        """Return a schema with strict numbers: no text, flags or arrays, nothing beyond float32 and int32."""
         return _checked(handler(source))
 
     @model_validator(mode="wrap")
     @classmethod
     def _named_by_words(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
         if isinstance(value, Mapping) and (odd := [name for name in value if not isinstance(name, str)]):
-            raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is no name of a field.")
+            raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is not a field name.")
         return build(value)
 
     def __repr_args__(self) -> Any:
@@ -262,15 +262,15 @@ class Cfg(BaseModel):
         return type(self)(**{**given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were given, JSON-able, unions tagged by ``kind``."""
+        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``."""
         return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the config from what `to_dict` returned.
+        """Build the config from the result of `to_dict`.
 
         Raises:
-            ConfigError: every fault at once.
+            ConfigError: lists every fault at once.
         """
         return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
 
@@ -307,42 +307,42 @@ class Cfg(BaseModel):
 
 
 WORDS_OF_OTHERS = {
-    "visualizer_cfg": "A viewer draws by itself: give debug_vis=True.",
-    "viz": "A viewer draws by itself: give debug_vis=True.",
-    "reference_meshes": "Meshes are always shared: leave it out.",
-    "class_type": "The sensor class is known by the class of its config.",
+    "visualizer_cfg": "The viewer chooses the style: give debug_vis=True.",
+    "viz": "The viewer chooses the style: give debug_vis=True.",
+    "reference_meshes": "Meshes are always shared: omit this field.",
+    "class_type": "The config's class determines the sensor class: omit this field.",
     "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",
     "pattern_cfg": "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.",
     "attach_yaw_only": 'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.',
     "source_frame_offset": "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.",
-    "update_mesh_ids": "Name geom_ids among the fields; sensorium.compat.isaaclab has configs with update_mesh_ids.",
+    "update_mesh_ids": "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.",
     "frame": "Give site=..., body=... or geom=...; sensorium.compat.mjlab has configs with frame.",
     "frames": "Give sites=..., bodies=... or geoms=...",
     "track_link": "Give targets=...; sensorium.compat.genesis has options with track_link.",
     "min_range": "Give min_distance=...; sensorium.compat.genesis has options with min_range.",
     "max_range": "Give max_distance=...; sensorium.compat.genesis has options with max_range.",
-    "return_points": "Name ray_hits_w or points_b among the fields.",
-    "return_world_frame": "Name ray_hits_w or points_b among the fields.",
-    "legacy_misses": "It is misses_at_radius.",
-    "legacy_shear": "It is shear_along_motion.",
-    "legacy_all_miss": "It is mount_height_on_miss.",
-    "legacy_spacing": 'It is spacing="both_ends" for True, "one_less" for "v1".',
-    "legacy_yaw_directions": 'It is ray_alignment="yaw_starts".',
-    "secondary_policy": "Contact with any of the matches counts: leave it out.",
-    "entity_idx": "Name what it is mounted on: body=..., site=..., or ObjRef(type, name, entity).",
-    "link_idx_local": "Name what it is mounted on: link_name=... or body=...",
+    "return_points": "Add ray_hits_w or points_b to fields.",
+    "return_world_frame": "Add ray_hits_w or points_b to fields.",
+    "legacy_misses": "Use misses_at_radius.",
+    "legacy_shear": "Use shear_along_motion.",
+    "legacy_all_miss": "Use mount_height_on_miss.",
+    "legacy_spacing": 'Use spacing="both_ends" for True, spacing="one_less" for "v1".',
+    "legacy_yaw_directions": 'Use ray_alignment="yaw_starts".',
+    "secondary_policy": "Contact with any of the matches counts: omit this field.",
+    "entity_idx": "Give the mount by name: body=..., site=..., or ObjRef(type, name, entity).",
+    "link_idx_local": "Give the mount by name: link_name=... or body=...",
     "pos_offset": "Give offset=OffsetCfg(pos=...).",
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
 }
-"""Fields of configs of other libraries that have another form here, and what to write."""
+"""Fields of other libraries' configs that have another form here, and what to write instead."""
 
 
 def meanings(cls: type[BaseModel]) -> dict[str, str]:
-    """Return what each field of a config means: the docstring under it, or the description it was given.
+    """Return the meaning of each field of a config: the docstring under it, or its description.
 
-    The source is read on demand: pydantic's `use_attribute_docstrings` reads it for each class at its definition, which
-    takes 0.4 s for one sensor's config and 1.5 s for all. A field whose class has no source (typed at a prompt) is left
-    out.
+    The source is read on demand: pydantic's `use_attribute_docstrings` reads it at each class definition, which takes
+    0.4 s
+    for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a prompt).
     """
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -366,7 +366,7 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
         for item, after in zip_longest(body, body[1:]):
             match item, after:
                 case ast.ClassDef(name=name), _:
-                    found[f"{path}{name}"] = {}  # of a class that is defined twice, the last
+                    found[f"{path}{name}"] = {}  # the last definition of a class wins
                     look_into(item.body, f"{path}{name}.")
                 case ast.FunctionDef(name=name), _:
                     look_into(item.body, f"{path}{name}.<locals>.")
@@ -389,7 +389,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
         context = item.get("ctx", {})
         if item["type"] == "extra_forbidden":
             expected, fix = _known_fields(cls, str(item["loc"][-1]))
-            faults.append(Fault(field, f"unknown field with value {got}", expected, fix))
+            faults.append(Fault(field, f"an unknown field (value {got})", expected, fix))
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
         elif item["type"] == "sensorium":
@@ -399,7 +399,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
                 values = (data.get(word, cls.model_fields[word].default) for word in words.split(", "))
                 field, got, expected = words, ", ".join(map(shown, values)), rest
             faults.append(Fault(field, got, expected, context["fix"]))
-        elif isinstance(context.get("error"), ConfigError):  # of a config inside this one
+        elif isinstance(context.get("error"), ConfigError):  # from a nested config
             within = f"{field}." if item["loc"] else ""
             for each in context["error"].faults:
                 faults.append(Fault(f"{within}{each.field}", each.got, each.expected, each.fix))
@@ -410,7 +410,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
 
 
 def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
-    """Return which fields a config has, the nearest few of many, and what to write instead of an unknown one."""
+    """Return the fields of a config, or the nearest ones of many, and what to write instead of an unknown field."""
     known = list(cls.model_fields)
     fix = WORDS_OF_OTHERS.get(unknown) or nearest(unknown, known).strip()
     if len(known) <= FEW_FIELDS:
@@ -420,11 +420,11 @@ def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
         return expected, fix
     kind = getattr(cls, "kind", None) if cls.__module__.startswith("sensorium.") else None
     near = ", ".join(get_close_matches(unknown, known, n=NEAREST_FIELDS, cutoff=0.0))
-    return f"{expected}, such as {near}", f"`sensorium list {kind()}` shows all." if kind else ""
+    return f"{expected}, such as {near}", f"`sensorium list {kind()}` lists all." if kind else ""
 
 
 FEW_FIELDS, NEAREST_FIELDS = 8, 4
-"""An unknown field gets a list of all fields where they are few, else of so many."""
+"""Up to this number of fields, the error for an unknown field lists all of them; beyond it, the nearest ones."""
 _TOML_WORDS = (
     (r"Uniform\(0, 0\.02\)", "{ uniform = [0.0, 0.02] }"),
     (r"GilbertElliott\(p, r\)", "{ p = ..., r = ... }"),
@@ -435,12 +435,12 @@ _TOML_WORDS = (
     (r"\b(\w+)=(?=\S)", r"\1 = "),
     (r"\b(\w+) = True\b", r"\1 = true"),
 )
-"""Patterns of what is written in Python, and what stands for it in TOML."""
+"""Patterns of Python syntax in messages, and their form in TOML."""
 
 
 @contextlib.contextmanager
 def toml_words() -> Iterator[None]:
-    """Have config errors say what to write as TOML."""
+    """Make config errors show fixes in TOML syntax."""
     try:
         yield
     except ConfigError as error:
@@ -455,16 +455,16 @@ def _as_toml(text: str) -> str:
 
 
 ABSENT: Any = object()
-"""Stands for an argument that was not given, where None may be."""
+"""Stands for an argument that was not given, where None is a valid value."""
 
 
 def without_absent(**values: Any) -> dict[str, Any]:
-    """Return the values that were given: for an `__init__` with arguments by place, whose config tells what lacks."""
+    """Return the given values, for an `__init__` with positional arguments; the config reports missing ones."""
     return {name: value for name, value in values.items() if value is not ABSENT}
 
 
 class OffsetCfg(Cfg):
-    """Fixed pose of a sensor's frame in the frame of what it is mounted on."""
+    """Fixed pose of a sensor's frame relative to the frame it is mounted on."""
 
     pos: Vec3 = (0.0, 0.0, 0.0)
     """Origin, m."""
@@ -483,7 +483,7 @@ class OffsetCfg(Cfg):
     def _unit(cls, rot: Quat) -> Quat:
         norm = sum(part * part for part in rot) ** 0.5
         if not abs(norm - 1.0) < 1e-3:
-            fix = f"Normalised it is {tuple(round(part / norm, 6) for part in rot)}." if norm > 1e-6 else ""
+            fix = f"The normalised quaternion is {tuple(round(part / norm, 6) for part in rot)}." if norm > 1e-6 else ""
             raise bad(f"a unit quaternion (w, x, y, z), not one of length {norm:.6g}", fix)
         return rot
 
@@ -493,11 +493,11 @@ ObjType = Literal["body", "xbody", "joint", "geom", "site", "actuator", "tendon"
 
 
 class ObjRef(Cfg):
-    """A model element by type and name, optionally inside one entity."""
+    """Reference to a model element by type and name, optionally within one entity."""
 
     type: ObjType
-    """Kind of element. To a native sensor a ``body`` is its inertial frame and an ``xbody`` its own."""
+    """Kind of element. For a native sensor, ``body`` means the inertial frame and ``xbody`` the body frame."""
     name: str
     """Name or full-match pattern."""
     entity: str | None = None
-    """Entity (name prefix before ``/``); None means the name as it stands."""
+    """Entity (name prefix before ``/``); None uses the name as given."""

@@ -13,7 +13,7 @@ from sensorium.random import Choice, Distribution, Normal, Uniform, distribution
 
 
 def parse_amount(value: Any) -> Any:
-    """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises what a validator may raise."""
+    """Return one amount: a float, a (nested) tuple of floats or a distribution. Raises as a validator does."""
     if isinstance(value, Uniform | Normal | Choice):
         return value
     if isinstance(value, Mapping):
@@ -27,12 +27,12 @@ def parse_amount(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         parts = tuple(parse_amount(part) for part in value)
         if not parts or any(isinstance(part, Uniform | Normal | Choice) for part in parts):
-            raise bad("a non-empty vector of numbers", "For a distribution per column give it vectors.")
+            raise bad("a non-empty vector of numbers", "Give a distribution per column as vectors.")
         return parts
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a number, a vector or a distribution such as Uniform(0, 0.02)")
     if not abs(value) <= LARGEST:
-        raise bad(f"a finite number, at most {LARGEST:.3g} in size")
+        raise bad(f"finite numbers of magnitude at most {LARGEST:.3g}")
     return float(parse_float(value))
 
 
@@ -43,7 +43,7 @@ def _parse_knob(value: Any) -> Any:
         if not value:
             raise bad("a mapping from field to amount, or a number")
         if odd := [field for field in value if not isinstance(field, str)]:
-            raise bad("a mapping from field to amount", f"{shown(odd[0])} is no name of a field.")
+            raise bad("a mapping from field to amount", f"{shown(odd[0])} is not a field name.")
         return {field: parse_amount(amount) for field, amount in value.items()}
     return parse_amount(value)
 
@@ -59,7 +59,7 @@ def _dump_knob(value: Any) -> Any:
 
 
 def amount_bounds(value: Any) -> tuple[float, float]:
-    """Return the least and greatest number an amount (or a mapping of amounts) can give."""
+    """Return the least and greatest number that an amount (or a mapping of amounts) can take."""
     if isinstance(value, Uniform | Normal | Choice):
         low, high = value.bounds
         return amount_bounds(_as_tuple(low))[0], amount_bounds(_as_tuple(high))[1]
@@ -92,19 +92,19 @@ COLUMN_KNOBS = {
     "random_walk_density": "{}*sqrt(Hz)",
     "resolution": "{}",
 }
-"""The knobs that have an amount per column of a data field, and their units by that of the field."""
+"""Knobs with an amount per column of a data field, and their units in terms of the field's unit."""
 
 
 class GilbertElliott(Cfg):
-    """Loss in bursts: a good state loses nothing, a bad one everything (Gilbert 1960).
+    """Loss in bursts: the good state loses no samples, the bad state all of them (Gilbert 1960).
 
     The loss rate is p / (p + r), the mean burst length 1 / r samples.
     """
 
     p: Annotated[float, Strict()]
-    """Probability per sample to turn bad, in [0, 1]."""
+    """Probability per sample of entering the bad state, in [0, 1]."""
     r: Annotated[float, Strict()]
-    """Probability per sample to turn good again, in (0, 1]."""
+    """Probability per sample of returning to the good state, in (0, 1]."""
 
     if TYPE_CHECKING:
 
@@ -125,5 +125,5 @@ class GilbertElliott(Cfg):
     @classmethod
     def _r(cls, r: float) -> float:
         if not 0.0 < r <= 1.0:
-            raise bad("a probability in (0, 1]", "With r = 0 a burst would never end.")
+            raise bad("a probability in (0, 1]", "Give r > 0, since with r = 0 a burst would never end.")
         return r

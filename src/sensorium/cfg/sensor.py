@@ -1,4 +1,4 @@
-"""Configs of sensors: name, rate, history; the standard knobs; what a sensor is mounted on."""
+"""Configs of sensors: name, rate and history; the standard knobs; the mount."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from sensorium.random import Choice, Normal, Uniform
 from sensorium.spec import kind_of
 
 OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
-"""How to find the base of a config whose sensor it uses; the registry, which knows the pairs, adds its own."""
+"""Returns the base of a config class that is paired with a sensor; set by the registry, which knows the pairs."""
 
 
 class SensorCfg(Cfg, Generic[DataT]):
-    """What every sensor has: a name, a rate and a history.
+    """Fields of every sensor: name, rate and history.
 
     The type parameter is the sensor's data class, so that `scene[cfg].data` is typed.
     """
 
     name: str = ""
-    """Name in the scene; empty takes the kind, e.g. ``"imu"``."""
+    """Name in the scene; by default the kind, e.g. ``"imu"``."""
     update_period: Annotated[Float, in_unit("s", minimum=0.0)] = 0.0
     """Seconds between samples; 0 samples at every physics tick. Need not be a multiple of the time step."""
     rate_hz: Annotated[Float | None, in_unit("Hz", exclusiveMinimum=0.0)] = None
-    """Samples per second, instead of `update_period`."""
+    """Samples per second; an alternative to `update_period`."""
     history_length: Annotated[int, in_unit(minimum=0)] = 0
-    """Samples kept in `.history`; 0 keeps none."""
+    """Number of samples kept in `.history`; 0 keeps none."""
     debug_vis: bool = False
-    """Whether the sensor draws itself in a viewer."""
+    """Whether viewers draw the sensor."""
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
-    """When samples are computed. ``auto``: on first read where that cannot be noticed, else at each due tick.
-    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks, but not while nobody reads."""
+    """When samples are computed. ``auto``: on first read where the result is the same, else at each due tick.
+    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks while the sensor has readers."""
 
     data_class: ClassVar[type[Any] | None] = None
-    """A subclass of the sensor's data class that readings are given as; None for that class itself."""
+    """A subclass of the sensor's data class for readings; None uses the data class itself."""
     selectable: ClassVar[tuple[str, ...]] = ()
-    """Names that a config field `fields` may have, in the order of the data class. With it, `selected` are the fields
-    that are computed."""
+    """Names allowed in a config field `fields`, in the order of the data class. Where set, only the fields in
+    `selected`
+    are computed."""
     always: ClassVar[tuple[str, ...]] = ()
-    """Those of them that are computed in any case."""
+    """Selectable fields that are always computed."""
 
     @field_validator("fields", check_fields=False)
     @classmethod
@@ -61,7 +62,7 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of the data class: what `fields` names, and `always`."""
+        """The computed fields, in the order of the data class: those in `fields` and `always`."""
         chosen = getattr(self, "fields", ())
         return tuple(name for name in self.selectable if chosen == "all" or name in (*chosen, *self.always))
 
@@ -69,7 +70,7 @@ class SensorCfg(Cfg, Generic[DataT]):
     @classmethod
     def _period(cls, value: float) -> float:
         if not 0.0 <= value < float("inf"):
-            raise bad("a finite number of seconds >= 0", "0 means every tick.")
+            raise bad("a finite number of seconds >= 0", "Give 0 to sample at every tick.")
         return value
 
     @field_validator("rate_hz")
@@ -79,7 +80,7 @@ class SensorCfg(Cfg, Generic[DataT]):
             if not 0.0 < value < float("inf"):
                 raise bad("a finite number of samples per second > 0")
             if info.data.get("update_period"):
-                raise bad("no rate_hz beside update_period", "Keep one of the two.")
+                raise bad("either rate_hz or update_period", "Keep one of the two.")
         return value
 
     @field_validator("history_length")
@@ -91,7 +92,7 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this config class in files: of a class without a sensor of its own, its base's."""
+        """Return the kind of this config in files; a class without a paired sensor has the kind of its base."""
         return kind_of(OWNERS[-1](cls))
 
     @property
@@ -101,29 +102,30 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     @property
     def title(self) -> str:
-        """The config in messages: its class and the name in the scene."""
+        """The config as shown in messages: its class and the name in the scene."""
         return f"{type(self).__name__.split('[')[0]}({self.label!r})"
 
     @property
     def prefixed_name(self) -> str:
-        """The name in the scene, with the entity's prefix where the sensor has one: `label`."""
+        """The name in the scene, with the entity's prefix where the sensor has one; by default `label`."""
         return self.label
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were given, with the config's ``kind``."""
+        """Return the given fields, with the config's ``kind``."""
         return {"kind": self.kind(), **super().to_dict()}
 
 
 _NON_NEGATIVE = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
 _NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in _NON_NEGATIVE[:5])
-"""A knob with a prefix, such as `gyro_noise`."""
+"""Endings of prefixed knobs such as `gyro_noise`."""
 
 
 class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
-    """A sensor that goes through the measurement pipeline, with the standard knobs.
+    """Sensor with the measurement pipeline and the standard knobs.
 
-    A knob that is absent (None) takes no memory and no time; one that is given, even as 0, can be set per env at run
-    time. `noise` and `random_walk` are per sample; the densities are per sqrt(Hz) and stay right when the rate changes.
+    A knob that is absent (None) costs no memory and no time. A knob that is given, even as 0, can be set per env at run
+    time. `noise` and `random_walk` are per sample; the densities are per sqrt(Hz) and remain valid when the rate
+    changes.
     """
 
     noise: Annotated[Knob, in_unit(minimum=0.0)] = None
@@ -139,21 +141,22 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     resolution: Annotated[Knob, in_unit(minimum=0.0)] = None
     """Quantisation step, in the field's unit; 0 leaves the signal continuous."""
     delay: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
-    """Seconds from capture to arrival; rounded to the nearest tick, half up."""
+    """Seconds from capture to arrival, rounded to the nearest tick, half up."""
     jitter: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
-    """Extra delay, drawn per sample: a number means uniform in [0, jitter) seconds; at most `delay`."""
+    """Extra delay, drawn per sample, s. A number means uniform in [0, jitter). At most `delay`."""
     loss: Float | GilbertElliott | None = None
-    """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts."""
+    """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts of loss."""
     stages: Stages = ()
-    """Imperfections beyond the standard chain; those of one place run in this order."""
+    """Imperfections beyond the standard chain; those with the same `place` run in this order."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that has this gets,
-    in its place, a config field for each knob of these data fields, such as `gyro_noise`."""
+    """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that defines this has
+    a
+    config field for each knob of these data fields, such as `gyro_noise`."""
 
     @classmethod
     def knob_prefixes(cls) -> dict[str, str]:
-        """Return what a knob's name may begin with, prefix -> data field: those of `prefixed_knobs`."""
+        """Return the prefixes allowed in knob names, prefix -> data field: those of `prefixed_knobs`."""
         return {prefix: field for prefix, (field, _) in cls.prefixed_knobs.items()}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -179,8 +182,8 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
         if not isinstance(value, float | tuple | Mapping | Uniform | Choice):
             return value
         if amount_bounds(value)[0] < 0.0:
-            fix = "Use an amount >= 0; a Normal distribution is clipped at 0."
-            raise bad("nothing negative", fix)
+            fix = "Give an amount >= 0; a Normal distribution is clipped at 0."
+            raise bad("an amount >= 0", fix)
         return value
 
     @field_validator("jitter", mode="after")
@@ -191,18 +194,18 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
                 delay = info.data["delay"]
                 most = amount_bounds(delay)[0] if delay is not None else 0.0
                 if not isinstance(value, Normal) and amount_bounds(value)[1] > most:
-                    raise bad(f"a jitter of at most the delay, {most:g} s", "Raise delay or lower jitter.")
+                    raise bad(f"a jitter of at most the delay, {most:g} s", "Increase delay or decrease jitter.")
                 if delay is None:
-                    raise bad("no jitter without a delay", "Give delay as well; it must be at least the jitter.")
+                    raise bad("a delay of at least the jitter", "Give delay as well.")
             if isinstance(value, tuple):
-                raise bad("one number or distribution: jitter belongs to the sensor, not to a column")
+                raise bad("one number or distribution, since jitter applies to the sensor and not to a column")
         return value
 
     @field_validator("delay", mode="after")
     @classmethod
     def _delay(cls, value: Any) -> Any:
         if isinstance(value, tuple):
-            raise bad("one number or distribution: delay belongs to the sensor, not to a column")
+            raise bad("one number or distribution, since delay applies to the sensor and not to a column")
         return value
 
     @field_validator("loss", mode="after")
@@ -220,10 +223,11 @@ Selectors = str | ObjRef | tuple[str | ObjRef, ...] | None
 
 
 class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
-    """A sensor that sits somewhere. Give exactly one selector.
+    """Sensor with a mount. Give exactly one selector.
 
-    A singular selector means exactly one place and gives no mount axis; a plural one (a full-match pattern or a list)
-    gives a mount axis after env. ``body="world"`` (or ``body=None``, said explicitly) mounts on the world.
+    A singular selector means exactly one place and gives no mount axis. A plural one (a full-match pattern or a list)
+    gives
+    a mount axis after env. ``body="world"``, or an explicit ``body=None``, mounts the sensor on the world.
     """
 
     site: Selector = None
@@ -231,7 +235,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     sites: Selectors = None
     """Pattern or list of sites."""
     body: Selector = None
-    """Name of one body; ``"world"`` is the world."""
+    """Name of one body; ``"world"`` means the world."""
     bodies: Selectors = None
     """Pattern or list of bodies."""
     geom: Selector = None
@@ -239,7 +243,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     geoms: Selectors = None
     """Pattern or list of geoms."""
     joint: Selector = None
-    """Name of one joint: its anchor, in the axes of its body."""
+    """Name of one joint: the frame has its origin at the joint anchor and the axes of the joint's body."""
     joints: Selectors = None
     """Pattern or list of joints."""
     camera: Selector = None
@@ -247,19 +251,20 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     cameras: Selectors = None
     """Pattern or list of cameras."""
     link_name: Selector = None
-    """Name of one body, in the words of URDF."""
+    """Name of one body, by its URDF term."""
     link_names: Selectors = None
-    """Pattern or list of bodies, in the words of URDF."""
+    """Pattern or list of bodies, by their URDF term."""
     prim_path: str | None = None
-    """Path of one prim: ``{ENV_REGEX_NS}/Robot/imu`` is tried as ``Robot/imu`` and then as ``imu``."""
+    """Path of one prim: ``{ENV_REGEX_NS}/Robot/imu`` is looked up as ``Robot/imu`` and then as ``imu``."""
     mount_has_offset: ClassVar[bool] = True
-    """Whether the mount's frame is moved by `offset`; False where the sensor applies that by itself."""
+    """Whether `offset` moves the mount's frame; False if the sensor applies `offset` itself."""
     offset: OffsetCfg = OffsetCfg()
-    """Pose of the sensor's frame in the frame it is mounted on."""
+    """Pose of the sensor's frame relative to the frame it is mounted on."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = OffsetCfg
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = None
-    """What sensors of this class can sit on, in words, and the selectors of that; None: anything, the world too."""
+    """What sensors of this class can be mounted on, as text and as selectors; None means anything, including the
+    world."""
 
     def __init__(self, /, **data: Any) -> None:
         given = [name for name in SELECTORS if name in data]
@@ -269,17 +274,19 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         faults = []
         if len(wanted) > 1:
             got = ", ".join(f"{name}={data[name]!r}" for name in wanted)
-            faults.append(Fault("mount", got, "exactly one selector", "Keep one of them."))
+            faults.append(Fault("mount", got, "exactly one selector", "Keep one of the selectors."))
         elif not given:
             expected = f"one of {', '.join(SELECTORS)}"
-            faults.append(Fault("mount", "no selector", expected, 'To mount on the world write body="world".'))
+            faults.append(
+                Fault("mount", "no selector", expected, 'To mount the sensor on the world, write body="world".')
+            )
         elif self.sits_on is not None:
             what, selectors = self.sits_on
             selector = wanted[0] if wanted else "body"
             names = data[selector] if isinstance(data[selector], tuple | list) else (data[selector],)
             is_world = any(isinstance(name, str) and name == "world" for name in names)
             if is_world or selector not in selectors:
-                fix = "Name something that moves, not the world." if is_world else ""
+                fix = "Name an element that moves, not the world." if is_world else ""
                 faults.append(Fault(selector, repr(data[selector]), f"{what}, by one of {', '.join(selectors)}", fix))
         try:
             super().__init__(**data)
@@ -290,7 +297,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
 
     @property
     def selector(self) -> tuple[str, Any]:
-        """The selector that was given: its field name and value."""
+        """The given selector: its field name and value."""
         return next((name, getattr(self, name)) for name in SELECTORS if getattr(self, name) is not None)
 
     @property

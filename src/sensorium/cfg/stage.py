@@ -22,40 +22,40 @@ if TYPE_CHECKING:
     from sensorium.spec import FieldSpec
 
 Place = Literal["physics", "scale", "noise", "bias", "saturation", "dropout", "post"]
-"""Where in the measurement chain a stage works, in this order; quantisation is between saturation and dropout."""
+"""Places of stages in the measurement chain, in this order; quantisation is between saturation and dropout."""
 PLACES: tuple[Place, ...] = ("physics", "scale", "noise", "bias", "saturation", "dropout", "post")
 
 SENSOR_PLUGINS = Plugins("sensorium.sensors", "sensor")
-"""The installed packages with sensors, stages and patterns; ours announce themselves like the others."""
+"""The installed packages with sensors, stages and patterns, and the built-in ones."""
 STAGE_KINDS: Registry[str, type[StageCfg]] = Registry(
     "kind of stage",
     SENSOR_PLUGINS,
-    "{cls}, whose kind {key!r} stays that of {other}, has to be called otherwise. Rename the stage class.",
+    "{cls} has the kind {key!r}, which belongs to {other}. Rename the stage class.",
     keeps_ours=True,
 )
-"""Every stage class by kind; filled where a stage is defined."""
+"""Stage classes by kind; a class registers when it is defined."""
 
 
 class StageCfg(Cfg):
-    """One imperfection beyond the standard chain. Subclass it, set `place`, write `apply`.
+    """One imperfection beyond the standard chain. Subclass it, set `place` and implement `apply`.
 
-    The subclass is config and behaviour in one; it keeps no state on itself. What must survive from one sample to the
-    next is declared by `state_specs` and handed to `apply`, so that reset and save reach it.
+    The subclass is config and behaviour in one, and an instance holds no state. State that persists between samples is
+    declared by `state_specs` and passed to `apply`, so that reset and save include it.
     """
 
     place: ClassVar[Place]
-    """Where in the chain it works. A subclass may make it a field with a default, for each instance to choose."""
+    """Place in the chain. A subclass may make it a config field with a default, so that each instance can choose."""
     is_recorded: ClassVar[bool] = False
-    """True where `apply` only launches Warp kernels with fixed arguments: it is called once and replayed."""
+    """True if `apply` only launches Warp kernels with fixed arguments: it is then called once and replayed."""
     observes: ClassVar[bool] = False
-    """True where the stage also looks at the ticks between samples, in `observe`."""
+    """True if the stage also needs the ticks between samples, in `observe`."""
     otherwise: ClassVar[str] = ""
-    """What to give instead where a sensor cannot be asked between samples: a sentence for the message."""
+    """Alternative for sensors that cannot be evaluated between samples: a sentence for the error message."""
     on_values: ClassVar[bool] = True
-    """False where the stage alters no field, and so takes no `fields`."""
+    """False if the stage alters no field and so accepts no `fields`."""
 
     fields: tuple[str, ...] = ()
-    """Fields it works on; empty means all floating-point vector fields of the sensor."""
+    """Fields that the stage alters; empty means all floating-point vector fields of the sensor."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -68,36 +68,36 @@ class StageCfg(Cfg):
             STAGE_KINDS.add(kind_of(cls), cls)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were given, with the stage's ``kind``."""
+        """Return the given fields, with the stage's ``kind``."""
         return {"kind": kind_of(type(self)), **super().to_dict()}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return name -> shape (after env) of the float32 states this stage keeps.
+        """Return name -> shape (after env) of the float32 states of this stage.
 
         Args:
-            columns: the fields it works on and their number of columns.
+            columns: the altered fields and their numbers of columns.
         """
         return {}
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return all states; override it in place of `state_specs` where their shapes need more than columns.
+        """Return the shapes of all states; override it instead of `state_specs` if shapes depend on more than columns.
 
         Args:
-            key: has the layout of the fields in `specs`, the period and the tick.
+            key: holds the layout of the fields in `specs`, the period and the tick.
         """
         return self.state_specs(key.columns)
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError`, with what is expected as its text, where the stage cannot work on a sensor.
+        """Raise `ValueError`, with what is expected as its text, if the stage cannot be used with a sensor.
 
         Args:
-            columns: the fields it works on and their number of columns.
-            specs: all fields that `truth` has.
+            columns: the altered fields and their numbers of columns.
+            specs: all fields of `truth`.
             period: mean time between samples, s.
         """
 
     def keeps_rotations(self) -> bool:
-        """Return whether unit quaternions stay such; where not, a rotation field named in `fields` is refused."""
+        """Return whether unit quaternions stay unit quaternions; otherwise rotation fields are rejected in `fields`."""
         return False
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
@@ -112,9 +112,9 @@ class StageCfg(Cfg):
         raise NotImplementedError(f"{type(self).__name__} does not define apply")
 
     def observe(self, truth: Record, state: Mapping[str, Tensor], key: StageKey) -> None:
-        """Look at the true value at a tick between samples; called only where `observes` is true.
+        """Process the true value at a tick between samples; called only if `observes` is true.
 
-        A stage that `is_recorded` only launches Warp kernels with fixed arguments here: they are recorded and replayed.
+        A stage with `is_recorded` only launches Warp kernels with fixed arguments here: they are recorded and replayed.
 
         Args:
             truth: true fields of the sensor at this tick, before `apply_transform`, read only.
@@ -130,14 +130,14 @@ class StageCfg(Cfg):
 
 
 def find_kind(value: Mapping[Any, Any], kinds: Registry[str, V]) -> tuple[V | None, Any, dict[str, Any]]:
-    """Return what the ``kind`` in a file's fields means, None where it means nothing, that kind, and the other fields.
+    """Return the class of the ``kind`` in a file's fields (None if unknown), the kind itself, and the other fields.
 
-    Installed plugins are loaded where it is unknown. Raises what a validator may raise where a field has no name.
+    Installed plugins are loaded if the kind is unknown. Raises as a validator does if a field name is not text.
     """
     fields = dict(value)
     kind = fields.pop("kind", None)
     if odd := [name for name in fields if not isinstance(name, str)]:
-        raise bad("fields by name", f"{shown(odd[0])} is no name of a field.")
+        raise bad("fields by name", f"{shown(odd[0])} is not a field name.")
     return kinds.lookup(kind) if isinstance(kind, str) else None, kind, fields
 
 
@@ -159,7 +159,7 @@ def _parse_stages(value: Any) -> tuple[StageCfg, ...]:
                 faults = [replace(each, field=f"{number}.{each.field}") for each in error.faults]
                 raise ConfigError(error.config, faults) from None
         if not isinstance(item, StageCfg):
-            raise bad("a tuple of stages", f"{shown(item)} is none.")
+            raise bad("a tuple of stages", f"{shown(item)} is not a stage.")
         stages.append(item)
     return tuple(stages)
 

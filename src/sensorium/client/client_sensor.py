@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from sensorium.client.callbacks import CallbackQueue, Callbacks
@@ -52,7 +53,7 @@ class SensorHost(Protocol):
         """The bodies of the world."""
         ...
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
+    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
         """Have a snapshot of these environments in each frame, in order, on one thread, until it is stopped."""
         ...
 
@@ -162,7 +163,7 @@ class ClientSensor(SpawnedSensor):
         raise NotImplementedError
 
     def emit(self, event: object) -> None:
-        """Give something to the listener, on a worker thread; without effect where nobody listens."""
+        """Give something to the listener, on a thread of its own; without effect where nobody listens."""
         with self._lock:
             callback = self._callback
             if callback is None:
@@ -198,7 +199,7 @@ class ClientSensor(SpawnedSensor):
     # For the user -----------------------------------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Any], object]) -> None:
-        """Begin to work, and call the listener with what there is to tell, in order, on a worker thread.
+        """Begin to work, and call the listener with what there is to tell, in order, on a thread of its own.
 
         A listener that was there before is replaced, and not called any more.
 
@@ -225,7 +226,7 @@ class ClientSensor(SpawnedSensor):
     def _begin(self, start: int) -> None:
         """Ask for snapshots, unless somebody has stopped it meanwhile."""
         try:
-            handle = self._host._on_tick(self._tick, envs=self._envs)
+            handle = self._host.on_tick(self._tick, envs=self._envs)
         except BaseException:
             with self._lock:
                 if self._starts == start:
@@ -297,7 +298,7 @@ class ClientSensor(SpawnedSensor):
 
     def _prepare(self, host: SensorHost, name: str) -> None:
         self._host = host
-        self._queue = CallbackQueue(name, self._call, host.callbacks)
+        self._queue = CallbackQueue(name, partial(_call, name, host.callbacks), host.callbacks)  # it holds no sensor
         self._lock, self._ticking = threading.RLock(), threading.RLock()
         self._callback = self._handle = self._on_destroy = None
         self._frame = -1  # the newest that was seen
@@ -313,13 +314,6 @@ class ClientSensor(SpawnedSensor):
     def _check_alive(self) -> None:
         if self._destroyed:
             raise StaleError(f"sensor {self._name!r} is destroyed.")
-
-    def _call(self, item: tuple[Callable[[Any], object], object]) -> None:
-        callback, event = item
-        try:
-            callback(event)
-        except BaseException as error:
-            self._host.callbacks.errors.report(self._name, callback, error)
 
     def _tick(self, snapshot: Snapshot) -> None:
         """Look at a snapshot, unless a later one was seen."""
@@ -343,6 +337,15 @@ class ClientSensor(SpawnedSensor):
                 self._host.callbacks.errors.report(self._name, self.on_tick, error)
             finally:
                 self._ticker = before
+
+
+def _call(name: str, callbacks: Callbacks, item: tuple[Callable[[Any], object], object]) -> None:
+    """Call a listener with an event of a sensor."""
+    callback, event = item
+    try:
+        callback(event)
+    except BaseException as error:
+        callbacks.errors.report(name, callback, error)
 
 
 S = TypeVar("S", bound=ClientSensor)

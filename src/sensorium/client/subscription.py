@@ -8,26 +8,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from sensorium.client.callbacks import LOGGER, CallbackQueue
+from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.wire import messages as say
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.data import SensorData
-from sensorium.wire.header import LOST, Header, body_offset
+from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
 from sensorium.wire.layout import plan
 from sensorium.wire.packing import CREDIT, Record
 from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
 from sensorium.wire.stream_info import StreamInfo
 
-Policy = Literal["latest", "lossless"]
-"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
-Envs = slice | int | range | None
 _Arrived = tuple[int, float, Any, int]
 """A message that waits: number of the subscription, when it came (s, monotonic), memory, samples left out before."""
 
@@ -71,19 +69,13 @@ class Stats:
 
 
 class Subscription:
-    """One listener of one sensor; `RemoteSensor.listen` and `Client._subscribe` make them.
+    """One listener of one sensor; `RemoteSensor.listen` and `Client.subscribe` make them.
 
     Args:
         session: of the client whose it is.
         name: of the sensor.
-        callback: called with each data object, on a worker thread, one after the other.
-        policy: see `RemoteSensor.listen`, which has the same arguments and errors; `checks.listening` has checked the
-            others.
-        every: likewise.
-        max_rate: likewise.
-        envs: likewise.
-        truth: likewise.
-        queue: likewise.
+        callback: called with each data object, on a thread of its own, one after the other.
+        options: how it listens.
         on_end: called once with the reason when it ends without `stop`.
         keeps: what is kept alive until it ends, such as the client.
     """
@@ -93,13 +85,8 @@ class Subscription:
         session: Session,
         name: str,
         callback: Callable[[Any], object],
+        options: ListenOptions,
         *,
-        policy: Policy = "latest",
-        every: int = 1,
-        max_rate: float | None = None,
-        envs: Envs = None,
-        truth: bool = False,
-        queue: int | None = None,
         on_end: Callable[[str], object] | None = None,
         keeps: object = None,
     ) -> None:
@@ -108,16 +95,13 @@ class Subscription:
 
         if not callable(callback):
             raise wrong("callback", callback, "a function of one argument, the data")
-        if policy not in ("latest", "lossless"):
-            raise wrong("policy", policy, "'latest' or 'lossless'")
         self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
             raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
-        self.lossless = policy == "lossless" or info.events
-        self.every, self.max_rate, self.truth = every, max_rate, truth
-        self._envs, self._most_queued = envs, queue
+        self.lossless = options.policy == "lossless" or info.events
+        self._options = options
         self._info = info
         self._aim(info)
         self._queue: CallbackQueue[_Arrived] = CallbackQueue(name, self._deliver, session.callbacks, self._return)
@@ -138,8 +122,8 @@ class Subscription:
         Raises:
             ConfigError: it has not the environments.
         """
-        self.first, self.count = env_range(self._envs, info.num_envs, self.name)
-        queue, specs = self._most_queued, info.specs
+        self.first, self.count = env_range(self._options.envs, info.num_envs, self.name)
+        queue, specs = self._options.queue, info.specs
         nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
         large = nbytes >= LARGE
         if self.lossless:
@@ -148,7 +132,9 @@ class Subscription:
             self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
         else:  # where nobody knows how long messages are, as where they are large: the server has them wait
             is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
-            length = body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self.truth).nbytes
+            length = (
+                body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self._options.truth).nbytes
+            )
             self._window, self._room = WINDOW_LATEST if is_known and length <= LARGE else 1, 1
 
     @property
@@ -177,18 +163,18 @@ class Subscription:
                 except ConfigError:
                     is_whole = False
         if not is_whole:
-            self.finish(f"the server has {info.num_envs} envs now, and envs={self._envs} was asked for")
+            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was asked for")
             return
         self._session.link.tell(
             say.Subscribe(
                 number,
                 info.id,
                 self.lossless,
-                self.every,
-                self.max_rate or 0.0,
+                self._options.every,
+                self._options.max_rate or 0.0,
                 self.first,
                 self.count,
-                self.truth,
+                self._options.truth,
                 self._window,
                 self._room,
             )
@@ -197,6 +183,7 @@ class Subscription:
     def take(self, messages: list[Message]) -> None:
         """Have the listener called with what came in; on the link's thread."""
         now, number, credit = time.monotonic(), self.number, 0
+        self._session.saw(_frame_of(messages[-1][0]))
         with self._lock:
             self._queue.put([(number, now, memory, dropped) for memory, dropped in messages])
             if not self.lossless:
@@ -229,9 +216,10 @@ class Subscription:
         if self._ended or number != self.number:
             return number, 0
         self._dropped += dropped
-        info, callback, begun, done = self._info, self._callback, 0, 0
+        info, callback, before, begun, done = self._info, self._callback, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
+        data: SensorData | None = None
         messages: Iterator[SensorData] | None = None
         while not self._ended:
             try:
@@ -257,7 +245,9 @@ class Subscription:
                     done = begun
                 else:
                     self._misread(info, error)
-        self._times.append((time.monotonic(), begun))
+        if self._received > before:
+            self._times.append((time.monotonic(), self._received - before))
+        data = messages = head = body = None  # the traceback of an error that is kept holds this frame
         return number, credit
 
     def _note(self, header: Header) -> None:
@@ -341,6 +331,13 @@ class Subscription:
         return f"<Subscription to {self.name!r}: {state}>"
 
 
+def _frame_of(memory: Any) -> int:
+    """Return the frame of a data message; -1 where it is not one of ours."""
+    head = memory[0] if isinstance(memory, tuple) else memory
+    is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
+    return Header.peek(head).frame if is_ours else -1
+
+
 def _credits(head: Any) -> int:
     """Return how many messages the server counted for what it sent; none for the word that some were lost."""
     if is_bundle(head):
@@ -349,23 +346,4 @@ def _credits(head: Any) -> int:
     return 0 if len(head) > 6 and head[6] & LOST else 1
 
 
-def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:
-    """Return (first, number) of the environments that a listener asks for.
-
-    Raises:
-        ConfigError: they are no range of environments that there are.
-    """
-    expected = f"None, an environment from 0 to {num_envs - 1}, or a slice of them without a step"
-    if envs is None:
-        return 0, num_envs
-    if isinstance(envs, int | np.integer) and not isinstance(envs, bool):
-        if 0 <= envs < num_envs:
-            return int(envs), 1
-    elif isinstance(envs, slice | range):
-        chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
-        if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
-            return chosen.start, len(chosen)
-    raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
-
-
-__all__ = ["Envs", "Policy", "Stats", "Subscription"]
+__all__ = ["Stats", "Subscription"]

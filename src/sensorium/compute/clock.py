@@ -100,20 +100,19 @@ class Clock:
         self.tick = 0
         self.version = 0
         """Counts every call of `set`: what was computed under another version is out of date."""
-        self.mode = SAMPLE
+        self.control_tick = -1
+        """Tick at which the current control step began; -1 before the first. Kernels learn of it by `write`."""
         self.skipped = 0
         """Ticks that jumps passed over: no sensor was sampled at them."""
-        self._lag = 0
-        self._control_tick = -1
+        self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
+        self.words_wp = compute.time_wp
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
-        self._host: Any = self.words.numpy().data if compute.is_cpu else None
-        self._bad_host: Any = self.bad.numpy().data if compute.is_cpu else None
-        self._bad_seen = AsyncCopy(compute, self.bad)
-        self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
-        self.control_tick = -1
+        self._bad_seen = AsyncCopy(compute, self.bad)
+        self._host: Any = self.words.numpy().data if compute.is_cpu else None
+        self.write()
 
     def __repr__(self) -> str:
         return f"Clock(tick={self.tick}, time={self.time:g} s)"
@@ -132,36 +131,28 @@ class Clock:
         """Return seconds in ticks, exact for the decimals that people write."""
         return float(exact_fraction(seconds) / self.dt_exact)
 
-    @property
-    def control_tick(self) -> int:
-        """Tick at which the current control step began; -1 before the first."""
-        return self._control_tick
-
-    @control_tick.setter
-    def control_tick(self, tick: int) -> None:
-        self._control_tick = tick
-        self._write()
-
     def begin_control_step(self) -> None:
-        """Say that a control step begins at this tick. Kernels learn of it with the next call of `set`."""
-        self._control_tick = self.tick
+        """Say that a control step begins at this tick. Kernels learn of it with the next call of `set` or `write`."""
+        self.control_tick = self.tick
 
     def set(self, tick: int, mode: int, lag: int) -> None:
         """Tell the kernels what time it is and what kind of sample follows."""
-        self.tick = tick
-        self.mode = mode
-        self._lag = lag
+        self.tick, self._mode, self._lag = tick, mode, lag
         self.version += 1
-        self._write()
+        self.write()
+
+    def write(self) -> None:
+        """Write what kernels read of the time."""
+        host, values = self._host, (self.tick, self._mode, self._lag, self.control_tick)
+        if host is not None:
+            host[0], host[1], host[2], host[3] = values
+        else:
+            self._send(values)
 
     @keeps_current
-    def _write(self) -> None:
-        host = self._host
-        if host is not None:
-            host[0], host[1], host[2], host[3] = self.tick, self.mode, self._lag, self._control_tick
-            return
+    def _send(self, values: tuple[int, ...]) -> None:
         command = self._command  # the numbers travel with the launch: there is no memory of theirs to be overwritten
-        for index, value in enumerate((self.tick, self.mode, self._lag, self._control_tick)):
+        for index, value in enumerate(values):
             command.set_param_at_index(index, value)
         command.launch(self.compute.stream)
 
@@ -170,17 +161,11 @@ class Clock:
 
         The host does not wait for it.
         """
-        if self._bad_host is None:
-            arrived = self._bad_seen.take()
-            found = arrived is not None and bool(arrived[0])
-            if not self._bad_seen.is_under_way:
-                self._bad_seen.start()
-                self.bad.zero_()  # behind the copy
-            return found
-        if not self._bad_host[0]:
-            return False
-        self._bad_host[0] = 0
-        return True
+        arrived = self._bad_seen.take()
+        found = arrived is not None and bool(arrived[0])
+        if self._bad_seen.start() or found:
+            self.bad.zero_()  # behind the copy
+        return found
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Note a reset of the envs in a uint8 mask at the current tick."""

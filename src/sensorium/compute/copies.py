@@ -26,23 +26,20 @@ class AsyncCopy:
         self._event: Any = None
         self._view: NDArray[Any] | None = source.numpy() if compute.is_cpu else None
 
-    def __repr__(self) -> str:
-        return f"AsyncCopy({tuple(self._source.shape)} on {self._compute.device})"
+    def start(self) -> bool:
+        """Start a copy of what the work submitted so far will leave, where none is under way or needed.
 
-    def start(self) -> None:
-        """Start a copy of what the work submitted so far will leave; nothing happens while one is under way."""
+        Returns:
+            Whether one was started.
+        """
         if self._view is not None or self._event is not None:
-            return
+            return False
         if self._host is None:
             self._host = pinned(self._source.shape, self._source.dtype, self._compute.device)
         self._host.copy_(self._source, non_blocking=True)
         self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(self._compute.device))
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a copy was started and has not been taken."""
-        return self._event is not None
+        return True
 
     def take(self) -> NDArray[Any] | None:
         """Return the values of the copy that was started, once it is there; None before, or where none was started.

@@ -27,43 +27,23 @@ LOADS_AFTER_S = 0.05
 """A launch that takes longer compiles or loads its kernel."""
 
 
-class LoadingLock:
-    """A lock that one thread may take several times, and that knows for how long it is held."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._since = inf
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        if self._depth == 0:
-            self._since = time.monotonic()
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._since = inf
-        self._lock.release()
-
-    def recover(self) -> None:
-        """Release what an exception at any point left held by the calling thread."""
-        try:
-            while True:
-                self._lock.release()
-                self._depth, self._since = 0, inf
-        except RuntimeError:  # the thread does not hold it
-            return
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether a thread has held it for so long that it compiles or loads a kernel."""
-        return time.monotonic() - self._since > LOADS_AFTER_S
+lock = threading.RLock()
+"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once. It is used as it is, by
+``with``: so no interrupt, wherever it comes, leaves it held."""
+_held_since = inf
+"""When `is_loading` first saw it held."""
 
 
-lock = LoadingLock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once."""
+def is_loading() -> bool:
+    """Whether another thread compiles or loads a kernel; known at the second call, `LOADS_AFTER_S` after the first."""
+    global _held_since
+    if lock.acquire(blocking=False):
+        lock.release()
+        _held_since = inf
+    else:
+        _held_since = min(_held_since, time.monotonic())
+    return time.monotonic() - _held_since > LOADS_AFTER_S
+
 
 _log = logging.getLogger("sensorium.compute")
 _watchers: list[Watcher] = []

@@ -26,7 +26,7 @@ A kernel that many sensors use takes what is theirs as a task, a struct, so that
         t.x_out[env, column] = 2.0 * t.x_in[env, column]
 
 A `Segment` is one run of consecutive Warp launches with fixed arguments, or one Python call such as a torch hook. A
-`Program` is segments in order, each with a group; `run(due)` runs those whose group is due.
+`Program` is segments in order.
 
 Launches are recorded once. A segment's first runs replay the recorded launches one by one; they are timed, and it is
 decided whether shards pay. Once it has run so often that a capture pays as well, each shard is captured as a graph and
@@ -37,14 +37,12 @@ may change lives in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby, pairwise
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
@@ -55,7 +53,7 @@ from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.rows import Rows
 from sensorium.compute.workers import Workers
-from sensorium.errors import ConfigError, ScheduleError
+from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,11 +225,10 @@ class Compute:
         self.mask = self.all_envs
         """The uint8 [env] mask of envs that hooks work on now."""
         self._recording: list[_Launch] | None = None
-        self._recorder = 0
         self.recordings = 0
         """Number of recordings so far: a launch belongs once into each that needs it."""
-        self._unloaded: dict[Any, None] = {}
-        self._loaded: set[Any] = set()
+        self._is_loaded: dict[Any, bool] = {}
+        """Every kernel that was recorded or launched, and whether it was loaded."""
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -243,8 +240,8 @@ class Compute:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a thread of this process compiles or loads a kernel; any thread may ask."""
-        return loading.lock.takes_long
+        """Whether another thread of this process compiles or loads a kernel, as far as one that asks often knows."""
+        return loading.is_loading()
 
     @property
     def is_recording(self) -> bool:
@@ -252,19 +249,8 @@ class Compute:
         return self._recording is not None
 
     def recover(self) -> None:
-        """End what an exception left open in the owner's thread: a recording, a mask."""
-        if self._recorder in (0, threading.get_ident()):
-            self._recording, self._recorder = None, 0
-            self.mask = self.all_envs
-
-    def _check_recorder(self) -> None:
-        """Raise `ScheduleError` where another thread than the one that records launches something."""
-        if self._recorder not in (0, threading.get_ident()):
-            raise ScheduleError(
-                f"thread {threading.current_thread().name!r} launched a kernel of a scene while another thread was in "
-                "a call of it. Read its sensors in the thread that steps it, and give other threads what "
-                "scene.publish() returns."
-            )
+        """End what an exception left open: a recording, a mask."""
+        self._recording, self.mask = None, self.all_envs
 
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
@@ -317,7 +303,6 @@ class Compute:
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
-            self._check_recorder()
             self._recording.append(launch)
             return
         if 0 in launch.dim:
@@ -339,22 +324,20 @@ class Compute:
             owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
         """
         if self._recording is not None:
-            self._check_recorder()
             raise RuntimeError("recordings do not nest")
-        me = threading.get_ident()
         try:
-            self._recorder, self._recording = me, []
+            self._recording = []
             self.recordings += 1
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
             for launch in self._recording:
                 launch.owners = frozenset() if owner is None else frozenset((owner,))
-                if launch.kernel not in self._loaded and 0 not in launch.dim:
-                    self._unloaded[launch.kernel] = None
+                if 0 not in launch.dim:
+                    self._is_loaded.setdefault(launch.kernel, False)
             return Segment(self, [hook], self.all_envs if mask is None else mask, self._recording)
         finally:
-            self._recording, self._recorder = None, 0
+            self._recording = None
 
     def load(self, kernels: Iterable[Any] | None = None) -> None:
         """Compile and load kernels that are launched here for the first time.
@@ -362,12 +345,10 @@ class Compute:
         Args:
             kernels: which ones; None for all that were recorded.
         """
-        wanted = list(self._unloaded) if kernels is None else [each for each in kernels if each not in self._loaded]
-        if wanted:
+        kernels = self._is_loaded if kernels is None else kernels
+        if wanted := [each for each in kernels if not self._is_loaded.get(each)]:
             loading.load(wanted, self.wp_device)
-            self._loaded.update(wanted)
-            for each in wanted:
-                self._unloaded.pop(each, None)
+            self._is_loaded |= dict.fromkeys(wanted, True)
 
     def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Segment:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
@@ -428,9 +409,10 @@ class Segment:
         self.is_recorded = launches is not None
         """Whether this is a run of recorded launches (and not a Python call)."""
         self._launches = [launch for launch in launches or () if 0 not in launch.dim]
-        self._steps: list[list[_Shard]] = []
-        self._runs = 0
-        self._seconds: list[float] = []
+        self._steps: list[list[_Shard] | list[_Call]] = [] if self.is_recorded else [[_Call(compute, hooks[0], mask)]]
+        self._runs = 0 if self.is_recorded else TIMED_RUNS
+        self._fastest = inf
+        """Shortest of the timed runs, s."""
         self.is_captured = False
         """Whether graphs have been made; they are replayed while `compute.capture` is on."""
 
@@ -457,57 +439,48 @@ class Segment:
         launches = _merged([launch for each in segments for launch in each._launches])
         return cls(first.compute, [hook for each in segments for hook in each._hooks], first._mask, launches)
 
-    @keeps_current
     def run(self) -> None:
         """Do the work once.
 
         Raises:
             SensoriumError: it was to be captured, and a kernel could not be.
         """
-        compute = self.compute
-        if self.is_captured and compute.capture:
-            self._run_steps(_Shard.replay)
-        elif not self.is_recorded:
-            with compute.masked(self._mask):
-                self._hooks[0]()
-        elif self._runs < TIMED_RUNS:
+        if self._runs < TIMED_RUNS:
             self._run_timed()
-        elif not compute.capture:
-            self._run_steps(_Shard.run)
-        else:
+            return
+        if self.is_recorded and not self.is_captured and self.compute.capture:
             self._runs += 1
-            if self._runs > compute.capture_after:
-                for shards in self._steps:
-                    for shard in shards:
-                        shard.capture()
-                self.is_captured = True
-                self.run()
-            else:
-                self._run_steps(_Shard.run)
-
-    def _run_steps(self, run: Callable[[_Shard], None]) -> None:
-        """Run the recorded launches, or replay their graphs."""
+            if self._runs > self.compute.capture_after:
+                self._capture()
         for shards in self._steps:
             if len(shards) == 1:
-                run(shards[0])
+                shards[0].run()
             else:
-                self.compute.workers.run([partial(run, shard) for shard in shards])
+                self.compute.workers.run([shard.run for shard in shards])
+
+    @keeps_current
+    def _capture(self) -> None:
+        for shards in self._steps:
+            for shard in shards:
+                shard.capture()
+        self.is_captured = True
 
     def _run_timed(self) -> None:
-        """Run, and after a few runs decide whether shards pay."""
+        """Run on one core, and after a few runs decide whether shards pay."""
         if self._launches and not self._steps:  # not before: most segments are joined to others first
             self._share(1)
         start = time.perf_counter()
-        self._run_steps(_Shard.run)
-        self._seconds.append(time.perf_counter() - start)
+        for (shard,) in self._steps:
+            shard.run()
+        seconds = time.perf_counter() - start
         self._runs += 1
-        if self._runs < TIMED_RUNS or not self.compute.is_cpu or not self._launches:
-            return
-        count = self.compute.shards
-        if count is None and min(self._seconds[1:], default=0.0) > SHARD_ABOVE_S:
-            count = self.compute.threads
-        if count is not None and count > 1:
-            self._share(count)
+        if self._runs > 1:  # the first one may load a kernel
+            self._fastest = min(self._fastest, seconds)
+        compute = self.compute
+        if self._runs == TIMED_RUNS and compute.is_cpu and self._launches:
+            count = compute.shards or (compute.threads if self._fastest > SHARD_ABOVE_S else 1)
+            if count > 1:
+                self._share(count)
 
     def _share(self, count: int) -> None:
         """Share the work among `count` cores: the environments, or with one of them the items of some launches.
@@ -562,7 +535,15 @@ class _Shard:
             self._commands.append(command)
 
     def run(self) -> None:
-        """Run the recorded launches."""
+        """Replay the graph; without one, or where none is wanted, run the recorded launches."""
+        compute = self._compute
+        if self._graph is not None and compute.capture:
+            wp.capture_launch(self._graph, compute.stream)
+        else:
+            self._launch()
+
+    @keeps_current
+    def _launch(self) -> None:
         stream = self._compute.stream
         with graph.launching:
             for command in self._commands:
@@ -572,39 +553,44 @@ class _Shard:
         """Make the graph."""
         self._graph = graph.capture(self._commands, self._compute.wp_device)
 
-    def replay(self) -> None:
-        """Run the graph."""
-        wp.capture_launch(self._graph, self._compute.stream)
+
+@dataclass(slots=True)
+class _Call:
+    """A Python call, with the mask that is active in it."""
+
+    compute: Compute
+    hook: Hook
+    mask: torch.Tensor
+
+    @keeps_current
+    def run(self) -> None:
+        with self.compute.masked(self.mask):
+            self.hook()
 
 
 class Program:
-    """Segments in order, each with the group it belongs to.
+    """Segments in order.
 
     Args:
-        segments: pairs of group and segment; neighbours that are both recorded and of one group are joined.
+        segments: the segments; neighbours that are both recorded are joined.
     """
 
     @graph.launching
-    def __init__(self, segments: Sequence[tuple[int, Segment]] = ()) -> None:
-        runs: list[tuple[int, list[Segment]]] = []
-        for group, segment in segments:
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        runs: list[list[Segment]] = []
+        for segment in segments:
             if segment.is_recorded and not segment._launches:
                 continue
-            previous = runs[-1] if runs else None
-            if previous and previous[0] == group and previous[1][-1].is_recorded and segment.is_recorded:
-                previous[1].append(segment)
+            if runs and runs[-1][-1].is_recorded and segment.is_recorded:
+                runs[-1].append(segment)
             else:
-                runs.append((group, [segment]))
-        self._segments = [(group, Segment.joined(run)) for group, run in runs]
+                runs.append([segment])
+        self._segments = [Segment.joined(run) for run in runs]
 
     def __repr__(self) -> str:
-        return f"Program({', '.join(f'{group}: {segment}' for group, segment in self._segments)})"
+        return f"Program({', '.join(map(repr, self._segments))})"
 
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def run(self, due: Sequence[bool] | None = None) -> None:
-        """Run the segments whose group is due; all of them for None."""
-        for group, segment in self._segments:
-            if due is None or due[group]:
-                segment.run()
+    def run(self) -> None:
+        """Run all segments."""
+        for segment in self._segments:
+            segment.run()

@@ -73,10 +73,16 @@ def is_first(rows: Rows, env: int) -> wp.bool:
 
 
 @wp.func
+def words_at_tick(rows: Rows, env: int, tick: int, element: U32, key0: U32, key1: U32) -> Words:
+    """Return the four random words of an env at a tick."""
+    era = wp.uint32(rows.episode[env])
+    return philox(wp.uint32(tick), wp.uint32(rows.first_env + env), era, element, key0, key1)
+
+
+@wp.func
 def sample_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return the four random words of an env's sample at this tick."""
-    tick = wp.uint32(rows.time[0])
-    return philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+    return words_at_tick(rows, env, rows.time[0], element, key0, key1)
 
 
 @wp.func
@@ -96,18 +102,16 @@ def sample_normals(rows: Rows, env: int, element: U32, key0: U32, key1: U32, tab
 @wp.func
 def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return the four random words of an env's state at the tick at which it was captured."""
-    tick = wp.uint32(rows.time[0] - rows.time[2])
-    return philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+    return words_at_tick(rows, env, tick_captured(rows), element, key0, key1)
 
 
 @wp.func
 def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return four random words that stay the same throughout an env's episode."""
-    episode = wp.uint32(rows.episode[env])
-    return philox(wp.uint32(0), wp.uint32(rows.first_env + env), episode, element, key0, key1)
+    return words_at_tick(rows, env, 0, element, key0, key1)
 
 
 __all__ = [
     "Rows", "captured_words", "episode_words", "is_first", "mode_now", "sample_normals", "sample_uniforms",
-    "sample_words", "tick_captured", "tick_now", "tick_of_control",
+    "sample_words", "tick_captured", "tick_now", "tick_of_control", "words_at_tick",
 ]  # fmt: skip

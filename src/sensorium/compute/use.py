@@ -6,14 +6,10 @@ import functools
 import threading
 from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from sensorium.compute.graph import launching
-from sensorium.compute.loading import lock
 from sensorium.errors import ScheduleError
-
-if TYPE_CHECKING:
-    from sensorium.compute import Clock, Compute
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -70,16 +66,11 @@ class Use:
         self.changing = self.cause = ""
 
 
-class Used(Protocol):
-    """What `exclusive` needs of a scene."""
-
-    _use: Use
-    compute: Compute
-    clock: Clock
-
-
 def exclusive(method: Function) -> Function:
-    """Decorate a method of a scene that no other thread may use meanwhile, and that needs sensors of one tick."""
+    """Decorate a method of a scene that no other thread may use meanwhile, and that needs sensors of one tick.
+
+    Its object has the scene's `_use`, `compute` and `clock`.
+    """
     return _guarded(method, mends=False)
 
 
@@ -90,7 +81,7 @@ def mending(method: Function) -> Function:
 
 def _guarded(method: Function, mends: bool) -> Function:
     @functools.wraps(method)
-    def guarded(self: Used, *args: Any, **kwargs: Any) -> Any:
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         use, me = self._use, get_ident()
         before = use.thread
         if before != me and (before or (use.changing and not mends)):
@@ -104,7 +95,6 @@ def _guarded(method: Function, mends: bool) -> Function:
                 self.clock.version += 1  # what readers were shown is looked at again
                 self.compute.recover()
                 launching.recover()
-                lock.recover()
             raise
         finally:
             use.thread = before

@@ -1,12 +1,12 @@
-"""Threads that share work with the thread that owns the loop: handed over by two locks, which is the cheapest way."""
+"""Threads that share work with the thread that owns the loop: one queue for work, one for results."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 Work = Callable[[], object]
 
@@ -38,9 +38,6 @@ class Workers:
             end.detach()
         self._begin()
 
-    def __repr__(self) -> str:
-        return f"Workers({len(self._workers)} thread(s))"
-
     def run(self, pieces: Sequence[Work]) -> None:
         """Do the first piece here and one on each thread, at the same time; an error of a piece is raised here."""
         if not self._is_whole or self._process != os.getpid():  # interrupted, or a fork: it has no other threads
@@ -66,38 +63,28 @@ class _Worker:
     """One thread that does what it is given, piece by piece."""
 
     def __init__(self) -> None:
-        self._given, self._done = threading.Lock(), threading.Lock()
-        self._given.acquire()
-        self._done.acquire()
-        self._work: Work | None = None
-        self._error: BaseException | None = None
+        self._given: SimpleQueue[Work | None] = SimpleQueue()
+        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
         self.thread = threading.Thread(target=self._loop, name="sensorium", daemon=True)
         self.thread.start()
 
     def start(self, work: Work) -> None:
         """Hand work over."""
-        self._work = work
-        self._given.release()
+        self._given.put(work)
 
     def wait(self) -> BaseException | None:
         """Wait until the work is done, and return what it raised."""
-        self._done.acquire()
-        error, self._error = self._error, None
-        return error
+        return self._done.get()
 
     def end(self) -> None:
-        """Let the thread end; again does nothing."""
-        self._work = None
-        with contextlib.suppress(RuntimeError):  # it was given something and has not taken it
-            self._given.release()
+        """Let the thread end, once it has done what it was given; again does nothing."""
+        self._given.put(None)
 
     def _loop(self) -> None:
-        while True:
-            self._given.acquire()
-            if (work := self._work) is None:
-                return
+        while (work := self._given.get()) is not None:
             try:
                 work()
             except BaseException as error:  # it is raised where the work was given
-                self._error = error
-            self._done.release()
+                self._done.put(error)
+            else:
+                self._done.put(None)

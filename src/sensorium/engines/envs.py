@@ -70,6 +70,16 @@ def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
         mask[selected] = 1
 
 
+def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | None) -> None:
+    """Copy rows `[env, ...]`: all, or those of a selection of `env_selection`, which the host need not count."""
+    if selected is None:
+        target.copy_(values)
+        return
+    mask = torch.zeros(len(target), dtype=torch.bool, device=target.device)
+    mark(mask, selected)
+    target.copy_(torch.where(mask.reshape(-1, *[1] * (target.dim() - 1)), values, target))
+
+
 def check_quat(quat: torch.Tensor, name: str) -> None:
     """Raise ArgumentError where quaternions `[..., 4]` that the host holds are zero: they are no orientation.
 

@@ -20,7 +20,7 @@ from sensorium.measurement.counter import SampleCounter
 from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
-from sensorium.measurement.stage_runs import StageRun, States, stage_runs
+from sensorium.measurement.stage_runs import StageRun, new_state, stage_runs
 from sensorium.measurement.transport import Ring
 from sensorium.random import stream_key
 
@@ -56,24 +56,27 @@ class SensorBuffers:
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
         self.kept: dict[str, torch.Tensor] = {}
         """What else of the sensor must be saved to resume, such as settings made at run time; no reset alters it."""
-        self.custom: dict[str, States] = {}
+        self.custom: dict[str, torch.Tensor] = {}
         """States that the sensor registered for itself."""
         self.tables: WeakSet[ChainTable] = WeakSet()
         """Every chain table that points at these knobs and is used."""
         self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
+        self.counter = SampleCounter(clock, plan.rate)
+        """How many captures there were, and when."""
         self._allocate()
         self.own_table: ChainTable | None = None
         """What the chain works on where it is launched for this sensor alone."""
         if self.plan.has_hardware:
             self.own_table = ChainTable(compute, self.chain_fields(own=True))
             self.tables.add(self.own_table)
-        in_flight = self.ring.latest if self.ring is not None else 0
-        self.counter = SampleCounter(clock, plan.rate, in_flight=in_flight)
-        """How many captures there were, and when."""
         self.group: SampleGroup | None = None
         """The sensors that this one is evaluated with."""
+        self.before_first: Callable[[], None] | None = None
+        """What is called before the first evaluation on read: a sensor that nobody configured is prepared late."""
+        self.was_read = False
+        """Whether a sensor that is evaluated on read was read, and is evaluated with the others from then on."""
         self.wanted = True
         """Whether the sensor was read since its last due tick (counts for ``evaluate="wanted"``)."""
         self.listeners = 0
@@ -85,9 +88,6 @@ class SensorBuffers:
         self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
         """What returns the body whose state is not finite, of an env and a mount."""
         self._snapshot: list[torch.Tensor] = []
-
-    def __repr__(self) -> str:
-        return f"SensorBuffers({self.plan.label!r}, {self.nbytes} bytes)"
 
     def _allocate(self) -> None:
         plan, num_envs, device = self.plan, self.compute.num_envs, self.compute.device
@@ -123,7 +123,8 @@ class SensorBuffers:
             self.posts = truths, works
         self.ring: Ring | None = None
         if plan.has_ring:
-            self.ring = Ring(plan, self.compute, self.clock, self.bad)
+            self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter)
+            self.counter.in_flight = self.ring.latest
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
@@ -145,13 +146,14 @@ class SensorBuffers:
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""
-        self.custom[name] = States(self.compute, {name: shape})
-        return self.custom[name].views[name]
+        self.custom[name] = new_state(self.compute, shape)
+        return self.custom[name]
 
     def seal(self, evaluate: str | None = None) -> None:
         """Complete the plan, once the sensor has registered its states; or change when it is evaluated."""
-        states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states.views]
+        states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states]
         self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
+        self.counter.is_pure = self.plan.is_pure
 
     # The chain --------------------------------------------------------------------------------------------------------
 
@@ -194,13 +196,13 @@ class SensorBuffers:
         if self.ring is not None:
             self.ring.redraw()
         for run in self.stages:
-            run.cfg.reset(run.states.views, run.key)
-        inside = self.compute.mask > 0
-        for states in self.custom.values():
-            states.memory.masked_fill_(inside[:, None], 0.0)
-        for record in (*self.posts[0], *self.posts[1]):
-            for _, view in record.items():
-                view.masked_fill_(inside.reshape(-1, *(1,) * (view.dim() - 1)), 0)
+            run.cfg.reset(run.states, run.key)
+        inside, posts = (
+            self.compute.mask > 0,
+            (view for records in self.posts for each in records for _, view in each.items()),
+        )
+        for tensor in (*self.custom.values(), *posts):
+            tensor.masked_fill_(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
             self.plan.hooks.reset(self.compute.mask)
 
@@ -237,7 +239,7 @@ class SensorBuffers:
         self.first_program, self.wanted = None, True
         self.counter.restart()
         if self.ring is not None:
-            self.ring.seek(self.ring.position)
+            self.ring.restart()
 
     # State, size ------------------------------------------------------------------------------------------------------
 
@@ -251,8 +253,8 @@ class SensorBuffers:
                 out |= {f"{name}/{k}/{field}": view for field, view in record.items()}
         out |= {f"flags/{k}": flags for k, flags in enumerate(self.flags)}
         out |= {f"walk/{name}": walk for name, walk in self.walks.items()}
-        out |= {f"state/{name}": states.memory for name, states in self.custom.items()}
-        out |= {f"stage/{k}": run.states.memory for k, run in enumerate(self.stages)}
+        out |= {f"state/{name}": state for name, state in self.custom.items()}
+        out |= {f"stage/{k}/{name}": state for k, run in enumerate(self.stages) for name, state in run.states.items()}
         return out
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -262,8 +264,7 @@ class SensorBuffers:
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters that must be saved to resume."""
-        position = self.ring.position if self.ring is not None else 0
-        return {**self.counter.counters(), "wanted": int(self.wanted), "position": position}
+        return {**self.counter.counters(), "wanted": int(self.wanted)}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `counters` returned, and make the memory that `tensors` returns as large as it was saved."""
@@ -274,8 +275,6 @@ class SensorBuffers:
         self.refresh_tables()
         self.counter.load(counters)
         self.wanted = bool(counters["wanted"])
-        if self.ring is not None:
-            self.ring.seek(counters["position"])
 
     @property
     def nbytes(self) -> int:

@@ -39,8 +39,7 @@ class Quad:
     target: wp.uint64
     walk: wp.uint64
     ring: wp.uint64
-    carry: wp.uint64
-    arrival: wp.uint64
+    stamps: wp.uint64
     head: wp.uint64
     noise: wp.uint64
     random_walk: wp.uint64
@@ -53,7 +52,7 @@ class Quad:
     columns: wp.int32
     column: wp.int32
     count: wp.int32
-    depth: wp.int32
+    slots: wp.int32
     rotation: wp.int32
     element: wp.uint32
     noise_key0: wp.uint32
@@ -131,19 +130,19 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 
 @wp.func
 def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) -> None:
-    """Store the sample in the ring; at a reset in all slots. What is pushed out and had arrived is carried on."""
+    """Store the sample in the ring; at a reset in all slots. Of what may be lost, the last slot keeps what arrived."""
     row = env * quad.columns + quad.column
     plane = num_envs * quad.columns
-    head = words_at(quad.head)[0]
     if mode_now(rows) == FIRST:
-        for slot in range(quad.depth):
+        for slot in range(quad.slots):
             _store(quad.ring, slot * plane + row, quad.count, x)
-        if quad.carry != wp.uint64(0):
-            _store(quad.carry, row, quad.count, x)
         return
-    if quad.carry != wp.uint64(0):
-        if words_at(quad.arrival)[head * num_envs + env] <= tick_now(rows):
-            _store(quad.carry, row, quad.count, _load(quad.ring, head * plane + row, quad.count))
+    head = words_at(quad.head)[env]
+    if quad.stamps != wp.uint64(0):
+        if words_at(quad.stamps)[3 * (head * num_envs + env) + 1] <= tick_now(rows):
+            _store(
+                quad.ring, (quad.slots - 1) * plane + row, quad.count, _load(quad.ring, head * plane + row, quad.count)
+            )
     _store(quad.ring, head * plane + row, quad.count, x)
 
 
@@ -213,7 +212,7 @@ class ChainField:
     """One field in the chain.
 
     Args:
-        places: `source`, `target`, and where it has them `walk`, `ring`, `carry`, `arrival` and `head`.
+        places: `source`, `target`, and where it has them `walk`, `ring`, `head` and `stamps`.
         knobs: its knobs by name.
         columns: number of columns.
         index: index of the field in the data class.
@@ -261,7 +260,7 @@ class ChainTable:
                 column,
                 np.minimum(4, field.columns - column),
             )
-            quads["depth"] = len(field.places["ring"]) if "ring" in field.places else 0
+            quads["slots"] = len(field.places["ring"]) if "ring" in field.places else 0
             quads["rotation"], quads["element"] = field.is_rotation, field.index << 24 | column // 4
             for name, key in zip(("noise", "walk"), field.keys, strict=True):
                 quads[f"{name}_key0"], quads[f"{name}_key1"] = key

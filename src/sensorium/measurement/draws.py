@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows, kernel
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, philox, word_to_normal
+from sensorium.compute import Rows, kernel, words_at_tick
+from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normals4
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
@@ -36,22 +36,18 @@ class Law:
 
 
 @wp.func
-def words_of(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
+def stream_words(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
     """Return four random words of a stream, those of block `column / 4` or of an element of its own."""
-    element = (stream.field << wp.uint32(24)) | wp.uint32(block)
-    era = wp.uint32(rows.episode[env])
-    return philox(wp.uint32(tick), wp.uint32(rows.first_env + env), era, element, stream.key0, stream.key1)
+    return words_at_tick(rows, env, tick, (stream.field << wp.uint32(24)) | wp.uint32(block), stream.key0, stream.key1)
 
 
 @wp.func
 def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
     """Return four standard normals of a stream."""
-    words = words_of(rows, env, tick, block, stream)
-    z0 = word_to_normal(words[0], table)
-    z1 = word_to_normal(words[1], table)
-    z2 = word_to_normal(words[2], table)
-    z3 = word_to_normal(words[3], table)
-    return wp.vec4(z0, z1, z2, z3)
+    element = (stream.field << wp.uint32(24)) | wp.uint32(block)
+    era = wp.uint32(rows.episode[env])
+    env_word = wp.uint32(rows.first_env + env)
+    return normals4(wp.uint32(tick), env_word, era, element, stream.key0, stream.key1, table)
 
 
 @wp.func
@@ -77,7 +73,7 @@ def draw_columns(
     drawn = column
     if law.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
-    words = words_of(rows, env, 0, drawn / 4, stream)
+    words = stream_words(rows, env, 0, drawn / 4, stream)
     value = draw_of(law, column, words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)

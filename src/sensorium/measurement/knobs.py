@@ -6,7 +6,7 @@ A knob that the config gives becomes a row of float32 `[1, column]` that all env
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,71 +109,77 @@ class Knobs:
     def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock, moved: Callable[[], object]) -> None:
         self._plan, self._compute, self._moved = plan, compute, moved
         self._rate_hz = 1.0 / (clock.dt * plan.rate.period)
+        self._names: dict[str, tuple[str, str | None]] = {knob: (knob, None) for knob in COLUMN_KNOBS}
+        """Name in the config -> knob, and its field where the name has a prefix."""
+        for prefix, field in plan.prefixes.items():
+            self._names |= {f"{prefix}_{knob}": (knob, field) for knob in COLUMN_KNOBS}
         self.tables: dict[tuple[str, str], KnobTable] = {}
         written: dict[tuple[str, str], str] = {}
         faults: list[Fault] = []
-        for name in COLUMN_KNOBS:
-            knob = name.removesuffix("_density")
-            for field, amount, where in self._given(name, faults):
-                if other := written.get((knob, field)):
-                    fix = f"It is also given as {other}."
-                    faults.append(Fault(where, shown(amount), f"one amount for {field}", fix))
-                    continue
-                written[knob, field] = where
+        for name in self._names:
+            for key, amount in self._amounts(name, getattr(plan.cfg, name, None)):
+                where = name if key is None else f"{name}[{key!r}]"
                 try:
-                    self.tables[knob, field] = self._table(knob, field, amount, self._factor(name))
+                    for at in self._meant(name, key, amount, plan.chained):
+                        if at in written:
+                            expected, fix = f"one amount for {at[1]}", f"It is also given as {written[at]}."
+                            raise ConfigError.single(plan.title, where, amount, expected, fix)
+                        written[at] = where
+                        self.tables[at] = self._table(*at, amount, self._factor(name))
+                except UnknownNameError as error:
+                    faults.append(Fault(name, repr(key), "a field of this sensor", str(error)))
+                except ConfigError as error:
+                    faults += error.faults
                 except ValueError as error:
                     faults.append(Fault(where, shown(amount), str(error)))
         if faults:
             raise ConfigError(plan.title, faults)
 
-    def __repr__(self) -> str:
-        return f"Knobs({', '.join(f'{knob}[{field}]' for knob, field in self.tables)})"
+    def _amounts(self, name: str, value: Any) -> list[tuple[str | None, Any]]:
+        """Return what a knob is given: amounts by field, or one amount."""
+        if isinstance(value, Mapping) and self._names[name][1] is None:
+            return list(value.items())
+        return [] if value is None else [(None, value)]
 
-    # What the config says ---------------------------------------------------------------------------------------------
+    def _meant(self, name: str, key: str | None, amount: Any, fields: Collection[str]) -> list[tuple[str, str]]:
+        """Return the knob and the fields that an amount is for.
 
-    def _given(self, knob: str, faults: list[Fault]) -> list[tuple[str, Any, str]]:
-        """Return field, amount and the config field it was written in, for one knob as the config writes it."""
-        plan, value = self._plan, getattr(self._plan.cfg, knob)
-        out = []
-        if isinstance(value, Mapping):
-            for name, amount in value.items():
-                try:
-                    out.append((self._field_of(name), amount, f"{knob}[{name!r}]"))
-                except UnknownNameError as error:
-                    faults.append(Fault(knob, repr(name), "a field of this sensor", str(error)))
-        elif value is not None:
-            units = {spec.unit for _, spec in plan.chained.values()}
-            if len(units) > 1:
-                units_text, example = ", ".join(sorted(units)), next(iter(plan.chained))
-                expected = f"one amount per field, since this sensor's fields have the units {units_text}"
-                faults.append(Fault(knob, shown(value), expected, f"Write {knob}={{{example!r}: ...}}."))
-            else:
-                out.extend((name, value, knob) for name in plan.chained)
-        for prefix, field in plan.prefixes.items():
-            name = f"{prefix}_{knob}"
-            amount = getattr(plan.cfg, name, None)
+        Args:
+            name: the knob as the config has it.
+            key: the field, or its prefix; None where the name or nothing says it.
+            amount: the amount.
+            fields: those that an amount is for where nothing says it.
+
+        Raises:
+            UnknownNameError: no such field.
+            ConfigError: the amount is not for one field, or would be for fields of several units.
+        """
+        plan, (knob, field) = self._plan, self._names[name]
+        knob = knob.removesuffix("_density")
+        if field is not None:
             if isinstance(amount, Mapping):
-                faults.append(Fault(name, shown(amount), f"one amount: it is for {field!r} alone"))
-            elif amount is not None and field not in plan.chained:
-                faults.append(Fault(name, shown(amount), f"the field {field!r} among `fields`", f"Add {field!r}."))
-            elif amount is not None:
-                out.append((field, amount, name))
-        return out
+                raise ConfigError.single(plan.title, name, amount, f"one amount: it is for {field!r} alone")
+            if field not in plan.chained:
+                fix = f"Add {field!r}."
+                raise ConfigError.single(plan.title, name, amount, f"the field {field!r} among `fields`", fix)
+            return [(knob, field)]
+        if key is not None:
+            field = plan.prefixes.get(key, key)
+            if field not in plan.chained:
+                raise UnknownNameError(f"field of sensor {plan.label!r}", key, [*plan.chained, *plan.prefixes])
+            return [(knob, field)]
+        units = sorted({plan.chained[each][1].unit for each in fields})
+        if len(units) > 1:
+            expected = f"one amount per field, since this sensor's fields have the units {', '.join(units)}"
+            fix = f"Write {name}={{{next(iter(fields))!r}: ...}}."
+            raise ConfigError.single(plan.title, name, amount, expected, fix)
+        return [(knob, each) for each in fields]
 
-    def _factor(self, knob: str) -> float:
+    def _factor(self, name: str) -> float:
         """Return the factor from an amount to the number per sample, which depends on the rate for densities."""
-        if not knob.endswith("_density"):
+        if not name.endswith("_density"):
             return 1.0
-        return float(self._rate_hz ** (0.5 if knob == "noise_density" else -0.5))
-
-    def _field_of(self, name: str) -> str:
-        """Return the field that a name or a prefix means."""
-        plan = self._plan
-        field = plan.prefixes.get(name, name)
-        if field not in plan.chained:
-            raise UnknownNameError(f"field of sensor {plan.label!r}", name, [*plan.chained, *plan.prefixes])
-        return field
+        return float(self._rate_hz ** (-0.5 if name.endswith("random_walk_density") else 0.5))
 
     def _row(self, spec: FieldSpec, amount: Any, knob: str, factor: float) -> Row:
         """Spread one amount over a field's columns (rotations: rotation vector in rad, then 0).
@@ -224,45 +230,27 @@ class Knobs:
             ConfigError: the knob was absent from the config, or the value does not fit.
         """
         plan = self._plan
-        knob, field = self._parse_name(knob)
-        factor, knob = self._factor(knob), knob.removesuffix("_density")
-        if isinstance(value, Mapping):
-            amounts = {self._field_of(name): amount for name, amount in value.items()}
-        elif field is not None:
-            amounts = {field: value}
-        else:
-            fields = [name for known, name in self.tables if known == knob]
-            if len({plan.chained[name][1].unit for name in fields}) > 1:
-                raise ConfigError.single(plan.title, knob, value, "one amount per field", f"Fields: {fields}.")
-            amounts = dict.fromkeys(fields or plan.chained, value)
+        if knob not in self._names:
+            raise UnknownNameError(f"knob of sensor {plan.label!r}", knob, self._names)
+        plain = self._names[knob][0].removesuffix("_density")
+        given = [field for known, field in self.tables if known == plain] or list(plan.chained)
         rows = self._compute.num_envs if env_ids is None else len(env_ids)
-        for name, amount in amounts.items():
-            table = self.tables.get((knob, name))
-            if table is None:
-                raise ConfigError.single(
-                    plan.title, knob, amount, f"a knob that the config gives for {name!r}",
-                    f"Absent knobs take no memory: give {knob}=0 in the config, or use "
-                    f"scene.reconfigure({plan.label!r}, ...).",
-                )  # fmt: skip
-            if is_law(amount):
-                fix = "A distribution belongs into the config."
-                raise ConfigError.single(plan.title, knob, amount, "numbers", fix)
-            spec = plan.chained[name][1]
-            try:
-                table.set(self._row(spec, _array(spec, amount, rows), knob, factor), env_ids)
-            except (ValueError, TypeError, RuntimeError) as error:
-                raise ConfigError.single(plan.title, knob, amount, str(error)) from None
-
-    def _parse_name(self, knob: str) -> tuple[str, str | None]:
-        """Return a knob without its prefix, and the field that the prefix means."""
-        prefixes = self._plan.prefixes
-        prefix, _, rest = knob.partition("_")
-        if knob in COLUMN_KNOBS:
-            return knob, None
-        if prefix in prefixes and rest in COLUMN_KNOBS:
-            return rest, prefixes[prefix]
-        names = [*COLUMN_KNOBS, *(f"{prefix}_{name}" for prefix in prefixes for name in COLUMN_KNOBS)]
-        raise UnknownNameError(f"knob of sensor {self._plan.label!r}", knob, names)
+        for key, amount in self._amounts(knob, value):
+            for at in self._meant(knob, key, amount, given):
+                table, spec = self.tables.get(at), plan.chained[at[1]][1]
+                if table is None:
+                    raise ConfigError.single(
+                        plan.title, knob, amount, f"a knob that the config gives for {at[1]!r}",
+                        f"Absent knobs take no memory: give {knob}=0 in the config, or use "
+                        f"scene.reconfigure({plan.label!r}, ...).",
+                    )  # fmt: skip
+                if is_law(amount):
+                    fix = "A distribution belongs into the config."
+                    raise ConfigError.single(plan.title, knob, amount, "numbers", fix)
+                try:
+                    table.set(self._row(spec, _array(spec, amount, rows), plain, self._factor(knob)), env_ids)
+                except (ValueError, TypeError, RuntimeError) as error:
+                    raise ConfigError.single(plan.title, knob, amount, str(error)) from None
 
 
 def _shape(spec: FieldSpec) -> tuple[int, ...]:

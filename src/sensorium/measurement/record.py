@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import warp as wp
@@ -31,20 +30,19 @@ def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
     return wp.from_torch(tensor.flatten(3) if tensor.dim() > 4 else tensor)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """A tensor's rows as machine words, for kernels that copy any dtype: 4-byte words where they fit, else bytes.
 
     Kernels take the address instead of a typed array, so that one kernel serves all dtypes (a kernel generic over
     dtypes would be compiled per dtype, and Warp 1.19 mixes such overloads up in captured CPU graphs).
     """
 
-    address: Any
-    """wp.uint64, of the first row."""
     count: int
     """Words of one row."""
     wide: int
     """1 for 4-byte words, 0 for bytes."""
+    address: Any
+    """wp.uint64, of the first row."""
 
 
 def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
@@ -54,7 +52,7 @@ def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
     rows = int(torch.Size(tensor.shape[:lead]).numel())
     nbytes = tensor.numel() * tensor.element_size() // max(rows, 1)
     wide = int(tensor.element_size() % 4 == 0)
-    return Words(wp.uint64(tensor.data_ptr()), nbytes // 4 if wide else nbytes, wide)
+    return Words(nbytes // 4 if wide else nbytes, wide, wp.uint64(tensor.data_ptr()))
 
 
 @wp.func

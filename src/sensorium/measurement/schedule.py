@@ -1,6 +1,6 @@
 """When sensors are sampled: those of one rate together, at the ticks of their grid; lazy ones together when read.
 
-    Schedule.sample -> Program.run                            at a tick at which something is due
+    Schedule.sample -> Program.run                                   at a tick at which something is due
     Schedule.reset  -> SensorBuffers.begin_episode, Program.run      for the envs of the reset mask
     SampleGroup.ensure_current -> Schedule.evaluate -> Program.run   at a read
 
@@ -9,28 +9,25 @@ Which tick and which sensors is known on the host, without waiting for a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
 
-from sensorium.compute import Program, Segment
-from sensorium.compute.clock import FIRST, SAMPLE, Clock, Rate
+from sensorium.compute import Program
+from sensorium.compute.clock import FIRST, SAMPLE, Clock
 from sensorium.compute.program import Compute
 from sensorium.compute.use import Use, exclusive
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
-from sensorium.measurement.counter import Count
 from sensorium.measurement.health import StateWatch
-from sensorium.measurement.transport import Ring
 from sensorium.measurement.work import SensorWork, pipeline_work
 
 NEVER = 2**62
 """A tick that does not come."""
-EVERY_TICK = Rate(1, 1)
 
 
 class SampleGroup:
@@ -38,82 +35,66 @@ class SampleGroup:
 
     Args:
         schedule: what evaluates it.
-        rate: their rate.
         members: their buffers.
     """
 
-    def __init__(self, schedule: Schedule, rate: Rate, members: Sequence[SensorBuffers]) -> None:
-        self._schedule, self.rate, self.members = schedule, rate, list(members)
-        self.every_tick = rate.every_tick
-        self.next_due = rate.next_after(schedule.clock.tick)
+    def __init__(self, schedule: Schedule, members: Sequence[SensorBuffers]) -> None:
+        plan = members[0].plan
+        self._schedule, self.rate, self.members = schedule, plan.rate, list(members)
+        self.next_due = plan.rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
-        """The work of one sample, where it is not part of the schedule's."""
-        self.count = members[0].counter.leave() if len(members) == 1 else Count(0, 0, 0, 0)
-        """The captures that its members have in common, once they have `joined`."""
-        self.has_joined = len(members) == 1
-        self.is_lazy = bool(members) and members[0].plan.is_lazy
-        self.is_wanted_only = bool(members) and members[0].plan.evaluation[0] == "wanted"
-        self.rings: list[Ring] = [each.ring for each in members if each.ring is not None]
-        may_look = bool(members) and (not rate.every_tick or members[0].plan.evaluate == "wanted")
+        """The work of one sample; None until the first one, and where an exception ended it."""
+        self._looks: Program | None = None
+        self.version = -1
+        """`Clock.version` of the last evaluation on read; -1 where that must be repeated."""
+        self.is_lazy = plan.is_lazy
+        self.is_wanted_only = plan.evaluation[0] == "wanted"
+        self._counters = [each.counter for each in members]
+        may_look = not plan.rate.every_tick or plan.evaluate == "wanted"
         self.watches = may_look and any(each.plan.watches for each in members)
         """Whether a member looks at the ticks between its samples, which may be left out where unwanted."""
-        self.before_first: Callable[[], None] | None = None
-        """What is called before the first evaluation on read: a sensor that nobody configured is prepared late."""
         for each in members:
             each.group = self
-
-    def __repr__(self) -> str:
-        return f"SampleGroup({[each.plan.label for each in self.members]}, next_due={self.next_due})"
 
     def ensure_current(self) -> None:
         """Have what the members show be of now, before it is read: lazy ones are evaluated."""
         use = self._schedule._use
         if use.thread or use.changing:
             use.check()
-        if self.is_lazy and self.count.version != self._schedule.clock.version:
+        if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
 
-    def join(self) -> None:
-        """Count the captures of all members together from now on."""
-        for each in self.members:
-            each.counter.join(self.count)
-        self.has_joined = True
-
     def note_sample(self, tick: int, lag: int) -> None:
-        """Note a sample of all members, and move their rings on."""
-        for ring in self.rings:
-            ring.advance()
-        if not self.has_joined:
-            self.join()
-        self.count.note_sample(tick, lag)
+        """Note a sample of all members that have none of this tick."""
+        for counter in self._counters:
+            if counter.last_tick < tick:
+                counter.taken += 1
+                counter.last_tick, counter.last_lag = tick, lag
 
-    def note_look(self) -> bool:
-        """Note that lazy members are looked at; return whether there is a sample to compute."""
-        clock, count, rate = self._schedule.clock, self.count, self.rate
-        tick, lag = clock.tick, self._schedule.engine.lag
-        if not self.has_joined:
-            for each in self.members:
-                each.counter.count.note_look(tick, lag, clock.skipped)
-            self.count = count = replace(self.members[0].counter.count, samples=0, version=-1)
-            self.join()
-        if self.every_tick:
-            count.note_look(tick, lag, clock.skipped)
+    def comes_due(self, tick: int) -> bool:
+        """Whether a sample is due at a tick, and wanted; then the next one is that of the grid after it."""
+        if tick < self.next_due:
+            return False
+        self.next_due = self.rate.next_after(tick)
+        if not self.is_wanted_only:
             return True
-        due = rate.index(tick) - rate.index(count.last_tick)
-        if due > 0:
-            count.note_sample(tick, lag)
-            count.last_skipped = clock.skipped
-        return due > 0 or tick == count.last_tick
+        (member,) = self.members
+        is_wanted, member.wanted = bool(member.wanted or member.listeners), False
+        return is_wanted
 
-    def work(self) -> list[Segment]:
+    def sampling(self) -> Program:
         """Return the work of one sample of all members."""
-        return pipeline_work(self.members, self._schedule.compute.all_envs)
+        if self.program is None:
+            self.program = Program(pipeline_work(self.members, self._schedule.compute.all_envs))
+        return self.program
 
-    def looks(self) -> list[Segment]:
+    def looking(self) -> Program:
         """Return the work of a tick between samples."""
-        mask = self._schedule.compute.all_envs
-        watching = [each for each in self.members if each.plan.watches] if self.watches else []
-        return [segment for each in watching for segment in SensorWork(each, mask).between_samples()]
+        if self._looks is None:
+            mask = self._schedule.compute.all_envs
+            watching = [each for each in self.members if each.plan.watches]
+            self._looks = Program(chain.from_iterable(SensorWork(each, mask).between_samples() for each in watching))
+        return self._looks
 
 
 class Schedule:
@@ -131,63 +112,50 @@ class Schedule:
         self.health = StateWatch(compute, clock)
         self._members: list[SensorBuffers] = []
         self._groups: list[SampleGroup] = []
-        self._program: Program | None = None
+        self._captured: list[SensorBuffers] = []
+        """Those that a reset captures."""
         self._reset_program: Program | None = None
-        self._together = SampleGroup(self, EVERY_TICK, [])
-        self._newcomers: list[SensorBuffers] = []
+        self._together: SampleGroup | None = None
+        """The sensors without memory that were read before, and are evaluated together."""
+        self._has_newcomers = False
+        """Whether others were read since that group was made."""
         self.next_due = NEVER
         """The next tick at which there is work."""
 
-    def __repr__(self) -> str:
-        return f"Schedule({self._groups!r}, next_due={self.next_due})"
-
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt when they are first run."""
-        read = {id(each) for each in (*self._together.members, *self._newcomers)}
-        for each in self._members:
-            each.counter.leave()
-            if each.group is not None:
-                each.group.program = None
-        members = list(members)
-        self._program = self._reset_program = None
-        self._members, self._groups, self._newcomers = members, [], []
-        lazy = [each for each in members if each.plan.is_lazy]
-        self._together = SampleGroup(self, EVERY_TICK, [each for each in lazy if id(each) in read])
-        for each in lazy:
-            if id(each) not in read:
-                self.admit(each, each.group.before_first if each.group is not None else None)
+        self._members = list(members)
+        self._captured = [each for each in self._members if not each.plan.is_pure]
+        self._reset_program = None
         groups: dict[Any, list[SensorBuffers]] = {}
-        for each in members:
-            if not each.plan.is_lazy:
+        for each in self._members:
+            if each.plan.is_lazy:
+                SampleGroup(self, [each])
+            else:
                 alone = id(each) if each.plan.evaluation[0] == "wanted" else None
                 groups.setdefault((each.plan.rate, alone), []).append(each)
-        self._groups = [SampleGroup(self, group[0].plan.rate, group) for group in groups.values()]
+        self._groups = [SampleGroup(self, group) for group in groups.values()]
+        self._gather()
         self._note_next_due()
 
-    def admit(self, member: SensorBuffers, before_first: Callable[[], None] | None = None) -> None:
-        """Have a lazy sensor in a group of its own, until it was read.
-
-        Args:
-            member: the sensor.
-            before_first: what is called before it is evaluated for the first time.
-        """
-        SampleGroup(self, member.plan.rate, [member]).before_first = before_first
-        if member not in self._members:
-            self._members.append(member)
-
-    def was_read(self, member: SensorBuffers) -> bool:
-        """Whether a lazy sensor is evaluated with those that were read before."""
-        return member in self._together.members or member in self._newcomers
+    def admit(self, member: SensorBuffers) -> None:
+        """Have a new lazy sensor in a group of its own, until it was read."""
+        SampleGroup(self, [member])
+        self._members.append(member)
 
     def start_reading(self, member: SensorBuffers) -> None:
         """Evaluate a lazy sensor with the others from now on."""
-        group = member.group
-        assert group is not None
-        if group.before_first is not None:
-            group.before_first()
-            group.before_first = None
-        if member.plan.is_pure and not self.was_read(member):
-            self._newcomers.append(member)
+        if member.before_first is not None:
+            member.before_first()
+            member.before_first = None
+        member.was_read = True
+        self._has_newcomers |= member.plan.is_pure
+
+    def _gather(self) -> None:
+        """Let sensors that were read for the first time go with the others."""
+        members = [each for each in self._members if each.plan.is_pure and each.was_read]
+        self._together = SampleGroup(self, members) if members else None
+        self._has_newcomers = False
 
     def _note_next_due(self) -> None:
         soon = self.clock.tick + 1
@@ -215,32 +183,17 @@ class Schedule:
     def sample(self) -> None:
         """Sample what became due with the clock's tick, and let the stages that look at every tick look."""
         tick, lag = self.clock.tick, self.engine.lag
-        due = [False] * (2 * len(self._groups))
-        for k, group in enumerate(self._groups):
-            is_due = group.next_due <= tick
-            if is_due:
-                group.next_due = group.rate.next_after(tick)
-                if group.is_wanted_only:
-                    (member,) = group.members
-                    is_due = bool(member.wanted or member.listeners)
-                    member.wanted = member.wanted and not is_due
-            if is_due:
-                due[k] = True
+        looking = []
+        for group in self._groups:
+            if group.comes_due(tick):
                 group.note_sample(tick, lag)
-            else:
-                due[len(self._groups) + k] = group.watches
-        self._scheduled().run(due)
+                group.sampling().run()
+            elif group.watches:
+                looking.append(group)
+        for group in looking:
+            group.looking().run()
         self._note_next_due()
         self.health.invalidate(self.engine, self._members)
-
-    def _scheduled(self) -> Program:
-        """Return the program of all scheduled sensors, by group; then what they do at ticks between samples."""
-        if self._program is None:
-            groups = list(enumerate(self._groups))
-            samples = [(k, segment) for k, group in groups for segment in group.work()]
-            looks = [(len(groups) + k, segment) for k, group in groups for segment in group.looks()]
-            self._program = Program([*samples, *looks])
-        return self._program
 
     def sample_again(self) -> None:
         """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
@@ -255,13 +208,10 @@ class Schedule:
                 continue
             counter.off_grid += 1
             is_on_grid = counter.last_tick == tick
-            if plan.is_lazy and is_on_grid:
-                counter.count.last_lag = lag
+            if is_on_grid:
+                counter.last_lag = lag
             if plan.is_pure or (plan.is_lazy and is_on_grid):
                 continue
-            if is_on_grid and each.group is not None:
-                counter.leave().last_lag = lag
-                each.group.has_joined = False
             reset_envs.copy_(torch.ones_like(counter.first_tick) if is_on_grid else counter.first_tick == tick)
             self._run_first(each, whole=is_on_grid)
         self.health.invalidate(self.engine, self._members)
@@ -281,45 +231,33 @@ class Schedule:
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
                 f"the engine by yourself, before reading {group.members[0].plan.label!r}"
             )
-        if group is not self._together:
-            self.start_reading(group.members[0])
-        goes_along = group is self._together or group.members[0] in self._newcomers
-        if goes_along and self._newcomers and self._together.count.version != clock.version:
-            group = self._gather()
-        saved = None if group.every_tick else replace(group.count)
+        member = group.members[0]
+        if not member.was_read:
+            self.start_reading(member)
+        is_pure, together = member.plan.is_pure, self._together
+        if is_pure and self._has_newcomers and (together is None or together.version != clock.version):
+            self._gather()
+            group = self._together or group
+        tick, lag, last = clock.tick, engine.lag, member.counter.last_tick
+        is_due = is_pure or group.rate.index(tick) > group.rate.index(last)
+        group.version = clock.version
         try:
-            is_due = group.note_look()
-            group.count.version = clock.version
-            if is_due:
+            if is_due or tick == last:
                 engine.refresh()
-                if group.program is None:
-                    group.program = Program([(0, segment) for segment in group.work()])
-                group.program.run()
+                group.sampling().run()
+            if is_due:
+                group.note_sample(tick, lag)
         except BaseException:  # nothing of it counts: the next read does it
-            if saved is not None:
-                group.count.go_back(saved)
-            group.count.version = -1
-            group.program = None
+            group.version, group.program = -1, None
             raise
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
 
-    def _gather(self) -> SampleGroup:
-        """Let sensors that were read for the first time go with the others."""
-        members = [*self._together.members, *self._newcomers]
-        for each in members:
-            each.counter.leave()
-        self._together = SampleGroup(self, EVERY_TICK, members)
-        self._newcomers = []
-        return self._together
-
     def note_looks(self) -> None:
         """Count the captures up to now of sensors that are evaluated on read, before an episode begins."""
-        groups = {id(each.group): each.group for each in self._members if each.plan.is_pure and each.group is not None}
-        for group in groups.values():
-            version = group.count.version
-            group.note_look()
-            group.count.version = version
+        for group in {id(each.group): each.group for each in self._members if each.plan.is_pure}.values():
+            if group is not None:
+                group.note_sample(self.clock.tick, self.engine.lag)
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
@@ -331,9 +269,7 @@ class Schedule:
         """
         self.health.forget(rows)
         self._begin(self._members)
-        captured = self._captured_at_reset()
-        if captured:
-            self._run(self._at_reset(captured), captured, whole=rows is None)
+        self._run(self._at_reset(), self._captured, whole=rows is None)
 
     def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
         """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.
@@ -356,18 +292,15 @@ class Schedule:
         for each in members:
             each.counter.note_reset(mask)
 
-    def _captured_at_reset(self) -> list[SensorBuffers]:
-        return [each for each in self._members if not each.plan.is_pure]
-
-    def _at_reset(self, captured: Sequence[SensorBuffers]) -> Program:
+    def _at_reset(self) -> Program:
         """Return the program of the first capture of all sensors that have one."""
         if self._reset_program is None:
-            self._reset_program = self._first_of(captured)
+            self._reset_program = self._first_of(self._captured)
         return self._reset_program
 
     def _first_of(self, members: Sequence[SensorBuffers]) -> Program:
         """Return the program of a first capture, for the envs of the reset mask."""
-        return Program([(0, segment) for segment in pipeline_work(members, self.compute.reset_envs)])
+        return Program(pipeline_work(members, self.compute.reset_envs))
 
     def _run_first(self, member: SensorBuffers, *, whole: bool) -> None:
         if member.first_program is None:
@@ -399,8 +332,7 @@ class Schedule:
 
     def load_kernels(self) -> None:
         """Load all kernels before the first one runs, so that it is known how many are compiled."""
-        if captured := self._captured_at_reset():
-            self._at_reset(captured)
+        self._at_reset()
         for each in self._members:
             if each.plan.is_pure:  # it has no first capture
                 pipeline_work([each], self.compute.all_envs)

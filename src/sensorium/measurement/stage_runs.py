@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,27 +15,19 @@ from sensorium.measurement.stages import StageKey
 from sensorium.spec import kind_of
 
 
-class States:
-    """Float32 states `[env, *shape]` that survive from sample to sample."""
-
-    def __init__(self, compute: Compute, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        sizes = {name: int(torch.Size(shape).numel()) for name, shape in shapes.items()}
-        self.memory = torch.zeros((compute.num_envs, sum(sizes.values())), dtype=torch.float32, device=compute.device)
-        self.views: dict[str, torch.Tensor] = {}
-        start = 0
-        for name, shape in shapes.items():
-            block = self.memory[:, start : start + sizes[name]]
-            self.views[name] = block.view(block.shape[0], *shape) if shape else block[:, 0]
-            start += sizes[name]
-
-
 @dataclass(slots=True)
 class StageRun:
     """One stage of one sensor, with its states and its random numbers."""
 
     cfg: StageCfg
-    states: States
+    states: dict[str, torch.Tensor]
+    """Name -> float32 `[env, *shape]`, which survive from sample to sample."""
     key: StageKey
+
+
+def new_state(compute: Compute, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a state, float32 `[env, *shape]`, all 0."""
+    return torch.zeros((compute.num_envs, *shape), dtype=torch.float32, device=compute.device)
 
 
 def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRun]:
@@ -59,7 +50,7 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
         key = StageKey(plan, compute, clock, f"stage{number}/{kind}", {name: plan.chained[name] for name in names})
         try:
             stage.check(key.columns, {spec.name: spec for spec in plan.mid_specs}, key.period)
-            states = States(compute, stage.state_shapes(key))
+            states = {name: new_state(compute, shape) for name, shape in stage.state_shapes(key).items()}
         except ValueError as error:
             faults.append(Fault(where, kind, str(error)))
             continue
@@ -103,4 +94,4 @@ def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, 
     return names, None
 
 
-__all__ = ["StageRun", "States", "stage_runs"]
+__all__ = ["StageRun", "new_state", "stage_runs"]

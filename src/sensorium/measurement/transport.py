@@ -5,6 +5,8 @@ shown is the newest sample that has arrived: a function of ring and tick, found 
 nothing per tick. The ring is in lock step for all envs; capture and arrival ticks are per env and slot, since a reset
 captures off the grid. A reset fills all slots of its envs with the first new sample, so nothing from before can be
 shown.
+
+Where samples may be lost, one more slot, the last, keeps the newest sample that had arrived when it was overwritten.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
-from sensorium.compute import FIRST, SAMPLE, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
+from sensorium.compute import FIRST, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER
+from sensorium.measurement.counter import SampleCounter
 from sensorium.measurement.draws import Law, converted, draw_of, is_law, law_of
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.plan import SensorPlan
@@ -31,10 +34,9 @@ from sensorium.random import Uniform, normal_table, stream_key, word_to_uniform
 
 @wp.struct
 class Row:
-    """Where one field's words are: its ring, its carry and what a reader sees (addresses), and words per env."""
+    """Where one field's words are: its ring and what a reader sees (addresses), and words per env."""
 
     ring: wp.uint64
-    carry: wp.uint64
     shown: wp.uint64
     words: wp.int32
 
@@ -43,7 +45,7 @@ class Row:
 class Transport:
     """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
 
-    head: wp.array[wp.int32]
+    head: wp.array[wp.int32]  # over envs: the slot of the next sample, the same for all between samples
     bad: wp.array2d[wp.uint8]
     # Law of arrival
     delay: wp.array2d[wp.float32]
@@ -56,29 +58,10 @@ class Transport:
     key0: wp.uint32
     key1: wp.uint32
     table: wp.array[wp.vec3]
-    # Per slot and env
-    stamp: wp.array2d[wp.int32]
-    arrival: wp.array2d[wp.int32]
-    okay: wp.array2d[wp.uint8]
-    # Per env
-    burst: wp.array[wp.uint8]
-    carry_stamp: wp.array[wp.int32]
-    carry_arrival: wp.array[wp.int32]
-    carry_okay: wp.array[wp.uint8]
-    # What a reader sees
-    shown_slot: wp.array[wp.int32]
-    shown_stamp: wp.array[wp.int32]
-    shown_arrival: wp.array[wp.int32]
-    shown_valid: wp.array[wp.uint8]
+    stamps: wp.array2d[wp.vec3i]  # of each slot and env: tick of capture, tick of arrival, whether it is valid
+    burst: wp.array[wp.uint8]  # over envs
+    shown: wp.array[wp.vec4i]  # over envs: the slot that a reader sees, and its stamp; arrival -1 before it arrives
     fields: wp.array[Row]
-
-
-@kernel
-def _advance(rows: Rows, tasks: wp.array[Transport]) -> None:
-    k, i = wp.tid()
-    t = tasks[k]
-    if rows.start + i == 0 and mode_now(rows) == SAMPLE:
-        t.head[0] = (t.head[0] + 1) % t.stamp.shape[0]
 
 
 @kernel(group="delay")
@@ -88,12 +71,13 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     if rows.mask[env] == wp.uint8(0):
         return
     t = tasks[k]
-    head = t.head[0]
+    head = t.head[env]
+    slots = t.stamps.shape[0]
     mode = mode_now(rows)
-    good = wp.uint8(1)
+    good = wp.int32(1)
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
-            good = wp.uint8(0)
+            good = wp.int32(0)
     captured = tick_captured(rows)
     words = wp.vec4ui()
     if t.has_jitter != 0 or t.has_loss != 0:
@@ -117,45 +101,35 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         if state == wp.uint8(1):
             arrives = wp.static(NEVER)
     if mode == FIRST:
-        for slot in range(t.stamp.shape[0]):
-            t.stamp[slot, env] = captured
-            t.arrival[slot, env] = arrives
-            t.okay[slot, env] = good
+        for slot in range(slots):
+            t.stamps[slot, env] = wp.vec3i(captured, arrives, good)
         if t.has_loss != 0:
-            t.carry_stamp[env] = captured
-            t.carry_arrival[env] = wp.static(NEVER)
-            t.carry_okay[env] = wp.uint8(0)
+            t.stamps[slots - 1, env] = wp.vec3i(captured, wp.static(NEVER), 0)
         return
     if t.has_loss != 0:
-        if t.arrival[head, env] <= tick_now(rows):
-            t.carry_stamp[env] = t.stamp[head, env]
-            t.carry_arrival[env] = t.arrival[head, env]
-            t.carry_okay[env] = t.okay[head, env]
-    t.stamp[head, env] = captured
-    t.arrival[head, env] = arrives
-    t.okay[head, env] = good
+        if t.stamps[head, env][1] <= tick_now(rows):
+            t.stamps[slots - 1, env] = t.stamps[head, env]
+    t.stamps[head, env] = wp.vec3i(captured, arrives, good)
+    t.head[env] = (head + 1) % (slots - t.has_loss)
 
 
 @kernel
-def _freeze(
-    rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, ring: wp.uint64, carry: wp.uint64
-) -> None:
+def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, ring: wp.uint64) -> None:
     i, w = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    head = t.head[0]
+    head = t.head[env]
+    slots = t.stamps.shape[0]
     here = env * count + w
-    plane = t.stamp.shape[1] * count
+    plane = t.stamps.shape[1] * count
     if mode_now(rows) == FIRST:
-        for slot in range(t.stamp.shape[0]):
+        for slot in range(slots):
             copy_word(wide, source, here, ring, slot * plane + here)
-        if t.has_loss != 0:
-            copy_word(wide, source, here, carry, here)
         return
     if t.has_loss != 0:
-        if t.arrival[head, env] <= tick_now(rows):
-            copy_word(wide, ring, head * plane + here, carry, here)
+        if t.stamps[head, env][1] <= tick_now(rows):
+            copy_word(wide, ring, head * plane + here, ring, (slots - 1) * plane + here)
     copy_word(wide, source, here, ring, head * plane + here)
 
 
@@ -176,63 +150,42 @@ def _copy_row(source: wp.uint64, start: int, target: wp.uint64, first: int, coun
         one_out[first + w] = one_in[start + w]
 
 
-@wp.func
-def _copy_rows(env: int, slot: int, num_envs: int, fields: wp.array[Row]) -> None:
-    for f in range(fields.shape[0]):
-        field = fields[f]
-        first = env * field.words
-        if slot < 0:
-            _copy_row(field.carry, first, field.shown, first, field.words)
-        else:
-            _copy_row(field.ring, slot * num_envs * field.words + first, field.shown, first, field.words)
-
-
 @kernel(group="delay")
 def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
     env = rows.start + i
-    depth = t.stamp.shape[0]
-    head = t.head[0]
+    now = tick_now(rows)
+    depth = t.stamps.shape[0] - t.has_loss
+    head = t.head[env]
+    shown = head  # the oldest: where nothing has arrived yet, the first capture is shown, and said not to be valid
+    if t.has_loss != 0:
+        shown = depth
     for k in range(depth):
-        slot = head - k
+        slot = head - 1 - k
         if slot < 0:
             slot += depth
-        if t.arrival[slot, env] <= tick_now(rows):
-            t.shown_slot[env] = slot
-            t.shown_stamp[env] = t.stamp[slot, env]
-            t.shown_arrival[env] = t.arrival[slot, env]
-            t.shown_valid[env] = t.okay[slot, env]
-            _copy_rows(env, slot, t.stamp.shape[1], t.fields)
-            return
-    oldest = (head + 1) % depth
-    t.shown_slot[env] = oldest
-    t.shown_stamp[env] = t.stamp[oldest, env]
-    t.shown_arrival[env] = -1
-    t.shown_valid[env] = wp.uint8(0)  # nothing has arrived yet: the first capture is shown, and said not to be valid
-    if t.has_loss != 0:
-        t.shown_slot[env] = -1
-        t.shown_stamp[env] = t.carry_stamp[env]
-        if t.carry_arrival[env] != wp.static(NEVER):
-            t.shown_arrival[env] = t.carry_arrival[env]
-        t.shown_valid[env] = t.carry_okay[env]
-    _copy_rows(env, t.shown_slot[env], t.stamp.shape[1], t.fields)
+        if t.stamps[slot, env][1] <= now:
+            shown = slot
+            break
+    stamp = t.stamps[shown, env]
+    if stamp[1] > now:
+        stamp = wp.vec3i(stamp[0], -1, 0)
+    t.shown[env] = wp.vec4i(shown, stamp[0], stamp[1], stamp[2])
+    for f in range(t.fields.shape[0]):
+        field = t.fields[f]
+        first = env * field.words
+        _copy_row(field.ring, shown * t.stamps.shape[1] * field.words + first, field.shown, first, field.words)
 
 
 @kernel
-def _gather(
-    rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, carry: wp.uint64, shown: wp.uint64
-) -> None:
+def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, shown: wp.uint64) -> None:
     i, w = wp.tid()
     env = rows.start + i
     here = env * count + w
-    slot = t.shown_slot[env]
-    if slot < 0:
-        copy_word(wide, carry, here, shown, here)
-    else:
-        copy_word(wide, ring, slot * t.stamp.shape[1] * count + here, shown, here)
+    copy_word(wide, ring, t.shown[env][0] * t.stamps.shape[1] * count + here, shown, here)
 
 
-STAMP_BYTES = 9
+STAMP_BYTES = 12
 """Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
 
 
@@ -244,13 +197,16 @@ class Ring:
         compute: device and masks.
         clock: time.
         bad: uint8 [env, mount], non-zero where the current sample is not valid.
+        counter: captures of the sensor.
     """
 
-    def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock, bad: torch.Tensor) -> None:
-        self._plan, self._compute, self._clock = plan, compute, clock
+    def __init__(
+        self, plan: SensorPlan, compute: Compute, clock: Clock, bad: torch.Tensor, counter: SampleCounter
+    ) -> None:
+        self._plan, self._compute, self._clock, self._counter = plan, compute, clock, counter
         cfg, num_envs = plan.cfg, compute.num_envs
         self.has_delay = cfg.delay is not None or cfg.loss is not None
-        self.has_carry = cfg.loss is not None
+        self.has_loss = cfg.loss is not None
         self._longest, low, high = self._range()
         latest = clock.ticks(self._longest) + clock.ticks(high)
         if latest > MOST_TICKS:
@@ -262,25 +218,24 @@ class Ring:
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
+        self.slots = self.depth + int(self.has_loss)
         size = sum(spec.nbytes for spec in plan.specs) + STAMP_BYTES
         driver = "history_length" if cfg.history_length >= in_flight else "delay"
-        compute.memory.check(self.depth * num_envs * size, driver, getattr(cfg, driver))
+        compute.memory.check(self.slots * num_envs * size, driver, getattr(cfg, driver))
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=compute.device)
 
-        def fields(*rows: int) -> dict[str, torch.Tensor]:
-            return {spec.name: zeros(*rows, *spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in plan.specs}
-
-        self._rings = fields(self.depth, num_envs)
-        self._carries = fields(num_envs if self.has_carry else 0)
-        self.head = zeros(1)
-        self._head_host = self.head.numpy().data if compute.is_cpu else None
-        self.position = 0
-        self.arrival = zeros(self.depth, num_envs)
-        self._stamp, self._okay = zeros(self.depth, num_envs), zeros(self.depth, num_envs, dtype=torch.uint8).fill_(1)
-        self.shown_slot, self.shown_stamp, self.shown_arrival = (zeros(num_envs) for _ in range(3))
-        self.shown_valid = zeros(num_envs, dtype=torch.uint8)
+        self._rings = {
+            spec.name: zeros(self.slots, num_envs, *spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in plan.specs
+        }
+        self.head = zeros(num_envs)
+        """int32 [env], the slot of the next sample; it moves on the device, when a sample is stamped."""
+        self.stamps = zeros(self.slots, num_envs, 3)
+        """int32 [slot, env, 3], when a sample was captured, when it arrives, and whether it is valid."""
+        self._burst = zeros(num_envs, dtype=torch.uint8)
+        self._shown = zeros(num_envs, 4)
+        self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
         self.jitter_is_live = cfg.jitter is not None and not is_law(cfg.jitter)
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
         self._knobs = {
@@ -289,19 +244,11 @@ class Ring:
             "loss": self._knob("loss", loss or 0.0),
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
-        self._stamps = {
-            "stamp": self._stamp, "arrival": self.arrival, "okay": self._okay, "carry_stamp": zeros(num_envs),
-            "burst": zeros(num_envs, dtype=torch.uint8), "carry_okay": zeros(num_envs, dtype=torch.uint8),
-            "carry_arrival": zeros(num_envs).fill_(NEVER),
-        }  # fmt: skip
         self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
         """What a reader sees, where that may differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
-        self._read_segment = compute.record(self._record_read) if self.has_delay else None
-
-    def __repr__(self) -> str:
-        return f"Ring(depth={self.depth}, arrival in {self.soonest} to {self.latest} ticks)"
+        self._reading = compute.record(self._record_read) if self.has_delay else None
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -330,20 +277,16 @@ class Ring:
         cfg, compute = self._plan.cfg, self._compute
         num_envs, device = compute.num_envs, compute.wp_device
         t = Transport()
-        for name, tensor in {
-            **self._stamps, "head": self.head, "bad": bad,
-            "delay": self._knobs["delay"].values, "loss": self._knobs["loss"].values,
-            "shown_slot": self.shown_slot, "shown_stamp": self.shown_stamp, "shown_arrival": self.shown_arrival,
-            "shown_valid": self.shown_valid,
-        }.items():  # fmt: skip
-            setattr(t, name, wp.from_torch(tensor))
+        t.head, t.bad, t.burst = (wp.from_torch(each) for each in (self.head, bad, self._burst))
+        t.delay, t.loss = (wp.from_torch(self._knobs[name].values) for name in ("delay", "loss"))
+        t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4i)
         if cfg.jitter is not None:
             jitter = Uniform(0.0, 0.0) if self.jitter_is_live else converted(cfg.jitter, self._clock.ticks)
             law = law_of(jitter, num_envs, lambda value: np.full(num_envs, value), device)
             if self.jitter_is_live:
                 law.second = wp.from_torch(self._knobs["jitter"].values[:, 0])
             t.jitter, t.has_jitter = law, 1
-        t.has_loss = int(self.has_carry)
+        t.has_loss = int(self.has_loss)
         if isinstance(cfg.loss, GilbertElliott):
             t.in_bursts, t.burst_end = 1, cfg.loss.r
         t.key0, t.key1 = stream_key(self._plan.seed, self._plan.label, "transport")
@@ -351,43 +294,33 @@ class Ring:
         rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
         for k, name in enumerate(self._narrow):
             assert self.shown is not None
-            places = (each.data_ptr() for each in (self._rings[name], self._carries[name], self.shown[name]))
-            rows[k] = (*places, words_of(self._rings[name], 2).count)
+            ring = self._rings[name]
+            rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).count
         t.fields = wp.array(rows, dtype=Row, device=device)
         return t
 
     # One sample -------------------------------------------------------------------------------------------------------
 
-    def advance(self) -> None:
-        """Move to the next slot; the owner of the loop calls this before an ordinary sample."""
-        self.position = (self.position + 1) % self.depth
-        if self._head_host is not None:
-            self._head_host[0] = self.position
+    @property
+    def position(self) -> int:
+        """The slot of the newest sample."""
+        return (self._counter.samples - 1) % self.depth
 
-    def begin(self) -> None:
-        """Move to the next slot on the device, in a sample's own work (a launch), where the host does not write there.
-
-        It follows `advance` of the host: only an ordinary sample moves.
-        """
-        if self._head_host is None:
-            self._compute.launch_task(_advance, (), self._transport)
-
-    def seek(self, position: int) -> None:
-        """Make a slot the newest one."""
-        self.position = position
-        self.head.fill_(position)
+    def restart(self) -> None:
+        """Have the next sample in the slot after the newest one, where an interrupted sample left that undecided."""
+        self.head.fill_((self.position + 1) % self.depth)
 
     def places(self, name: str) -> dict[str, torch.Tensor]:
         """Return where the fused chain writes one float field straight into the ring, as `ChainField.places`."""
         places = {"ring": self._rings[name], "head": self.head}
-        return places | {"carry": self._carries[name], "arrival": self.arrival} if self.has_carry else places
+        return places | {"stamps": self.stamps} if self.has_loss else places
 
     def freeze(self, source: Record, names: Sequence[str]) -> None:
         """Copy fields of a record into the newest slot (launches; recordable)."""
         for name in names:
-            words, ring, carry = words_of(source[name]), words_of(self._rings[name], 2), words_of(self._carries[name])
-            inputs = [self._transport, words.count, words.wide, words.address]
-            self._compute.launch(_freeze, (words.count,), inputs, [ring.address, carry.address])
+            words = words_of(source[name])
+            inputs = [self._transport, *words, words_of(self._rings[name], 2).address]
+            self._compute.launch(_freeze, (words.count,), inputs)
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
@@ -395,7 +328,8 @@ class Ring:
 
     def invalidate(self, envs: torch.Tensor) -> None:
         """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
-        self._okay.masked_fill_((self._stamp == self._stamp[self.position]) & envs, 0)
+        captured, valid = self.stamps[..., 0], self.stamps[..., 2]
+        valid.masked_fill_((captured == captured[self.position]) & envs, 0)
 
     def redraw(self) -> None:
         """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
@@ -409,18 +343,18 @@ class Ring:
         self._compute.launch(_select, (1,), [self._transport])
         for name, ring in self._rings.items():
             if name not in self._narrow:
-                words, carry = words_of(ring, 2), words_of(self._carries[name])
-                inputs = [self._transport, words.count, words.wide, words.address, carry.address]
-                self._compute.launch(_gather, (words.count,), inputs, [words_of(self.shown[name]).address])
+                words = words_of(ring, 2)
+                inputs = [self._transport, *words, words_of(self.shown[name]).address]
+                self._compute.launch(_gather, (words.count,), inputs)
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""
-        if self._read_segment is not None:
-            self._read_segment.run()
+        if self._reading is not None:
+            self._reading.run()
 
     def history(self, name: str, length: int) -> torch.Tensor:
         """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
-        ring, newest = self._rings[name], self.position + 1
+        ring, newest = self._rings[name][: self.depth], self.position + 1
         slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # no index: it would be copied to the device
         return slots[:length].transpose(0, 1).contiguous()
 
@@ -458,8 +392,8 @@ class Ring:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all that must be saved to resume."""
         fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}
-        fields |= {f"carry/{name}": tensor for name, tensor in self._carries.items()}
-        return {**fields, **self._stamps, **{name: knob.values for name, knob in self._knobs.items()}}
+        knobs = {name: knob.values for name, knob in self._knobs.items()}
+        return {**fields, **knobs, "head": self.head, "stamps": self.stamps, "burst": self._burst}
 
 
 def _is_narrow(ring: torch.Tensor) -> bool:

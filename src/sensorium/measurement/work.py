@@ -102,6 +102,8 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[
     Returns:
         The segments. The chain's table follows the knobs as long as they exist.
     """
+    if not members:
+        return []
     compute = members[0].compute
     works = [SensorWork(member, mask) for member in members]
     segments = [segment for work in works for segment in work.before_chain()]
@@ -136,8 +138,6 @@ class SensorWork:
     def before_chain(self) -> list[Segment]:
         """Return the work of a sample up to the chain of its group."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
-        if buffers.ring is not None:
-            self._add(buffers.ring.begin)
         if not plan.checks_state:
             self._add(self._clear_flags)
         for records in {id(buffers.truths): buffers.truths, id(buffers.slots): buffers.slots}.values():
@@ -208,7 +208,7 @@ class SensorWork:
         if not plan.checks_state:
             self._add(partial(self._flag_nan, buffers.scratch))
         for run in buffers.observers:
-            self._add(partial(run.cfg.observe, buffers.scratch, run.states.views, run.key), run.cfg.is_recorded)
+            self._add(partial(run.cfg.observe, buffers.scratch, run.states, run.key), run.cfg.is_recorded)
         self._add(partial(self._observed_flags, END))
         return self._segments
 
@@ -226,9 +226,7 @@ class SensorWork:
     def _stages(self, record: Record, *places: str) -> None:
         """Add the stages at some places of the chain."""
         for run in self._buffers.stages_at(*places):
-            self._add(
-                partial(run.cfg.apply, record, self._buffers.truth, run.states.views, run.key), run.cfg.is_recorded
-            )
+            self._add(partial(run.cfg.apply, record, self._buffers.truth, run.states, run.key), run.cfg.is_recorded)
 
     # Parts of a sample ------------------------------------------------------------------------------------------------
 
@@ -307,8 +305,8 @@ def move(buffers: SensorBuffers, source: Record, target: Record, when: int, name
 
 def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Tensor, when: int) -> None:
     words = words_of(source)
-    inputs = [when, words.count, words.wide, words.address]
-    buffers.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs, [words_of(target).address])
+    inputs = [when, *words, words_of(target).address]
+    buffers.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs)
 
 
 def hold_first(buffers: SensorBuffers) -> None:

@@ -64,8 +64,8 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
     clock.episode.copy_(state["episode"])
     clock.reset_tick.copy_(state["reset_tick"])
     scene._skipped_at_reset.copy_(state["skipped_at_reset"])
-    clock.set(state["tick"], SAMPLE, state["lag"])
     clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
+    clock.set(state["tick"], SAMPLE, state["lag"])
     scene._own_control_steps = state["own_control_steps"]
     for name, sensor in scene._table.built.items():
         if name in sensors:

@@ -186,13 +186,14 @@ class Scene:
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
-            self._schedule.admit(sensor.buffers, partial(self._table.grant, [name]))
+            sensor.buffers.before_first = partial(self._table.grant, [name])
+            self._schedule.admit(sensor.buffers)
             self._table.built[name] = sensor
         return self._table.built[name]
 
     def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
         """Whether a sensor has a config, or was discovered and read."""
-        return sensor.name not in self._table.free or self._schedule.was_read(sensor.buffers)
+        return sensor.name not in self._table.free or sensor.buffers.was_read
 
     @property
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
@@ -252,7 +253,8 @@ class Scene:
         `update` is a control step of its own.
         """
         self._own_control_steps = True
-        self.clock.control_tick = self.clock.tick
+        self.clock.begin_control_step()
+        self.clock.write()
 
     @exclusive
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:

@@ -1,1 +1,1 @@
-"""The sensors, one file each, in families."""
+"""The sensors, one file per sensor, grouped in families."""

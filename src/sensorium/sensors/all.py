@@ -1,4 +1,4 @@
-"""Every sensor of ours: importing this module imports all others of the package, which register their sensors."""
+"""All built-in sensors: importing this module imports and registers every sensor of the package."""
 
 from importlib import import_module
 from pkgutil import walk_packages

@@ -1,16 +1,17 @@
-"""The physics engine's own sensors: one that the model declares, or one that a config adds to it.
+"""Native sensors of the physics engine: those that the model declares, and those that a config adds to it.
 
-Axes: ``[env, value]``; the values are what the engine computes (MuJoCo's `sensordata`), in its conventions. One config
-is one sensor, so there is no mount axis. Quaternions are (w, x, y, z). `site` and `ref` below mean the axes of that
-element; rad and N m are for rotary, m and N for linear joints, tendons and transmissions.
+Axes: ``[env, value]``; the engine computes the values (MuJoCo's `sensordata`) in its own conventions. Each config is
+one
+sensor, so there is no mount axis. Quaternions are (w, x, y, z). `site` and `ref` below mean the axes of that element.
+rad and N m apply to rotary joints, tendons and transmissions, m and N to linear ones.
 
     type               values  unit                     frame   meaning and sign
     -----------------  ------  -----------------------  ------  --------------------------------------------------------
     accelerometer      3       m/s^2                    site    specific force: +g upwards at rest, 0 in free fall
     velocimeter        3       m/s                      site    velocity relative to the world
     gyro               3       rad/s                    site    angular velocity relative to the world
-    force              3       N                        site    what the parent exerts on the site's body: + m g upwards
-    torque             3       N m                      site    the same as a torque about the site
+    force              3       N                        site    force of the parent on the site's body: + m g upwards
+    torque             3       N m                      site    torque of the parent on the site's body, about the site
     magnetometer       3       field                    site    the model's magnetic flux, in the model's unit
     touch              1       N                                sum of normal forces in the site's volume, >= 0
     rangefinder        any     m                                distance along +z of a site, -1 without a hit;
@@ -19,7 +20,8 @@ element; rad and N m are for rotary, m and N for linear joints, tendons and tran
                                                                 the upper left corner
     jointpos           1       rad or m                         joint position, + along the joint's axis
     jointvel           1       rad/s or m/s                     joint velocity
-    jointlimitpos      1       rad or m                         distance to a limit less its margin: < 0 where the limit
+    jointlimitpos      1       rad or m                         distance to a limit minus its margin: < 0 where the
+    limit
                                                                 acts, 0 where it does not
     jointlimitvel      1       rad/s or m/s                     rate of that distance: < 0 towards the limit
     jointlimitfrc      1       N m or N                         force of the limit, >= 0
@@ -44,7 +46,7 @@ element; rad and N m are for rotary, m and N for linear joints, tendons and tran
     frameangvel        3       rad/s                    ref     angular velocity, relative to the ref
     framelinacc        3       m/s^2                    world   acceleration of the origin minus gravity: +g at rest
     frameangacc        3       rad/s^2                  world   angular acceleration
-    subtreecom         3       m                        world   centre of mass of a body and all below it
+    subtreecom         3       m                        world   centre of mass of a body and its descendants
     subtreelinvel      3       m/s                      world   velocity of that centre
     subtreeangmom      3       kg m^2/s                 world   angular momentum about that centre
     insidesite         1       1                                1 where the element (obj) is in a site's volume (ref)
@@ -57,10 +59,10 @@ element; rad and N m are for rotary, m and N for linear joints, tendons and tran
     clock              1       s                                simulation time
     tactile            any                                      per vertex of a mesh (obj) at a geom (ref): depth (m),
                                                                 then two slip speeds (m/s)
-    user, plugin       any                                      what the model's author made it; only as declared there
+    user, plugin       any                                      defined by the model's author; only as declared there
 
-A `body` is the body's inertial frame, an `xbody` its own frame. A `cutoff` bounds the values: real ones to
-[-cutoff, cutoff], positive ones from above; `distance`, `normal` and `fromto` search that far.
+A `body` means the body's inertial frame, an `xbody` the body frame. A `cutoff` limits the values: signed values to
+[-cutoff, cutoff], positive ones from above. `distance`, `normal` and `fromto` search up to that distance.
 """
 
 from __future__ import annotations
@@ -88,24 +90,24 @@ from sensorium.world.select import WORLD, Named, match_names
 
 @dataclass(frozen=True, slots=True)
 class BuiltinSensorData:
-    """One sample of a native sensor; `sensor.data` is this tensor itself."""
+    """One sample of a native sensor; `sensor.data` is the tensor itself."""
 
     value: Annotated[Tensor, Field("", (1,))]
-    """What the engine computes, `[env, value]`; number, unit and frame of the values depend on the sensor's type."""
+    """Values computed by the engine, `[env, value]`; their number, unit and frame depend on the sensor's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeType:
-    """What a type of native sensors gives and takes.
+    """Outputs and arguments of a type of native sensor.
 
     Args:
-        dim: number of values; None where it depends on the model.
-        unit: SI unit as text; empty where the values have several.
-        frame: frame of the values: ``"sensor"`` is the element's own; empty where none applies.
-        obj: kinds of elements that it is attached to; empty for none.
-        ref: kinds of elements that it takes as a reference; empty for none.
-        needs_ref: whether there must be a reference.
-        role: what the values are to a viewer or recorder.
+        dim: number of values; None if it depends on the model.
+        unit: SI unit as text; empty if the values have several units.
+        frame: frame of the values: ``"sensor"`` is that of the element; empty where none applies.
+        obj: kinds of elements that it can be attached to; empty for none.
+        ref: kinds of elements that can be its reference; empty for none.
+        needs_ref: whether a reference is required.
+        role: how viewers and recorders interpret the values.
     """
 
     dim: int | None
@@ -170,39 +172,46 @@ TYPES: dict[str, NativeType] = {
     "clock": NativeType(1, "s"),
     "tactile": NativeType(None, "", obj=("mesh",), ref=("geom",), needs_ref=True),
 }
-"""The types that a config can add, by their words in MuJoCo's XML; the module's description says what they give."""
+"""Types that a config can add, named as in MuJoCo's XML; the module's docstring describes their values."""
 ONLY_DECLARED = {
     "contact": "Use ContactSensorCfg(...) instead.",
-    "user": "Declare it in the model's XML, where its size and stage belong; it is then in the scene by its name.",
-    "plugin": "Declare it in the model's XML, where its plugin belongs; it is then in the scene by its name.",
+    "user": "Declare it in the model's XML with its size and stage; the scene then has it under its name.",
+    "plugin": "Declare it in the model's XML with its plugin; the scene then has it under its name.",
 }
-"""Types that a config cannot add, and what to do."""
+"""Types that a config cannot add, and what to do instead."""
 PARAMETERS = {"rangefinder": ("data",), "insidesite": ("enclosed",)}
-"""Names of the further parameters of a type."""
+"""Names of the further parameters of each type."""
 
 
 class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
-    """A native sensor of the engine, by type and element; or, by name alone, one that the model declares.
+    """Native sensor of the engine, given by type and element, or by name alone if the model declares it.
 
     ``BuiltinSensorCfg(name="acc", sensor_type="accelerometer", obj=ObjRef(type="site", name="imu", entity="robot"))``
-    adds an accelerometer to the model, where selection by name does not see it. It is stored in the scene as
-    ``"robot/acc"``, and found as ``"acc"`` too while that is unique. ``BuiltinSensorCfg.from_existing("acc",
-    noise=0.1)`` gives knobs to the sensor ``acc`` of the model. Quaternions take rotation noise (rad).
+    adds
+    an accelerometer to the model, hidden from selection by name. The scene has it as ``"robot/acc"``, and as ``"acc"``
+    while
+    that is unique. ``BuiltinSensorCfg.from_existing("acc", noise=0.1)`` adds knobs to the sensor ``acc`` of the model.
+    Quaternions take rotation noise (rad).
     """
 
     sensor_type: str = ""
-    """Type of sensor, a word of MuJoCo's XML such as ``"accelerometer"``; empty: the model declares it."""
+    """Type of sensor, named as in MuJoCo's XML, such as ``"accelerometer"``; empty for a sensor that the model
+    declares."""
     obj: ObjRef | None = None
-    """Element it is attached to, by its exact name; None for ``e_potential``, ``e_kinetic`` and ``clock``."""
+    """Element that the sensor is attached to, by its exact name; None for ``e_potential``, ``e_kinetic`` and
+    ``clock``."""
     ref: ObjRef | None = None
-    """Element that the values of a frame sensor are relative to; the second element of ``distance``, ``normal``,
-    ``fromto``, ``insidesite`` (the site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
+    """Reference element of a frame sensor; the second element of ``distance``, ``normal``, ``fromto``, ``insidesite``
+    (the
+    site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
     cutoff: Annotated[
-        Float, must(lambda cutoff: 0.0 <= cutoff < math.inf, "a finite number >= 0", "0 leaves the values unbounded.")
+        Float, must(lambda cutoff: 0.0 <= cutoff < math.inf, "a finite number >= 0", "Give 0 for no limit.")
     ] = 0.0
-    """Bound of the values, in their unit; 0 for none. For ``distance``, ``normal``, ``fromto``: how far they search."""
+    """Limit of the values, in their unit; 0 for none. For ``distance``, ``normal``, ``fromto``: radius of the
+    search."""
     parameters: dict[str, str | bool] | None = None
-    """What else the type takes: ``{"data": "dist normal"}`` of a rangefinder, ``{"enclosed": True}`` of insidesite."""
+    """Further parameters of the type: ``{"data": "dist normal"}`` of a rangefinder, ``{"enclosed": True}`` of
+    insidesite."""
 
     def __init__(self, /, **data: Any) -> None:
         try:
@@ -214,10 +223,10 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
 
     @classmethod
     def from_existing(cls, name: str, **fields: Any) -> Self:
-        """Return the config of a sensor that the model declares, to give it knobs such as ``noise`` or ``delay``.
+        """Return the config of a sensor that the model declares, to add knobs such as ``noise`` or ``delay``.
 
         Args:
-            name: its name in the model; the part after the entity's prefix is enough while that is unique.
+            name: its name in the model; the part after the entity's prefix suffices if it is unique.
             fields: further fields of the config.
         """
         return cls(name=name, **fields)
@@ -238,10 +247,13 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
         if value is None or sensor_type is None:
             return value
         if not sensor_type:
-            raise bad("it absent where sensor_type is empty", "The model says what its own sensor is attached to.")
+            raise bad(
+                f"no {info.field_name} without sensor_type",
+                "Omit it, since the model defines the element of its sensor.",
+            )
         taken = TYPES[sensor_type].obj if info.field_name == "obj" else TYPES[sensor_type].ref
         if not taken:
-            raise bad(f"it absent: {sensor_type} takes none", f"Remove {info.field_name}=...")
+            raise bad(f"no {info.field_name} for {sensor_type}", f"Remove {info.field_name}=...")
         if value.type not in taken:
             raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", f"Write {_example(taken[0])}.")
         return value
@@ -250,7 +262,7 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     @classmethod
     def _cutoff(cls, value: float, info: ValidationInfo) -> float:
         if value > 0.0 and info.data.get("sensor_type") == "":
-            raise bad("it absent where sensor_type is empty", "The model says how its own sensor is bounded.")
+            raise bad("no cutoff without sensor_type", "Omit it, since the model defines the limit of its sensor.")
         return value
 
     @field_validator("parameters")
@@ -270,17 +282,17 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
 
     @property
     def is_declared(self) -> bool:
-        """Whether the model declares the sensor, and the config only gives it knobs."""
+        """Whether the model declares the sensor and the config only adds knobs."""
         return not self.sensor_type
 
 
 def _missing(data: Mapping[str, Any]) -> list[Fault]:
-    """Return the faults of a config's fields that are absent."""
+    """Return the faults of missing fields."""
     sensor_type = data.get("sensor_type", "")
     if isinstance(sensor_type, str) and sensor_type == "":
         if name_in(data):
             return []
-        fix = "Write sensor_type=..., or from_existing(name) for a sensor that the model declares."
+        fix = "Write sensor_type=..., or use from_existing(name) for a sensor that the model declares."
         return [Fault("sensor_type", shown(sensor_type), f"one of {', '.join(TYPES)}", fix)]
     known = TYPES.get(sensor_type) if isinstance(sensor_type, str) else None
     if known is None:
@@ -304,7 +316,7 @@ def _example(kind: str) -> str:
 
 @wp.struct
 class TakeTask:
-    """One sensor, for the kernel: the engine's values and the record's `[env, value]`."""
+    """Data of one sensor for the kernel: the arrays `[env, value]` of the engine and of the record."""
 
     source: wp.array2d[wp.float32]
     target: wp.array2d[wp.float32]
@@ -320,13 +332,13 @@ def _take(rows: Rows, tasks: wp.array[TakeTask]) -> None:
 
 
 class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
-    """A native sensor of the engine, with the standard imperfections on top."""
+    """Native sensor of the engine, with the standard imperfections added."""
 
     single: ClassVar[bool] = True
 
     @classmethod
     def needs(cls, cfg: BuiltinSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return the sensor that the engine must declare or add; see `with_full_names`."""
+        """Return the requirement for the native sensor that the engine declares or adds; see `with_full_names`."""
         if cfg.is_declared:
             return [NATIVE_SENSOR(cfg.label)]
         objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
@@ -335,7 +347,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
 
     @property
     def native(self) -> NativeSensor:
-        """What the engine's sensor is: its type, number of values, unit and element."""
+        """Description of the engine's sensor: type, number of values, unit and element."""
         cfg = self.cfg
         (requirement,) = self.needs(cfg, self.engine, self.engine.supports)
         known = self.engine.native_sensor(requirement)
@@ -348,11 +360,11 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         )  # fmt: skip
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the one field, as the sensor's type has it."""
+        """Return the one field, for the sensor's type."""
         return {"value": field_of(self.native)}
 
     def setup(self) -> None:
-        """Note what the config resolved to."""
+        """Add notes on the sensor that the config resolved to."""
         native = self.native
         origin = "declared by the model" if self.cfg.is_declared else "added to the model for this config"
         self.notes["native"] = f"{described(native)}, {origin}"
@@ -361,7 +373,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Copy the engine's values in one launch, which all native sensors of one rate share."""
+        """Copy the engine's values in one launch, shared by all native sensors of one rate."""
         t, target = TakeTask(), raw.value.view(self.num_envs, -1)
         t.source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
         t.target = wp.from_torch(target, dtype=wp.float32)
@@ -369,7 +381,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
 
 
 def _unit(cfg: BuiltinSensorCfg) -> str:
-    """Return the unit of a type with the parameters of a config."""
+    """Return the unit of a type, given the parameters of a config."""
     parameters = cfg.parameters or {}
     if cfg.sensor_type == "insidesite" and parameters.get("enclosed"):
         return "m"
@@ -386,14 +398,14 @@ def _words(reference: ObjRef | None) -> tuple[str, str]:
 
 
 def with_full_names(cfg: BuiltinSensorCfg, names: Callable[[NameKind], Sequence[str]]) -> BuiltinSensorCfg:
-    """Return a config whose references name one element each, as the model does; the same where they do already.
+    """Return a config whose references are full names of one element each; the same config if they already are.
 
     Args:
         cfg: a reference may hold a pattern, or an entity, which in a model without prefixes means the whole model.
-        names: the names of a kind of elements. Where there are none, the engine is left to judge.
+        names: the names of a kind of element. If it gives none, the reference is left for the engine to check.
 
     Raises:
-        SelectionError: nothing, or several elements, were matched.
+        SelectionError: a reference matches no element or several.
     """
     found = {
         field: _element(reference, names, f"{type(cfg).__name__}({cfg.label!r})", field)
@@ -415,14 +427,14 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
         pattern = f"{re.escape(entity)}(?:{name})" if prefixed else name
         found = match_names(pattern, known, config=config, field=field, what=kind)
         if len(found) > 1:
-            fix = f"It matches {listed(found)}. Name one."
+            fix = f"It matches {listed(found)}. Give the name of one."
             raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {kind}", fix)])
         (full,) = found
     return ObjRef(type=reference.type, name=full)
 
 
 def field_of(native: NativeSensor) -> Field:
-    """Return the field of a native sensor: its type's, with what the engine knows better."""
+    """Return the field of a native sensor: that of its type, refined by the engine's description."""
     known = TYPES.get(native.type, NativeType(None, ""))
     frame = known.frame if known.frame != "ref" else ("reference" if native.reftype else "world")
     is_rotation = native.dim == 4 and (native.datatype == "quat" or native.type in ("framequat", "ballquat"))
@@ -438,7 +450,7 @@ def field_of(native: NativeSensor) -> Field:
 
 
 def described(native: NativeSensor) -> str:
-    """Return a native sensor in words, e.g. ``"accelerometer on site 'imu'"``."""
+    """Return a description of a native sensor, e.g. ``"accelerometer on site 'imu'"``."""
     text = native.type or f"{native.dim} value{'s' if native.dim > 1 else ''}"
     if native.objtype:
         text += f" on {native.objtype} {native.objname!r}"

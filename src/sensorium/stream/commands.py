@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.stream.doorkeeper import Command
+from sensorium.stream.access import Command
 from sensorium.stream.failures import LOG
-from sensorium.stream.frames import Marks, Publisher
-from sensorium.stream.hub import Hub, Session
+from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.spawner import SensorRequest, Spawner
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.warned import Warned, overheard
@@ -28,13 +29,11 @@ class Commands:
         server: the server.
         hub: its clients.
         spawner: makes sensors.
-        publisher: knows which clients were too slow.
         marks: counts what a frame waits for.
     """
 
-    def __init__(self, server: Server, hub: Hub, spawner: Spawner, publisher: Publisher, marks: Marks) -> None:
-        self._server, self._hub, self._spawner = server, hub, spawner
-        self._publisher, self._marks = publisher, marks
+    def __init__(self, server: Server, hub: SubscriptionTable, spawner: Spawner, marks: FrameCounter) -> None:
+        self._server, self._hub, self._spawner, self._marks = server, hub, spawner, marks
         self.current: tuple[Session, Command] | None = None
         """What is done now, and for which client."""
 
@@ -105,11 +104,11 @@ class Commands:
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        self._publisher.complaints.clear()
+        self._hub.delivery.complaints.clear()
         server.scene.step(ctrl, command.substeps)
         self._marks.flush()
         scene = server.scene
-        notes = list(self._publisher.complaints)
+        notes = list(self._hub.delivery.complaints)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:

@@ -20,17 +20,19 @@ import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered 
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Bodies
+from sensorium.stream.access import AccessControl
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.doorkeeper import Doorkeeper
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.frames import Marks, Publisher, hull
-from sensorium.stream.hub import Counts, Hub, Session
-from sensorium.stream.offers import Offers
+from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
-from sensorium.stream.security import Door, KeyPair, split
+from sensorium.stream.publisher import Publisher, hull
+from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import SensorRequest, Spawner
 from sensorium.stream.streamed_sensors import StreamedSensors
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
@@ -89,12 +91,10 @@ class Server:
         addresses = list(addresses)
         for address in addresses:
             split(address)
-        door = Door(token, keys, tuple(allowed_keys))
+        door = Credentials(token, keys, tuple(allowed_keys))
         door.check(addresses)
         self.scene = scene
         self.lockstep = lockstep
-        self.frame = 0
-        """Number of the last frame."""
         self.token = token
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
@@ -119,13 +119,15 @@ class Server:
         )
         uses_slots = options.shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * options.max_queued_mb))
-        self._publisher = Publisher(self._hub, lockstep=lockstep, patience=options.patience)
-        self._marks = Marks(self._hub)
-        self._doorkeeper = Doorkeeper(
-            self._hub, self._sockets, door, server=self._id, version=_version(), lease=options.lease,
-            max_clients=options.max_clients, max_message=options.max_message, probe=self._probe,
-            catalogue=self._catalogue, left=self._gone.append,
+        self._hub = SubscriptionTable(
+            self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * options.max_queued_mb),
+            patience=options.patience if lockstep else 0.0,
+        )  # fmt: skip
+        self._publisher = Publisher(self._hub)
+        self._marks = FrameCounter(self._hub)
+        self._doorkeeper = AccessControl(
+            self._hub, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
+            max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
         self._bodies = scene.bodies()
@@ -133,7 +135,7 @@ class Server:
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._news = scene.news()
-        self._offers = Offers(scene, self._hub, self._news, on_demand=options.on_demand)
+        self._offers = StreamCatalog(scene, self._hub, self._news, on_demand=options.on_demand)
         self.streamed = StreamedSensors(
             scene, self._bodies, self._offers, self._publisher, self._marks, self._sockets.wake
         )
@@ -142,7 +144,7 @@ class Server:
             scene, self._bodies, self._offers, self.streamed, max_mb=options.max_spawned_mb,
             max_rays=options.max_spawned_rays, removed=self._forget_spawned,
         )  # fmt: skip
-        self._commands = Commands(self, self._hub, self._spawner, self._publisher, self._marks)
+        self._commands = Commands(self, self._hub, self._spawner, self._marks)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
             self._offers.offer_sensor(name, described)
@@ -193,6 +195,11 @@ class Server:
         return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
+    def frame(self) -> int:
+        """Number of the last frame."""
+        return self._marks.frame
+
+    @property
     def clients(self) -> int:
         """Number of clients."""
         return len(self._hub.sessions)
@@ -206,7 +213,7 @@ class Server:
     @property
     def sent_bytes(self) -> int:
         """Bytes of data that clients were given so far."""
-        return self._hub.sent
+        return self._hub.delivery.sent_bytes
 
     def complaints(self) -> list[str]:
         """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
@@ -331,7 +338,7 @@ class Server:
         It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
         does without the server, at its next step: nobody else may touch it.
         """
-        self._hub.stop_waiting()
+        self._hub.delivery.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -406,8 +413,7 @@ class Server:
     def _send_frame(self) -> None:
         self._bury()
         scene, wall_ns = self.scene, time.time_ns()
-        self.frame += 1
-        frame = self.frame
+        frame = self._marks.next()
         self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
@@ -545,12 +551,6 @@ def serve(
     addresses: Any = [address] if isinstance(address, str) or not isinstance(address, Iterable) else address
     own = ServerOptions(**options)
     return Server(scene, addresses, token=token, keys=keys, allowed_keys=allowed_keys, lockstep=lockstep, options=own)
-
-
-def _version() -> str:
-    from sensorium import __version__
-
-    return str(__version__)
 
 
 __all__ = ["Server", "ServerOptions", "serve"]

@@ -16,7 +16,7 @@ from typing import Any
 import zmq
 
 from sensorium.errors import StreamError
-from sensorium.stream.hub import Hub
+from sensorium.stream.outboxes import Outboxes
 from sensorium.wire.packing import pack
 from sensorium.wire.waker import Waker
 
@@ -105,7 +105,7 @@ class Sockets:
 
     def start(
         self,
-        hub: Hub,
+        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         look_around: Callable[[], None],
         between: Callable[[], None],
@@ -113,13 +113,13 @@ class Sockets:
         """Start the thread.
 
         Args:
-            hub: has the outboxes.
+            outboxes: of the clients.
             receive: takes (route, parts) of each message that comes in; it raises nothing.
             look_around: called every `TICK_S`.
             between: called whenever the thread was woken, before what is in the outboxes goes out.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(hub, receive, look_around, between), name="sensorium-stream", daemon=True
+            target=self._run, args=(outboxes, receive, look_around, between), name="sensorium-stream", daemon=True
         )
         self._thread.start()
 
@@ -139,7 +139,7 @@ class Sockets:
 
     def _run(
         self,
-        hub: Hub,
+        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         look_around: Callable[[], None],
         between: Callable[[], None],
@@ -151,7 +151,7 @@ class Sockets:
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if hub.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
@@ -160,11 +160,11 @@ class Sockets:
                 if router in events:
                     self._take(receive)
                 between()
-                self._give(hub)
+                self._give(outboxes)
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
                     look_around()
-            self._give(hub)
+            self._give(outboxes)
         except Exception:
             LOG.exception("the thread of the stream's socket ended by an error of its own")
         finally:
@@ -178,8 +178,8 @@ class Sockets:
                 return
             receive(route, [memoryview(part) for part in parts])
 
-    def _give(self, hub: Hub) -> None:
-        for session, records in hub.outgoing():
+    def _give(self, outboxes: Outboxes) -> None:
+        for session, records in outboxes.outgoing():
             with contextlib.suppress(zmq.ZMQError):  # its connection is gone; the lease will tell
                 self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 

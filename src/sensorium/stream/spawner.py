@@ -11,9 +11,9 @@ from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, Un
 from sensorium.memory import Allowance
 from sensorium.readings import Bodies, Body
 from sensorium.stream import blueprints, streamed
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.failures import LOG
 from sensorium.stream.model import owner_of
-from sensorium.stream.offers import Offers
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.wire.attributes import SensorDefinition, find_definition
 from sensorium.wire.pose import Pose
@@ -68,7 +68,7 @@ class Spawner:
         self,
         scene: Scene,
         bodies: Bodies,
-        offers: Offers,
+        offers: StreamCatalog,
         streamed_sensors: StreamedSensors,
         *,
         max_mb: float,

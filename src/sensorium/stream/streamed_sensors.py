@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sensorium.errors import SensoriumError
 from sensorium.readings import Bodies
 from sensorium.stream import streamed
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.failures import LOG, FailureLog, SensorFailure
-from sensorium.stream.frames import Marks, Publisher
-from sensorium.stream.offers import Offers
+from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
+from sensorium.stream.publisher import Publisher
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription
@@ -69,9 +70,9 @@ class StreamedSensors:
         self,
         scene: Scene,
         bodies: Bodies,
-        offers: Offers,
+        offers: StreamCatalog,
         publisher: Publisher,
-        marks: Marks,
+        marks: FrameCounter,
         wake: Callable[[], None],
     ) -> None:
         self._scene, self._bodies, self._offers = scene, bodies, offers

@@ -125,7 +125,7 @@ class Laws(Trial):
         call: Callable[..., object] = hook
         timeline = (buffers.slot_timeline,) if hook == hooks.fused else ()
         records = [Record(buffers.plan.mid_specs, 4, scene.compute.device) for _ in names]
-        memories = [states.memory for states in buffers.custom.values()]
+        memories = list(buffers.custom.values())
         kept = [memory.clone() for memory in memories]
 
         def called(filling: int) -> tuple[list[torch.Tensor], object]:
@@ -391,8 +391,9 @@ class Laws(Trial):
         """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
         scene = self.ran(self.dirty, 5)
         buffers = scene["subject"].buffers
-        for states in (*buffers.custom.values(), *(run.states for run in buffers.stages)) if spoil else ():
-            states.memory[2] = 7.25
+        stages = [state for run in buffers.stages for state in run.states.values()]
+        for state in (*buffers.custom.values(), *stages) if spoil else ():
+            state[2] = 7.25
         scene.reset([2])
         return [snapshot(scene["subject"]), *self.run(scene, 4)]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from sensorium.errors import WireError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the protocol: both sides must have the same."""
 
 PING_S = 0.25

@@ -1,4 +1,4 @@
-"""A range finder whose beam trembles: truth and measured value come from one kernel."""
+"""A range finder with a trembling beam: one kernel computes truth and measured value."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,26 +16,26 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})  # the same 
 
 @dataclass(frozen=True, slots=True)
 class BeamData:
-    """What the range finder reports."""
+    """Data of the range finder."""
 
     distance: Annotated[Tensor, sn.Field("m", role="range")]
-    """Distance to the floor along the beam, m, `[env, mount]`; +inf where it is not hit within `max_range`."""
+    """Distance to the floor along the beam, m, `[env, mount]`; +inf for a miss beyond `max_range`."""
 
 
 class BeamCfg(sn.MountedSensorCfg[BeamData]):
-    """Configuration of a range finder that looks along the -z axis of its mount."""
+    """Configuration of a range finder along the -z axis of its mount."""
 
     floor: float = 0.0
     """Height of the level floor, m."""
     max_range: PositiveFloat = 2.0
-    """Longest beam, m."""
+    """Largest range, m."""
     tremble: NonNegativeFloat = 0.01
     """Standard deviation of the beam's direction about each of the mount's x and y axes, rad."""
 
 
 @wp.func
 def to_floor(pos: wp.vec3, direction: wp.vec3, floor: float, max_range: float) -> float:
-    """Return how far a beam goes until it hits the floor from above; +inf for a miss."""
+    """Return the distance at which a beam hits the floor from above, m; +inf for a miss."""
     distance = float(wp.inf)
     if direction[2] < 0.0 and pos[2] >= floor:
         distance = (floor - pos[2]) / direction[2]
@@ -58,7 +58,7 @@ def follow_beams(
     truth: wp.array2d[float],
     measured: wp.array2d[float],
 ) -> None:
-    """Follow the true and the trembling beam of each mount."""
+    """Cast the true and the trembling beam of each mount."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -72,13 +72,13 @@ def follow_beams(
 
 
 class Beam(sn.Sensor[BeamCfg, BeamData]):
-    """Distance to a level floor along a beam that trembles."""
+    """Distance to a level floor along a trembling beam."""
 
     requires = (sn.BODY_POSE,)
 
     @sn.recorded
     def compute(self, truth: sn.Record, measured: sn.Record) -> None:
-        """Launch one kernel for both values, all mounts and all environments; it is recorded once and replayed."""
+        """Launch one kernel for both values, all mounts and all environments. It is recorded once and replayed."""
         assert self.mount is not None  # a mounted config has one
         cfg = self.cfg
         keys = [wp.uint32(word) for word in self.stream("tremble")]

@@ -1,4 +1,4 @@
-"""A picture of a chequered floor, from a sensor that keeps its own memory."""
+"""An image of a chequered floor, from a sensor with its own memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,19 +12,19 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class FloorImageData:
-    """What the camera sees."""
+    """Data of the camera."""
 
     image: Annotated[Tensor, sn.Field("1", (48, 64), axes=("row", "column"), dtype="uint8", role="image")]
     """Brightness of the floor, 0 or 255, `[env, mount, row, column]`; up is +y of the world, right is +x."""
 
 
 class FloorImageCfg(sn.MountedSensorCfg[FloorImageData]):
-    """Configuration of a camera that hangs above a chequered floor and maps it without perspective."""
+    """Configuration of a camera above a chequered floor, without perspective."""
 
     width: PositiveInt = 64
-    """Columns."""
+    """Number of columns."""
     height: PositiveInt = 48
-    """Rows."""
+    """Number of rows."""
     pixel: PositiveFloat = 0.02
     """Width and height of a pixel on the floor, m."""
     tile: PositiveFloat = 0.25
@@ -38,11 +38,11 @@ class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
     uses_ring_pipeline: ClassVar[bool] = False
 
     def fields(self) -> Mapping[str, sn.Field]:
-        """Return the image with the size that the config asks for."""
+        """Return the image field with the size of the config."""
         return {"image": replace(super().fields()["image"], shape=(self.cfg.height, self.cfg.width))}
 
     def setup(self) -> None:
-        """Make the memory of the images, and the place of each pixel relative to the mount, m."""
+        """Allocate the images, and compute the position of each pixel relative to the mount, m."""
         assert self.mount is not None  # a mounted config has one
         cfg = self.cfg
         shape = (self.num_envs, self.mount.count, cfg.height, cfg.width)
@@ -51,7 +51,7 @@ class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
         self.up = cfg.pixel * (cfg.height / 2 - 0.5 - torch.arange(cfg.height, device=self.device))
 
     def compute(self, truth: sn.Record, measured: sn.Record) -> None:
-        """Draw the images; both records are empty, since the memory is our own."""
+        """Draw the images. Both records are empty, because the sensor has its own memory."""
         assert self.mount is not None
         x, y = (self.mount.pos_w[..., axis, None, None] for axis in (0, 1))  # [env, mount, 1, 1]
         column = ((x + self.right) / self.cfg.tile).floor()
@@ -59,5 +59,5 @@ class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
         self.image.copy_(255 * ((column + row) % 2))
 
     def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
-        """Return the images: what is measured is the truth here."""
+        """Return the images, which are the same in both branches."""
         return {"image": self.image}

@@ -1,4 +1,4 @@
-"""What the sensor gives, and how it is configured."""
+"""Data and configuration of the sensor."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class MyProximityData:
-    """What a proximity sensor reports."""
+    """Data of a proximity sensor."""
 
     distance: Annotated[Tensor, sn.Field("m", role="range")]
     """Distance from the world's origin, at most `max_range`, m, `[env, mount]`."""
@@ -20,4 +20,4 @@ class MyProximityCfg(sn.MountedSensorCfg[MyProximityData]):
     """Configuration of a proximity sensor."""
 
     max_range: PositiveFloat = 1.0
-    """Largest distance that is reported, m."""
+    """Largest reported distance, m."""

@@ -1,4 +1,4 @@
-"""How the sensor is computed."""
+"""Computation of the sensor."""
 
 import sensorium as sn
 
@@ -6,7 +6,7 @@ from my_proximity.options import MyProximityCfg, MyProximityData
 
 
 class MyProximity(sn.SimpleSensor[MyProximityCfg, MyProximityData]):
-    """How far each mount is from the world's origin."""
+    """Distance of each mount from the world's origin."""
 
     requires = (sn.BODY_POSE,)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,17 +23,25 @@ from sensorium.engines.base import (
     PoseOnBody,
 )
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import copies, restore, time_step
-from sensorium.engines.mujoco.contacts import contact_reason, lacks_contacts
+from sensorium.engines.envs import copies, env_rows, put, restore, time_step
+from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.hidden import hidden
-from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
-from sensorium.engines.mujoco.needs import NEEDS, needs_wrenches, stage_of
+from sensorium.engines.mujoco.elements import Elements
+from sensorium.engines.mujoco.native import declared, describe, native, reason, sensor_id
+from sensorium.engines.mujoco.needs import (
+    FRICTION,
+    NEEDS,
+    STATE_SOURCES,
+    fields_of,
+    model_fields_of,
+    needs_wrenches,
+    stage_of,
+)
 from sensorium.engines.mujoco.shapes import model_shapes
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
 from sensorium.engines.mujoco.torque import torque_fault
-from sensorium.engines.offsets import FIELDS, LiveOffsets
+from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import (
     ArgumentError,
     ModelError,
@@ -47,16 +54,6 @@ from sensorium.errors import (
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
 
-_OBJECTS = {
-    "body": mujoco.mjtObj.mjOBJ_BODY,
-    "site": mujoco.mjtObj.mjOBJ_SITE,
-    "geom": mujoco.mjtObj.mjOBJ_GEOM,
-    "joint": mujoco.mjtObj.mjOBJ_JOINT,
-    "camera": mujoco.mjtObj.mjOBJ_CAMERA,
-    "actuator": mujoco.mjtObj.mjOBJ_ACTUATOR,
-}
-_KINDS = (*_OBJECTS, "scalar_joint")
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 _WARNING = mujoco.mjtWarning
 LIMITS = {
     int(_WARNING.mjWARN_CONTACTFULL): "contacts, and those beyond it were dropped: no report has them",
@@ -104,6 +101,8 @@ class MujocoModelEngine(Engine):
     """Whether with `fresh=True` accelerations and wrenches of bodies are computed whatever sensors the model has."""
     _reads_friction = False
     """Whether the engine reads the dry friction at joints itself, instead of computing it."""
+    _holds_asleep = True
+    """Whether native sensors hold what is not computed of bodies that sleep, see `mujoco.sleep`."""
 
     @keeps_current
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
@@ -118,9 +117,10 @@ class MujocoModelEngine(Engine):
         self.stage = 0
         """The highest mjtStage that a prepared requirement needs."""
         self._dirty = self._needs_forward = True
-        self._previous: dict[str, Any] = {}  # state of one tick ago, where derived state is that old
-        self._body_row: dict[int, int] = {}
-        self._names: dict[str, dict[str, int]] = {}
+        self._previous: dict[str, torch.Tensor] = {}  # state of one tick ago, where derived state is that old
+        self._fields: tuple[str, ...] = ()
+        self._model_fields: tuple[str, ...] = ()
+        self._named: Elements | None = None
         self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
         self._told: set[str] = set()  # what was warned of already
@@ -147,26 +147,13 @@ class MujocoModelEngine(Engine):
             f"device={self.device!r}, fresh={self.fresh}, tick={self.tick})"
         )
 
-    def _read_names(self, model: Any) -> None:
-        """Index the model's names; bodies without a name are called `body_{id}`, other nameless elements nothing."""
-        self._names = {}
-        for kind, obj in _OBJECTS.items():
-            named = ((i, mujoco.mj_id2name(model, obj, i) or "") for i in range(_count(model, kind)))
-            self._names[kind] = {name: i for i, name in named if name}
-        bodies = self._names["body"]
-        taken = set(bodies.values())
-        for i in range(model.nbody):
-            if i not in taken and f"body_{i}" not in bodies:
-                bodies[f"body_{i}"] = i
-        named_by = {i: name for name, i in bodies.items()}
-        ids = sorted(range(1, model.nbody), key=lambda i: (hidden(named_by.get(i, "")), i))  # hidden bodies come last
-        self._body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
-        self._names["body"] = dict(sorted(bodies.items(), key=lambda item: self._body_row[item[1]]))
-        self._names["scalar_joint"] = {
-            name: i
-            for name, i in self._names["joint"].items()
-            if int(model.jnt_type[i]) in _SCALAR and not hidden(name)
-        }
+    @property
+    def _elements(self) -> Elements:
+        """The named elements of the compiled model."""
+        model = self.model
+        if self._named is None or self._named.model is not model:
+            self._named = Elements(model)
+        return self._named
 
     def _report_limits(self, counts: np.ndarray) -> None:
         """Warn where MuJoCo ran out of memory, once for each of `LIMITS`.
@@ -248,14 +235,6 @@ class MujocoModelEngine(Engine):
             return None
         return self.diverged.to(self.device)
 
-    @property
-    def _body_ids(self) -> list[int]:
-        return [body for body, row in self._body_row.items() if row >= 0]
-
-    @property
-    def _joint_ids(self) -> list[int]:
-        return list(self._names["scalar_joint"].values())
-
     def _check_unfresh(self, options: Any) -> None:
         """Raise ModelError where `fresh` is False and a step of MuJoCo leaves derived state that belongs to no tick."""
         if not self.fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
@@ -266,24 +245,65 @@ class MujocoModelEngine(Engine):
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Make the derived arrays of requirements that the model meets."""
+        self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
+        self._model_fields = model_fields_of(prepared)
+        self._sensors = bool(native(prepared) or contacts(prepared))
+        self._wrenches = any(map(needs_wrenches, prepared))
+        self._bind(prepared)
+        self._needs_forward = self._dirty = True  # fields hold nothing yet
+
+    def _bind(self, prepared: frozenset[Requirement]) -> None:
+        """Read the fields that are needed from where they are now."""
+        sources = {name: _shared(self._source(name)) for name in (*self._fields, *self._model_fields)}
+        if JOINT_TORQUE in prepared and self._reads_friction:
+            sources[FRICTION] = _shared(self._source(FRICTION))
+        if not self.fresh:  # a step leaves the state one tick newer than what is derived from it
+            for name in STATE_SOURCES:
+                if name in sources:
+                    self._previous.setdefault(name, sources[name].clone())
+            sources |= self._previous
+        if self._is_weightless and "opt.gravity" in sources:
+            sources["opt.gravity"] = torch.zeros_like(sources["opt.gravity"])
+        elements = self._elements
+        self._derived.build(self._model, elements.body_ids, elements.joint_ids, prepared, sources)
+        self.stage = stage_of(self._model, prepared)
+
+    def _source(self, name: str) -> np.ndarray | torch.Tensor:
+        """Return a field of MuJoCo's data `[env, ...]`, or of the model `[1 or env, ...]`, at an address that stays."""
         raise NotImplementedError
+
+    @property
+    def _is_weightless(self) -> bool:
+        """Whether the model has gravity switched off."""
+        return disabled(self._model_options, "GRAVITY")
 
     def _check_time_steps(self) -> None:
         """Raise ScheduleError where a time step was edited."""
         raise NotImplementedError
 
-    def _derive_from(self, prepared: frozenset[Requirement], sources: Mapping[str, Any]) -> None:
-        tensors = {name: _shared(values) for name, values in sources.items()}
-        self._derived.build(self.model, self._body_ids, self._joint_ids, prepared, tensors)
-        self.stage = stage_of(self.model, prepared)
-
-    def _compute(self, current: bool) -> None:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         """Bring MuJoCo's fields up to date.
 
         Args:
             current: whether they must be of the state now; else of the tick before.
+            ids: environments, as `_selected` returns them, whose fields change; None for all.
         """
         raise NotImplementedError
+
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        """Note the state now, of all envs or of some, which derived state belongs to after the next step."""
+        self._note_state(self._previous, ids)
+
+    def _note_state(self, into: Mapping[str, torch.Tensor], ids: torch.Tensor | None = None) -> None:
+        for name, kept in into.items():
+            put(kept, self._state_view(name), ids)
+
+    def _selected(self, env_ids: Any) -> torch.Tensor | None:
+        """Return the environments that an argument means, None for all."""
+        return env_rows(env_ids, self.num_envs)
+
+    def _check_shapes(self) -> None:
+        """Raise ModelError where shapes were described, and are not the same in all environments any more."""
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
@@ -297,6 +317,7 @@ class MujocoModelEngine(Engine):
         current = self.fresh or self._needs_forward
         self._compute(current)
         if current:
+            self._keep_state()
             self.lag = 0
         self._derived.convert()
         self._follow_offsets()
@@ -307,6 +328,19 @@ class MujocoModelEngine(Engine):
         self._dirty = self._needs_forward = True
         self.refresh()
 
+    def _refresh_reset(self, ids: torch.Tensor | None) -> None:
+        """Bring the derived state of environments that were reset up to date; that of the others stays as it is."""
+        if ids is None:
+            self.forward()
+            return
+        if not self.fresh:
+            self.refresh()  # the last tick of the others, which a later refresh would read into these as well
+        self._compute(True, ids)
+        self._keep_state(ids)
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
+        self.lag = 0
+
     def _note_ticks(self) -> None:
         """Note that the state is newer than what is derived from it."""
         self._dirty, self._needs_forward = True, False
@@ -315,14 +349,14 @@ class MujocoModelEngine(Engine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays, and what else a subclass needs to resume."""
         self.refresh()
-        kept = {"arrays": copies(self._derived.arrays), "diverged": torch.from_numpy(self._diverged.copy())}
-        return {"tick": self.tick, "lag": self.lag} | kept
+        kept = {"arrays": copies(self._derived.arrays), "previous": copies(self._previous)}
+        return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._diverged.copy())} | kept
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
-        missing = restore(self._own_arrays(), state["arrays"])
+        missing = restore(self._own_arrays(), state["arrays"]) + restore(self._previous, state["previous"])
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
 
@@ -335,11 +369,7 @@ class MujocoModelEngine(Engine):
 
         Elements without a name are left out, except bodies, which are called `body_{id}`.
         """
-        model = self.model
-        if kind not in _KINDS:
-            raise UnknownNameError("kind of name", kind, _KINDS)
-        assert model is not None
-        return tuple(name for name, i in self._names[kind].items() if not hidden(name) and (kind != "body" or i > 0))
+        return self._elements.names(kind)
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body that an element sits on and its frame there.
@@ -351,16 +381,7 @@ class MujocoModelEngine(Engine):
             UnknownNameError: no element has that name.
             ModelError: the element is not fixed to one body (a tracking camera, an actuator on a tendon).
         """
-        model = self.model
-        if kind not in _KINDS:
-            raise UnknownNameError("kind of name", kind, _KINDS)
-        if name not in self._names[kind]:
-            raise UnknownNameError(kind, name, self.names(kind))
-        i = self._names[kind][name]
-        if kind == "actuator":
-            return self._actuator_frame(model, name, i)
-        frame = self._frame(model, kind, name, i)
-        return replace(frame, element=(kind, name)) if kind in FIELDS else frame
+        return self._elements.frame(kind, name)
 
     def offsets(
         self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]
@@ -385,9 +406,7 @@ class MujocoModelEngine(Engine):
         Raises:
             UnknownNameError: no camera has that name.
         """
-        if name not in self._names["camera"]:
-            raise UnknownNameError("camera", name, self.names("camera"))
-        i, model = self._names["camera"][name], self.model
+        i, model = self._elements.row("camera", name), self.model
         width, height = (int(size) for size in model.cam_resolution[i])
         sensor = tuple(float(size) for size in model.cam_sensorsize[i])
         projection = mujoco.mjtProjection(int(model.cam_projection[i]))
@@ -406,10 +425,6 @@ class MujocoModelEngine(Engine):
     def _bind_offsets(self) -> None:
         """Note where the fields are that say where mounts are on their bodies."""
         raise NotImplementedError
-
-    def _row_of(self, kind: NameKind, name: str) -> int:
-        """Return MuJoCo's id of a named element."""
-        return self._names[kind][name]
 
     # Support ---------------------------------------------------------------------------------------------------------
 
@@ -447,7 +462,7 @@ class MujocoModelEngine(Engine):
         """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
         if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
             return None
-        return static_wrench_fault(self.model, self._body_ids[body])
+        return static_wrench_fault(self.model, self._elements.body_ids[body])
 
     @property
     def _computes_wrenches(self) -> bool:
@@ -533,36 +548,12 @@ class MujocoModelEngine(Engine):
 
     def slide_joints(self) -> tuple[str, ...]:
         """Return the scalar joints that slide."""
-        types, slide = self.model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
-        return tuple(name for name, i in self._names["scalar_joint"].items() if int(types[i]) == slide)
+        return self._elements.slide_joints()
 
     def parent_body(self, body: int) -> int:
         """Return the index of a body's parent, -1 for the world."""
-        return self._body_row[int(self.model.body_parentid[self._body_ids[body]])]
-
-    def _frame(self, model: Any, kind: str, name: str, i: int) -> FrameOnBody:
-        if kind == "body":
-            return FrameOnBody(self._body_row[i])
-        if kind in ("joint", "scalar_joint"):
-            return FrameOnBody(self._body_row[int(model.jnt_bodyid[i])], _triple(model.jnt_pos[i]))
-        short = {"site": "site", "geom": "geom", "camera": "cam"}[kind]
-        if kind == "camera" and model.cam_mode[i] != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
-            raise ModelError(f'camera {name!r} is not fixed to its body: give it mode="fixed" in the model.')
-        body, pos, quat = (getattr(model, f"{short}_{part}")[i] for part in ("bodyid", "pos", "quat"))
-        w, x, y, z = (float(value) for value in quat)
-        return FrameOnBody(self._body_row[int(body)], _triple(pos), (w, x, y, z))
-
-    def _actuator_frame(self, model: Any, name: str, i: int) -> FrameOnBody:
-        kind = {
-            int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
-            int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "joint",
-            int(mujoco.mjtTrn.mjTRN_SITE): "site",
-            int(mujoco.mjtTrn.mjTRN_SLIDERCRANK): "site",
-            int(mujoco.mjtTrn.mjTRN_BODY): "body",
-        }.get(int(model.actuator_trntype[i]))
-        if kind is None:
-            raise ModelError(f"actuator {name!r} acts on no single joint, site or body, so it has no frame.")
-        return self._frame(model, kind, name, int(model.actuator_trnid[i, 0]))
+        elements = self._elements
+        return elements.body_row[int(self.model.body_parentid[elements.body_ids[body]])]
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
@@ -594,7 +585,7 @@ class MujocoModelEngine(Engine):
         """
         model = self.model
         if self._shapes is None or self._shapes[0] is not model:
-            self._shapes = model, model_shapes(self._shape_model(), self._body_row)
+            self._shapes = model, model_shapes(self._shape_model(), self._elements.body_row)
         return self._shapes[1]
 
     def _shape_model(self) -> Any:
@@ -662,19 +653,8 @@ def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.asarray(owner))
 
 
-def _count(model: Any, kind: str) -> int:
-    if kind == "actuator":
-        return int(getattr(model, "nactuator", model.nu))
-    return int(getattr(model, {"joint": "njnt", "camera": "ncam"}.get(kind, f"n{kind}")))
-
-
 def _string(model: Any, address: int) -> str:
     return bytes(model.names)[address:].split(b"\0", 1)[0].decode()
-
-
-def _triple(values: Any) -> tuple[float, float, float]:
-    x, y, z = (float(value) for value in values)
-    return x, y, z
 
 
 def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) -> int:

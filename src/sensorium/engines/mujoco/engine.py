@@ -18,15 +18,14 @@ import numpy as np
 import torch
 
 from sensorium.compute import check_envs
-from sensorium.engines.envs import env_rows, positive_int, row_values
+from sensorium.engines.envs import positive_int
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.live import LiveMujocoEngine
-from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
-from sensorium.engines.mujoco.sleep import disabled, sleeps
+from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.spec import compose_spec, prepare_spec
-from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, SensoriumWarning, listed
+from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
@@ -38,6 +37,7 @@ every tick, shared against persistent: 1 environment 35 against 56 thousand step
 1024: 37 and 34; without refresh 1024: 70 and 41."""
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+_OPTIONS = ("opt.gravity", "opt.magnetic")
 
 
 class EngineOptions(TypedDict, total=False):
@@ -152,7 +152,7 @@ class MujocoEngine(OwnedModelEngine):
         self._moves = self._moves or self._has_models or len(self._shared) < len(fields)
         for name in self._shared:
             fields[name] = _of_models(models if self._has_models else self._model, name)
-        self._offsets.bind(self._row_of, fields)
+        self._offsets.bind(self._elements.row, fields)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where they are on their bodies, if somebody ever moved one."""
@@ -179,8 +179,8 @@ class MujocoEngine(OwnedModelEngine):
         if old is not None:
             self._carry_over(old, batch)
         self._is_installed, self._batch, self._model = True, batch, model
+        self._previous = {}
         self.dt, self._options = model_time_step(model.opt.timestep, self._label), model.opt
-        self._read_names(model)
         self._derive(prepared)
         if self._offsets:
             self._bind_offsets()
@@ -220,18 +220,10 @@ class MujocoEngine(OwnedModelEngine):
                 )
             into[...] = values
 
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        held = sleeps(self._model.opt)
-        sources = {name: self._batch.bind(name) for name in fields_of(prepared, held=held)}
-        if not self.fresh:  # MuJoCo leaves the state one tick newer than what is derived from it
-            self._previous = {name: sources[name].copy() for name in STATE_SOURCES if name in sources}
-            sources.update(self._previous)
-        for name in model_fields_of(prepared):
-            sources[name] = self._batch.expand(name)
-        if "opt.gravity" in sources and disabled(self._model.opt, "GRAVITY"):
-            sources["opt.gravity"] = np.zeros_like(sources["opt.gravity"])
-        self._derive_from(prepared, sources)
-        self._needs_forward = self._dirty = True  # fields bound between calls hold nothing yet
+    def _source(self, name: str) -> np.ndarray:
+        is_of_model = name in self._model_fields or name in _OPTIONS
+        values: np.ndarray = self._batch.expand(name) if is_of_model else self._batch.bind(name)
+        return values
 
     # State -------------------------------------------------------------------------------------------------------
 
@@ -242,9 +234,8 @@ class MujocoEngine(OwnedModelEngine):
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        values = self._batch.expand(name) if name.startswith("opt.") else self._batch.bind(name)
         with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
-            return torch.from_numpy(values)
+            return torch.from_numpy(self._source(name))
 
     # Time --------------------------------------------------------------------------------------------------------
 
@@ -295,69 +286,28 @@ class MujocoEngine(OwnedModelEngine):
                 stacklevel=4,
             )
 
-    def _compute(self, current: bool, ids: Any = None) -> None:
-        if not current:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
+        if not current or not self.stage:
             return
-        if self.stage:
-            self._run(self._batch.forward, ids=ids, stage=self.stage)
-            if (counters := self._batch.warning).any():
-                self._report_limits(counters[:, list(LIMITS), 1])
-        self._keep_state(ids)
+        self._run(self._batch.forward, ids=_sorted(ids), stage=self.stage)
+        if (counters := self._batch.warning).any():
+            self._report_limits(counters[:, list(LIMITS), 1])
 
-    def _keep_state(self, rows: Any = None) -> None:
-        for name, kept in self._previous.items():
-            chosen = slice(None) if rows is None else rows
-            kept[chosen] = self._batch.bind(name)[chosen]
-
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
-
-        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
-        step, while that of the others is as it was.
-
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
-            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
-                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
-                Gravity and magnetic flux stay.
-
-        Raises:
-            ArgumentError: env ids or values that do not fit.
-            UnknownNameError: a key that is no state.
-            ModelError: shapes were described, and are not the same in all environments any more.
-        """
-        self._ensure()
+    def _check_shapes(self) -> None:
         if self._shapes is not None:
             check_shared(self._model, self._batch.expanded)
-        ids = env_rows(env_ids, self.num_envs)
-        if ids is not None and len(ids) == 0:
-            return
-        targets = {name: self._state_view(name) for name in STATE_FIELDS}
-        count = self.num_envs if ids is None else len(ids)
-        values = row_values(state or {}, targets, count, "state")
-        rows = None if ids is None else np.sort(ids.numpy())
-        self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
-        for name, value in values.items():
-            targets[name][slice(None) if ids is None else ids] = value
-        self._compute(True, rows)
-        self._derived.convert(ids)
-        self._follow_offsets(ids)
-        for flags in (self._diverged, self._bad_ctrl):
-            flags[slice(None) if rows is None else rows] = False
-        self.lag = 0
-        if ids is None:
-            self._dirty = self._needs_forward = False
 
-    def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume bit-identically: state, options of each env, derived arrays, tick."""
-        saved = super().state()
-        options = {name: self._batch.expanded(f"opt.{name}") for name in ("gravity", "magnetic")}
-        return saved | {
-            "rows": torch.from_numpy(self._batch.state.copy()),
-            "options": {
-                name: torch.tensor(values, device="cpu") for name, values in options.items() if values is not None
-            },
-        }
+    def _put_back(self, ids: torch.Tensor | None) -> None:
+        self._batch.reset(ids=_sorted(ids), keyframe=self._key, stage=_NONE)
+        for flags in (self._diverged, self._bad_ctrl):
+            flags[slice(None) if ids is None else ids.numpy()] = False
+
+    def _rows(self) -> dict[str, torch.Tensor]:
+        return {"state": torch.from_numpy(self._batch.state)}
+
+    def _own_options(self) -> dict[str, torch.Tensor]:
+        expanded = {name: self._batch.expanded(name) for name in _OPTIONS}
+        return {name: torch.tensor(values, device="cpu") for name, values in expanded.items() if values is not None}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, in an engine of the same model and number of environments.
@@ -365,21 +315,16 @@ class MujocoEngine(OwnedModelEngine):
         Raises:
             ArgumentError: the state is of another model or number of environments.
         """
-        self._ensure()
-        rows, mine = state["rows"].numpy(), self._batch.state
-        if rows.shape != mine.shape:
-            raise ArgumentError(
-                f"saved state: got {rows.shape[0]} environments of {rows.shape[1]} numbers, expected {mine.shape[0]} "
-                f"of {mine.shape[1]}: it is of another model, number of environments or set of sensors."
-            )
-        mine[...] = rows
-        self._batch.warning[...] = 0
-        for name in ("gravity", "magnetic"):
-            if name in state["options"]:
-                self._state_view(f"opt.{name}").copy_(state["options"][name])
-            elif self._batch.expanded(f"opt.{name}") is not None:
-                self._state_view(f"opt.{name}").copy_(torch.tensor(getattr(self._model.opt, name), device="cpu"))
         super().load_state(state)
+        self._batch.warning[...] = 0
+        for name in _OPTIONS:
+            if name not in state["options"] and (values := self._batch.expanded(name)) is not None:
+                values[...] = _shared_value(self._model, name)
+
+
+def _sorted(ids: torch.Tensor | None) -> np.ndarray | None:
+    """Return environments in the order that a batch wants them."""
+    return None if ids is None else np.sort(ids.numpy())
 
 
 def _batch_module() -> Any:

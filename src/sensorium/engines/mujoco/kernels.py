@@ -36,7 +36,16 @@ def _triple(sensordata: wp.array2d[Any], env: wp.int32, column: wp.int32) -> Any
     return wp.vector(sensordata[env, column], sensordata[env, column + 1], sensordata[env, column + 2])
 
 
-def _bodies(real: Any, vec3: Any, vec4: Any) -> Any:
+class Kernels(NamedTuple):
+    """The kernels for one type of MuJoCo's fields."""
+
+    bodies: Any
+    wrenches: Any
+    joints: Any
+    sensors: Any
+
+
+def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
     @_kernel(real)
     def derive_bodies(
         rows: Rows,
@@ -103,10 +112,6 @@ def _bodies(real: Any, vec3: Any, vec4: Any) -> Any:
             lin_acc_out[env, item] = wp.vec3(lin_acc)
             ang_acc_out[env, item] = wp.vec3(ang_acc)
 
-    return derive_bodies
-
-
-def _wrenches(real: Any, vec3: Any, vec4: Any, quat: Any) -> Any:
     @_kernel(real)
     def derive_wrenches(
         rows: Rows,
@@ -139,10 +144,6 @@ def _wrenches(real: Any, vec3: Any, vec4: Any, quat: Any) -> Any:
         force_out[env, item] = wp.vec3(force)
         torque_out[env, item] = wp.vec3(cfrc_int[env, body, 0] - wp.cross(arm, force))
 
-    return derive_wrenches
-
-
-def _joints(real: Any) -> Any:
     @_kernel(real)
     def derive_joints(
         rows: Rows,
@@ -199,10 +200,6 @@ def _joints(real: Any) -> Any:
             inertia = armature[env % armature.shape[0], dof] + rotor_inertia[item]
             torque_out[env, item] = wp.float32(driven - inertia * qacc[env, dof] + friction + damper[env, dof])
 
-    return derive_joints
-
-
-def _sensors(real: Any) -> Any:
     @_kernel(real)
     def take_sensors(
         rows: Rows,
@@ -225,23 +222,11 @@ def _sensors(real: Any) -> Any:
             value = real(0.0)
         values_out[env, item] = wp.float32(value)
 
-    return take_sensors
-
-
-class Kernels(NamedTuple):
-    """The kernels for one type of MuJoCo's fields."""
-
-    bodies: Any
-    wrenches: Any
-    joints: Any
-    sensors: Any
+    return Kernels(derive_bodies, derive_wrenches, derive_joints, take_sensors)
 
 
 KERNELS = {
-    dtype: Kernels(_bodies(real, vec3, vec4), _wrenches(real, vec3, vec4, quat), _joints(real), _sensors(real))
-    for dtype, real, vec3, vec4, quat in (
-        (torch.float64, wp.float64, wp.vec3d, wp.vec4d, wp.quatd),
-        (torch.float32, wp.float32, wp.vec3, wp.vec4, wp.quat),
-    )
+    torch.float64: _kernels(wp.float64, wp.vec3d, wp.vec4d, wp.quatd),
+    torch.float32: _kernels(wp.float32, wp.vec3, wp.vec4, wp.quat),
 }
 """By the type of MuJoCo's fields: float64 of MuJoCo, float32 of mujoco_warp."""

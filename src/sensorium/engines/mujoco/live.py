@@ -11,20 +11,17 @@ import numpy as np
 import torch
 
 from sensorium.compute import keeps_current
-from sensorium.engines.envs import env_rows
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
-from sensorium.engines.mujoco.contacts import contacts
-from sensorium.engines.mujoco.native import native
-from sensorium.engines.mujoco.needs import FRICTION, STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
-from sensorium.engines.mujoco.sleep import AWAKE, disabled, sleeps
+from sensorium.engines.mujoco.needs import FRICTION
+from sensorium.engines.mujoco.sleep import AWAKE, disabled
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.errors import ModelError, shown
-from sensorium.spec import JOINT_TORQUE, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OPTIONS = {"opt.gravity", "opt.magnetic"}
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
@@ -53,6 +50,7 @@ class LiveMujocoEngine(WrappedModelEngine):
     _data, _step_call = "MjData", "mujoco.mj_step(model, data)"
     _reset_fix = "set {} in your data (mujoco.mj_resetData(model, data); data.qpos[:] = ...)"
     _reads_friction = True
+    _is_weightless = False  # the owner may change it at any time, so `_compute` looks
 
     @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
@@ -73,12 +71,10 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         self._sources: dict[str, np.ndarray] = {}
-        self._newest: dict[str, np.ndarray] = {}  # state now, where derived state is that of one tick ago
-        self._read_names(model)
         self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
         self._placed: list[bytes] = []
         self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
-        self._counted, self._times = self._counts(), self._clocks()
+        self._counted, self._times = self._warned()
         self._derive(frozenset())
 
     @property
@@ -86,32 +82,18 @@ class LiveMujocoEngine(WrappedModelEngine):
         """The owner's MjData, one for each environment."""
         return tuple(self._datas)
 
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        envs, self._fields = self.num_envs, fields_of(prepared, held=sleeps(self._model.opt))
-        self._options = tuple(name for name in model_fields_of(prepared) if name.startswith("opt."))
-        wanted = {name: getattr(self._scratch, name) for name in self._fields}
-        wanted |= {name: getattr(self._model.opt, name.removeprefix("opt.")) for name in self._options}
-        if JOINT_TORQUE in prepared:
-            wanted[FRICTION] = self._scratch.qvel
-        for name, like in wanted.items():
-            if name not in self._sources:
-                self._sources[name] = np.zeros((envs, *like.shape))
-        for name in model_fields_of(prepared):
-            if name not in self._options:  # the owner's own numbers, the same for all envs
-                self._sources[name] = getattr(self._model, name)[None]
-        if not self.fresh:
-            self._newest = {name: self._sources[name].copy() for name in STATE_SOURCES if name in self._fields}
-            self._previous = {name: values.copy() for name, values in self._newest.items()}
-            self._keep_state(range(envs))
-        self._native = bool(native(prepared) or contacts(prepared))
-        self._wrenches = any(map(needs_wrenches, prepared))
-        self._derive_from(prepared, self._sources)
-        self._needs_forward = self._dirty = True
+    def _source(self, name: str) -> np.ndarray:
+        """Return an array that `_compute` fills; the owner's own numbers where all envs have the same."""
+        if name in self._model_fields and not name.startswith("opt."):
+            return np.asarray(getattr(self._model, name))[None]
+        owner, field = (self._model.opt, name[4:]) if name.startswith("opt.") else (self._scratch, name)
+        like = self._scratch.qvel if name == FRICTION else getattr(owner, field)
+        return self._sources.setdefault(name, np.zeros((self.num_envs, *like.shape)))
 
     def _bind_offsets(self) -> None:
         sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
         self._places, self._placed = list(sources.values()), []
-        self._offsets.bind(self._row_of, sources)
+        self._offsets.bind(self._elements.row, sources)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where the model has them on their bodies, if that has changed."""
@@ -131,31 +113,16 @@ class LiveMujocoEngine(WrappedModelEngine):
     def _check_time_steps(self) -> None:
         self._check_time_step(self._time.timestep, "the wrapped MjModel")
 
-    def _shift_state(self) -> None:
-        self._previous, self._newest = self._newest, self._previous
-        self._keep_state(range(self.num_envs))
-
-    def _read_again(self, env_ids: Any) -> None:
-        ids = env_rows(env_ids, self.num_envs)
+    def _forget(self, ids: torch.Tensor | None) -> None:
         rows = slice(None) if ids is None else ids.numpy()
         self._diverged[rows] = False
-        self._counted[rows], self._times[rows] = self._counts()[rows], self._clocks()[rows]
-        if ids is None:
-            self.forward()
-        elif len(ids):
-            if not self.fresh:
-                self.refresh()  # the last tick of the others, which a later refresh would read into these as well
-            self._compute(True, ids.tolist())
-            self._keep_state(ids.tolist())
-            self._derived.convert(ids)
-            self._follow_offsets(ids)
-            self.lag = 0
+        counts, times = self._warned()
+        self._counted[rows], self._times[rows] = counts[rows], times[rows]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, after the owner restored the physics."""
-        self._counted, self._times = self._counts(), self._clocks()
+        self._forget(None)
         super().load_state(state)
-        self._keep_state(range(self.num_envs))
 
     def _newly_bad(self) -> np.ndarray | None:
         """Return where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts.
@@ -165,44 +132,31 @@ class LiveMujocoEngine(WrappedModelEngine):
         if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0
             return None
-        counts, times = self._counts(), self._clocks()
+        counts, times = self._warned()
         again = (counts > 0) & (times < self._times)[:, None]
         bad: np.ndarray = np.any((counts > self._counted) | again, axis=1)
         self._counted, self._times = counts, times
         return bad
 
-    def _counts(self) -> np.ndarray:
-        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`."""
-        return np.array(self._bad)
+    def _warned(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`, and times `[env]`."""
+        return np.array(self._bad), np.array([data.time for data in self._datas])
 
-    def _clocks(self) -> np.ndarray:
-        return np.array([data.time for data in self._datas])
-
-    def _keep_state(self, envs: Any) -> None:
-        for name, kept in self._newest.items():
-            for env in envs:
-                kept[env] = getattr(self._datas[env], name)
-
-    def _compute(self, current: bool, envs: Any = None) -> None:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
-        if envs is None:
-            envs = range(self.num_envs)
-            if self._needs_forward:
-                self._keep_state(envs)
-            if (bad := self._newly_bad()) is not None:
-                self._note_diverged(bad)
+        if ids is None and (bad := self._newly_bad()) is not None:
+            self._note_diverged(bad)
         option = self._model.opt
         weightless = disabled(option, "GRAVITY")
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
-            for env in envs:
-                for name in self._options:
+            for env in range(self.num_envs) if ids is None else ids.tolist():
+                for name in _OPTIONS & self._sources.keys():
                     is_off = weightless and name == "opt.gravity"
                     self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
                 data = self._forwarded(env) if current and self._fields else self._datas[env]
                 for name in self._fields:
-                    kept = None if current else self._previous.get(name)
-                    self._sources[name][env] = getattr(data, name) if kept is None else kept[env]
+                    self._sources[name][env] = getattr(data, name)
                 if FRICTION in self._sources:
                     self._sources[FRICTION][env] = dry_friction(self._model, data)
                 numbers = data.warning.number
@@ -234,21 +188,17 @@ class LiveMujocoEngine(WrappedModelEngine):
             mujoco.mj_forward(model, data)
             if self._wrenches:
                 mujoco.mj_rnePostConstraint(model, data)  # also where no sensor asks for it
-        elif self._native:
-            self._up_to_sensors(model, data)
+        elif self._sensors:
+            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_sensorPos(model, data)
+            mujoco.mj_fwdVelocity(model, data)  # also for position sensors: the next e_kinetic is then computed anew
+            mujoco.mj_sensorVel(model, data)
         elif stage >= _POS:
             mujoco.mj_kinematics(model, data)
             if stage >= _VEL:
                 mujoco.mj_comPos(model, data)
                 mujoco.mj_comVel(model, data)
         return data
-
-    @staticmethod
-    def _up_to_sensors(model: Any, data: Any) -> None:
-        mujoco.mj_fwdPosition(model, data)
-        mujoco.mj_sensorPos(model, data)
-        mujoco.mj_fwdVelocity(model, data)  # also for position sensors: it lets the next e_kinetic be computed anew
-        mujoco.mj_sensorVel(model, data)
 
 
 @contextmanager

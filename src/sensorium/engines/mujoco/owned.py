@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import mujoco
+import torch
 
-from sensorium.engines.envs import as_tensor, positive_int
+from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
 from sensorium.engines.mujoco.native import declared_types
 from sensorium.engines.mujoco.sleep import is_held
@@ -162,9 +163,79 @@ class OwnedModelEngine(MujocoModelEngine):
         """Take steps."""
         raise NotImplementedError
 
-    def _keep_state(self) -> None:
-        """Note the state now in `_previous`."""
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is as it was.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`; with a mask on the engine's device, and no
+                `state`, the host does not wait for a GPU.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
+                Fields of the model, gravity and magnetic flux stay.
+
+        Raises:
+            ArgumentError: env ids or values that do not fit.
+            UnknownNameError: a key that is no state.
+            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
+                not wait for that: a later step or reset raises it.
+        """
+        self._ensure()
+        self._check_shapes()
+        ids = self._selected(env_ids)
+        if state and ids is not None and ids.dtype == torch.bool:
+            ids = env_rows(ids, self.num_envs, self.device)  # values have one row for each, so the host has to count
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: self._state_view(name) for name in STATE_FIELDS}
+        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if not self.fresh and ids is not None:
+            self.refresh()  # the last tick of the others, which the reset would otherwise take from them
+        self._put_back(ids)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        self._refresh_reset(ids)
+
+    def _put_back(self, ids: torch.Tensor | None) -> None:
+        """Put environments back to the state at the start."""
         raise NotImplementedError
+
+    def _rows(self) -> dict[str, torch.Tensor]:
+        """Return all that a step starts from `[env, ...]`, by name, as live tensors."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
+
+        Resuming is bit-identical, on CUDA with `deterministic=True`.
+        """
+        return super().state() | {"rows": copies(self._rows()), "options": self._own_options()}
+
+    def _own_options(self) -> dict[str, torch.Tensor]:
+        """Return a copy of `"opt.gravity"` and `"opt.magnetic"` `[env, 3]` where environments have their own."""
+        raise NotImplementedError
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, in an engine of the same model and number of environments.
+
+        Raises:
+            ArgumentError: the state is of another model or number of environments.
+        """
+        self._ensure()
+        rows, saved = self._rows(), state["rows"]
+        shapes, given = ({name: tuple(each.shape) for name, each in part.items()} for part in (rows, saved))
+        if shapes != given:
+            differ = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
+            raise ArgumentError(
+                f"saved state: got {differ} of shape {given.get(differ)}, expected {shapes.get(differ)}: it is of "
+                "another model or number of environments, or of other sensors."
+            )
+        restore(rows, saved)
+        for name, values in state["options"].items():
+            self._state_view(name).copy_(values)
+        super().load_state(state)
 
     def _check_state(self) -> None:
         """Warn of what went wrong in the last steps."""

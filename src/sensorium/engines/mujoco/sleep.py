@@ -17,12 +17,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from sensorium.engines.mujoco.elements import SCALAR, Elements
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.spec import BODY_ACCELERATION, JOINT_EFFORT, JOINT_TORQUE, JOINT_WRENCH, Requirement
 
 _HELD = f"{HIDDEN_PREFIX}held/"
 _SENSOR = mujoco.mjtSensor
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _ON_BODY = {
     BODY_ACCELERATION: (_SENSOR.mjSENS_FRAMELINACC, _SENSOR.mjSENS_FRAMEANGACC),
     JOINT_WRENCH: (_SENSOR.mjSENS_FORCE, _SENSOR.mjSENS_TORQUE),
@@ -81,7 +81,7 @@ def add_held(spec: Any, requirements: Iterable[Requirement]) -> None:
                 add(mujoco.mjtObj.mjOBJ_SITE, site, kind, site)
         if wanted.intersection(_ON_JOINT):
             for joint in body.joints:
-                if joint.type in _SCALAR and joint.name:
+                if int(joint.type) in SCALAR and joint.name:
                     add(mujoco.mjtObj.mjOBJ_JOINT, joint.name, _SENSOR.mjSENS_JOINTACTFRC, f"{_HELD}{joint.name}")
         for child in body.bodies:
             visit(child, moves)
@@ -128,14 +128,7 @@ def lacks_held(model: Any, requirement: Requirement) -> bool:
     if requirement in _ON_BODY:
         return bool((columns[model.body_treeid >= 0] < 0).any())
     may = may_sleep(model)[model.body_treeid[model.jnt_bodyid]]
-    return any(may[joint] and columns[joint] < 0 for joint in named_joints(model))
-
-
-def named_joints(model: Any) -> list[int]:
-    """Return the scalar joints that have a name."""
-    names = (mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint) or "" for joint in range(model.njnt))
-    kinds = [int(kind) for kind in _SCALAR]
-    return [i for i, name in enumerate(names) if name and not hidden(name) and int(model.jnt_type[i]) in kinds]
+    return any(may[joint] and columns[joint] < 0 for joint in Elements(model).joint_ids)
 
 
 def static_wrench_fault(model: Any, body: int) -> str | None:

@@ -22,7 +22,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.sleep import disabled, may_sleep, named_joints
+from sensorium.engines.mujoco.elements import SCALAR, Elements
+from sensorium.engines.mujoco.sleep import disabled, may_sleep
 
 
 def rotor_inertia(model: Any) -> np.ndarray:
@@ -67,7 +68,7 @@ def _sleep_fault(model: Any) -> str | None:
     """MuJoCo keeps no acceleration of a joint that sleeps, and no native sensor measures it."""
     inert = model.dof_armature + model.dof_frictionloss + rotor_inertia(model)
     may = may_sleep(model)
-    for joint in named_joints(model):
+    for joint in Elements(model).joint_ids:
         if inert[model.jnt_dofadr[joint]] > 0.0 and may[model.body_treeid[model.jnt_bodyid[joint]]]:
             name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint)
             return (
@@ -108,8 +109,7 @@ def _actuated_dampers(model: Any) -> np.ndarray:
 
 
 def _friction_fault(model: Any) -> str | None:
-    scalar = (model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)) | (model.jnt_type == int(mujoco.mjtJoint.mjJNT_SLIDE))
-    rubbing = np.flatnonzero(scalar & (model.dof_frictionloss[model.jnt_dofadr] > 0.0))
+    rubbing = np.flatnonzero(np.isin(model.jnt_type, SCALAR) & (model.dof_frictionloss[model.jnt_dofadr] > 0.0))
     softness, _ = friction_constants(model)
     if not len(rubbing) or not softness.any():
         return None

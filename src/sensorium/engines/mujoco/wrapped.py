@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.errors import ScheduleError
 from sensorium.spec import Requirement
@@ -18,6 +20,8 @@ class WrappedModelEngine(MujocoModelEngine):
     """How messages name the owner's data."""
     _step_call: str
     """The owner's call that takes a step."""
+    _newest: dict[str, torch.Tensor]
+    """The state now, of which `_previous` has that of one tick ago."""
     _reset_fix: str
     """What the owner does instead of giving `reset` a state, with `{}` for the names."""
 
@@ -55,12 +59,18 @@ class WrappedModelEngine(MujocoModelEngine):
         self._check_time_steps()
         super().count_ticks(ticks)
         if ticks:
-            self._shift_state()
+            for name, newest in self._newest.items():
+                self._previous[name].copy_(newest)
+            self._note_state(self._newest)
             self._note_ticks()
 
-    def _shift_state(self) -> None:
-        """Note the state now, and in `_previous` that of one tick before."""
-        raise NotImplementedError
+    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
+        super()._keep_state(ids)
+        self._note_state(self._newest, ids)
+
+    def _derive(self, prepared: frozenset[Requirement]) -> None:
+        super()._derive(prepared)
+        self._newest = {name: values.clone() for name, values in self._previous.items()}
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Read environments again after their owner reset them; no state is written.
@@ -79,8 +89,16 @@ class WrappedModelEngine(MujocoModelEngine):
                 f"this engine wraps your {self._data} and writes no state to it: "
                 f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
             )
-        self._read_again(env_ids)
+        ids = self._selected(env_ids)
+        self._forget(ids)
+        if ids is None or len(ids):
+            self._refresh_reset(ids)
+        self._check_shapes()
 
-    def _read_again(self, env_ids: Any) -> None:
-        """Bring derived state of some environments up to date, which their owner reset."""
-        raise NotImplementedError
+    def _forget(self, ids: torch.Tensor | None) -> None:
+        """Forget what was noted of environments before their owner reset them."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned, after the owner restored the physics."""
+        super().load_state(state)
+        self._note_state(self._newest)

@@ -13,14 +13,14 @@ import warp as wp
 
 from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
-from sensorium.engines.envs import copies, mark, restore
+from sensorium.engines.envs import env_selection, put
 from sensorium.engines.mujoco.base import MujocoModelEngine
 from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.native import native, sensor_id
-from sensorium.engines.mujoco.needs import STATE_SOURCES, fields_of, model_fields_of, needs_wrenches
+from sensorium.engines.mujoco.native import sensor_id
+from sensorium.engines.mujoco.needs import STATE_SOURCES
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
-from sensorium.engines.mujoco.sleep import disabled, sleeps
+from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco_warp.contacts import mistaken
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
@@ -38,6 +38,7 @@ class WarpModelEngine(MujocoModelEngine):
     """
 
     name = "mujoco_warp"
+    _holds_asleep = False
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
@@ -54,12 +55,9 @@ class WarpModelEngine(MujocoModelEngine):
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(worlds.m))
         self._time_steps_of: Any = None
-        self._fields: tuple[str, ...] = ()
-        self._model_fields: tuple[str, ...] = ()
         self._read_from: list[Any] = []
         self._previous = {}
         self._offset_fields: list[Any] = []
-        self._read_names(worlds.mjm)
 
     @property
     def m(self) -> Any:
@@ -82,11 +80,7 @@ class WarpModelEngine(MujocoModelEngine):
     # Derived state ----------------------------------------------------------------------------------------------------
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        self._fields, self._model_fields = fields_of(prepared), model_fields_of(prepared)
-        self._sensors = bool(native(prepared) or contacts(prepared))
-        self._wrenches = any(map(needs_wrenches, prepared))
-        self._bind(prepared)
-        self._needs_forward = self._dirty = True
+        super()._derive(prepared)
         self._warn_of_sides(prepared)
 
     def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
@@ -106,24 +100,16 @@ class WarpModelEngine(MujocoModelEngine):
                 )
 
     def _bind(self, prepared: frozenset[Requirement]) -> None:
-        """Read the fields that are needed from where they are now."""
-        worlds = self._worlds
-        names = (*self._fields, *self._model_fields)
-        sources = {name: worlds.tensor(name) for name in names}
-        if not self.fresh:  # a step leaves the state one tick newer than what is derived from it
-            for name in STATE_SOURCES:
-                if name in sources:
-                    self._previous.setdefault(name, sources[name].clone())
-            sources.update(self._previous)
-        if self._is_weightless and "opt.gravity" in sources:
-            sources["opt.gravity"] = torch.zeros((1, 3), dtype=torch.float32, device=self.device)
-        self._read_from = [worlds.field(name) for name in names]
+        self._read_from = [self._worlds.field(name) for name in (*self._fields, *self._model_fields)]
         self._was_weightless = self._is_weightless
-        self._derive_from(prepared, sources)
+        super()._bind(prepared)
+
+    def _source(self, name: str) -> torch.Tensor:
+        return self._worlds.tensor(name)
 
     @property
-    def _is_weightless(self) -> bool:
-        return disabled(self._worlds.m.opt, "GRAVITY")
+    def _model_options(self) -> Any:
+        return self._worlds.m.opt
 
     def _follow(self) -> None:
         """Read from arrays that were put in place of others since the last time."""
@@ -148,7 +134,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     def _bind_offsets(self) -> None:
         self._offset_fields = [getattr(self._worlds.m, name) for name in self._offsets.fields]
-        self._offsets.bind(self._row_of, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
+        self._offsets.bind(self._elements.row, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
@@ -159,20 +145,19 @@ class WarpModelEngine(MujocoModelEngine):
             self._bind_offsets()
         self._offsets.follow(ids)
 
-    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
-        """Note the state now, which derived state belongs to after the next step (`fresh=False`)."""
-        self._note_state(self._previous, mask)
+    def _selected(self, env_ids: Any) -> torch.Tensor | None:
+        return env_selection(env_ids, self.num_envs, self.device)
 
-    def _note_state(self, into: Mapping[str, torch.Tensor], mask: torch.Tensor | None = None) -> None:
-        for name, kept in into.items():
-            now = self._worlds.tensor(name)
-            kept.copy_(now if mask is None else torch.where(mask[:, None], now, kept))
-
-    def _compute(self, current: bool) -> None:
+    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         self._follow()
-        if current:
-            self._go_forward()
-            self._keep_state()
+        if not current:
+            return
+        kept = {} if ids is None else {name: self._worlds.tensor(name) for name in self._fields}
+        before = {name: values.clone() for name, values in kept.items() if name not in STATE_SOURCES}
+        self._go_forward()
+        for name, old in before.items():
+            put(old, kept[name], ids)
+            kept[name].copy_(old)
 
     def _go_forward(self) -> None:
         """Run the forward computation as far as requirements need it."""
@@ -181,25 +166,8 @@ class WarpModelEngine(MujocoModelEngine):
             early = "vel" if self.stage >= _VEL or self._sensors else "pos"
             self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
 
-    def _refresh_rows(self, ids: torch.Tensor) -> None:
-        """Bring the derived state of some environments (ids or a mask) up to date; the others stay as they are."""
-        if self.fresh:  # then all of it is wanted at the current tick
-            self._dirty = True
-            self.refresh()
-            return
-        self.refresh()
-        self._follow()
-        mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        mark(mask, ids)
-        fields = [self._worlds.tensor(name) for name in self._fields if name not in STATE_SOURCES]
-        before = [values.clone() for values in fields]
-        self._go_forward()
-        for values, old in zip(fields, before, strict=True):
-            values.copy_(torch.where(mask.reshape(-1, *[1] * (values.dim() - 1)), values, old))
-        self._keep_state(mask)
-        self._derived.convert(ids)
-        self._follow_offsets(ids)
-        self.lag = 0
+    def _refresh_reset(self, ids: torch.Tensor | None) -> None:
+        super()._refresh_reset(None if self.fresh else ids)  # with `fresh` all is wanted at the current tick
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
@@ -303,16 +271,6 @@ class WarpModelEngine(MujocoModelEngine):
     def diverged(self) -> torch.Tensor:
         """Bool `[env]`: environments whose positions or velocities are not finite now."""
         return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
-
-    def state(self) -> dict[str, Any]:
-        """Return tick and derived arrays; where this engine owns the physics, also that."""
-        return super().state() | {"previous": copies(self._previous)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
-        super().load_state(state)
-        if restore(self._previous, state["previous"]):
-            self._dirty = self._needs_forward = True
 
     def _own_arrays(self) -> Mapping[str, torch.Tensor]:
         live = {self._worlds.tensor(name).untyped_storage().data_ptr() for name in STATE_SOURCES}

@@ -16,14 +16,14 @@ import torch
 import warp as wp
 
 from sensorium.compute import check_envs, graph, keeps_current, resolve_device
-from sensorium.engines.envs import env_rows, env_selection, mark, positive_int, row_values
+from sensorium.engines.envs import mark, positive_int
 from sensorium.engines.mujoco.base import model_time_step
-from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
+from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.spec import compose_spec, reason_of
 from sensorium.engines.mujoco_warp.base import WarpModelEngine
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
-from sensorium.errors import ArgumentError, ModelError
+from sensorium.errors import ModelError
 from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
@@ -202,56 +202,16 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     def _advance(self, ticks: int) -> None:
         self._worlds.step(ticks)
 
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+    def _put_back(self, ids: torch.Tensor | None) -> None:
+        mark(self._reset_mask, ids)
+        self._worlds.reset(self._reset_mask)
+        _write(self._worlds.states(), self._start, self._reset_mask)
 
-        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
-        step, while that of the others is as it was.
+    def _rows(self) -> dict[str, torch.Tensor]:
+        return self._worlds.states()
 
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`; with a mask on the engine's device, and no
-                `state`, the host waits for nothing.
-            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
-                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
-                Fields of the model, gravity and magnetic flux stay.
-
-        Raises:
-            ArgumentError: env ids or values that do not fit.
-            UnknownNameError: a key that is no state.
-            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
-                not wait for that: a later step or reset raises it.
-        """
-        ids = env_selection(env_ids, self.num_envs, self.device)
-        if state and ids is not None and ids.dtype == torch.bool:
-            ids = env_rows(ids, self.num_envs, self.device)  # values have one row for each, so the host has to count
-        if ids is not None and len(ids) == 0:
-            return
-        targets = {name: self._state_view(name) for name in STATE_FIELDS}
-        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
-        if not self.fresh and ids is not None:
-            self.refresh()  # the last tick of the others, which the reset would otherwise take from them
-        mask = self._reset_mask
-        mark(mask, ids)
-        self._worlds.reset(mask)
-        _write(self._worlds.states(), self._start, mask)
-        for name, value in values.items():
-            targets[name][slice(None) if ids is None else ids] = value
-        if ids is None:
-            self.forward()
-        else:
-            self._refresh_rows(ids)
-        self._check_shapes()
-
-    def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
-
-        Resuming is bit-identical on the CPU, and on CUDA with `deterministic=True`.
-        """
-        saved = super().state()
-        return saved | {
-            "rows": {name: values.clone() for name, values in self._worlds.states().items()},
-            "options": {name: self._worlds.of_each(f"opt.{name}") for name in ("gravity", "magnetic")},
-        }
+    def _own_options(self) -> dict[str, torch.Tensor]:
+        return {name: self._worlds.of_each(name) for name in ("opt.gravity", "opt.magnetic")}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned, in an engine of the same model and number of environments.
@@ -259,19 +219,8 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         Raises:
             ArgumentError: the state is of another model or number of environments.
         """
-        rows = self._worlds.states()
-        shapes = {name: tuple(values.shape) for name, values in rows.items()}
-        saved = {name: tuple(values.shape) for name, values in state["rows"].items()}
-        if shapes != saved:
-            differ = next(name for name in {**shapes, **saved} if shapes.get(name) != saved.get(name))
-            raise ArgumentError(
-                f"saved state: got {differ} of shape {saved.get(differ)}, expected {shapes.get(differ)}: it is of "
-                "another model or number of environments."
-            )
-        for name, values in rows.items():
-            values.copy_(state["rows"][name])
-        for name, values in state["options"].items():
-            self._worlds.expand(f"opt.{name}").copy_(values)
+        for name in state["options"]:
+            self._worlds.expand(name)
         super().load_state(state)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import mujoco
 import numpy as np
-import torch
 import warp as wp
 
 from sensorium.compute import keeps_current
 from sensorium.engines.contact import is_contact
-from sensorium.engines.envs import env_selection
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
@@ -98,29 +95,3 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             if not self.fresh:
                 self.refresh()  # before the owner's next forward() writes another instant over it
             self._check_state()
-
-    def _shift_state(self) -> None:
-        for name, newest in self._newest.items():
-            self._previous[name].copy_(newest)
-        self._note_state(self._newest)
-
-    def _keep_state(self, mask: torch.Tensor | None = None) -> None:
-        super()._keep_state(mask)
-        self._note_state(self._newest, mask)
-
-    def _read_again(self, env_ids: Any) -> None:
-        ids = env_selection(env_ids, self.num_envs, self.device)
-        if ids is None:
-            self.forward()
-        elif len(ids):
-            self._refresh_rows(ids)
-        self._check_shapes()
-
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        super()._derive(prepared)
-        self._newest = {name: values.clone() for name, values in self._previous.items()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
-        super().load_state(state)
-        self._note_state(self._newest)

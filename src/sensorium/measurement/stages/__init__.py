@@ -1,6 +1,6 @@
-"""Stages: imperfections beyond the standard chain, each config and behaviour in one class.
+"""Stages: imperfections beyond the standard chain, each with config and behaviour in one class.
 
-They are written on the public contract of `StageCfg`, as a plugin's would be.
+They use only the public contract of `StageCfg`, as a plugin's stage would.
 """
 
 from sensorium.measurement.stages.bias import Flicker, GaussMarkov, TemperatureDrift

@@ -1,4 +1,4 @@
-"""Amounts of stages over columns: rows that all envs share, or tables drawn per env when an episode begins."""
+"""Amounts of stages per column: one row shared by all envs, or a table drawn per env at the start of an episode."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Row = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def row(amount: Any, columns: int) -> Row:
-    """Spread a scalar, an element vector or a full row over the columns of a field.
+    """Return a scalar, an element vector or a full row, repeated over the columns of a field.
 
     Raises:
-        ValueError: the number of columns is no multiple of the amount's.
+        ValueError: the number of columns is not a multiple of the amount's size.
     """
     values = np.asarray(amount, np.float64).reshape(-1)
     if columns % values.size:
-        raise ValueError(f"an amount of {values.size} numbers does not fit into {columns} columns")
+        raise ValueError(f"an amount of {values.size} numbers does not fit {columns} columns")
     return np.tile(values, columns // values.size)
 
 
 def parts(amount: Any) -> tuple[Any, ...]:
-    """Return the numbers or vectors that an amount is written with."""
+    """Return the numbers or vectors that an amount consists of."""
     if isinstance(amount, Uniform):
         return amount.low, amount.high
     if isinstance(amount, Normal):
@@ -44,7 +44,7 @@ def parts(amount: Any) -> tuple[Any, ...]:
 
 
 def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
-    """Raise `ValueError` where an amount does not fit into the columns of a field; None fits."""
+    """Raise `ValueError` if an amount does not fit the columns of a field; None fits."""
     for count in columns.values():
         for name, amount in amounts.items():
             for part in parts(amount) if amount is not None else ():
@@ -57,7 +57,7 @@ def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
 def draw_amount(
     key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
 ) -> None:
-    """Draw a distribution anew for the envs whose episode begins (one launch); nothing for a plain amount."""
+    """Draw a distribution for the envs whose episode starts (one launch); no effect for a plain amount."""
     if not is_law(amount):
         return
     inputs = [
@@ -68,7 +68,7 @@ def draw_amount(
 
 
 def law_over(key: StageKey, amount: Any, columns: int) -> Any:
-    """Return an amount over columns as a `Law` for kernels; a number is always itself."""
+    """Return an amount per column as a `Law` for kernels; a number always stays the same."""
     law = amount if is_law(amount) else Uniform(amount, amount)
     return law_of(law, columns, lambda value: row(value, columns), key.compute.wp_device)
 
@@ -83,10 +83,10 @@ def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor |
 
 
 class DrawnStage(StageCfg):
-    """A stage with amounts that may be distributions: those are drawn for each field, per env, at reset."""
+    """Stage with amounts that may be distributions, which are drawn for each field, per env, at reset."""
 
     is_non_negative: ClassVar[bool] = False
-    """Whether what is drawn is clipped at 0."""
+    """Whether drawn values are clipped at 0."""
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return name -> (amount, number of its columns) for a field of `columns` columns."""
@@ -135,23 +135,23 @@ Time = Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite time
 ONE_NUMBER = must(
     lambda amount: not any(np.ndim(part) for part in parts(amount)),
     "one number, or a distribution of one",
-    "It belongs to the device, not to an axis.",
+    "Give one value for the device, not one per axis.",
 )
-"""Refuses vectors and distributions of vectors."""
+"""Rejects vectors and distributions of vectors."""
 
 
-def no_law(why: str = "This stage already draws per env at reset.") -> AfterValidator:
-    """Return an annotation that refuses distributions."""
+def no_law(why: str = "Give a fixed amount, since this stage already draws per env at reset.") -> AfterValidator:
+    """Return an annotation that rejects distributions."""
     return must(lambda amount: not is_law(amount), "a number or a vector", why)
 
 
 def within(low: float, high: float, expected: str) -> AfterValidator:
-    """Return an annotation that refuses amounts that can leave [low, high]. A normal law is clipped."""
+    """Return an annotation that rejects amounts which can leave [low, high]. A normal distribution is clipped."""
     return must(lambda amount: is_within(amount, low, high), expected)
 
 
 def is_within(amount: Any, low: float, high: float) -> bool:
-    """Whether an amount stays in [low, high]; a normal law is clipped."""
+    """Return whether an amount stays in [low, high]; a normal distribution is clipped."""
     if isinstance(amount, Normal):
         return True
     least, most = amount_bounds(amount)
@@ -159,13 +159,13 @@ def is_within(amount: Any, low: float, high: float) -> bool:
 
 
 def below_high(what: str) -> AfterValidator:
-    """Return an annotation of the lower of two ends, None for minus `high`; `what` is the word for an end."""
+    """Return an annotation of the lower of two ends, None for minus `high`; `what` is the term for an end."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
         if "high" in info.data:
             most = amount_bounds(info.data["high"])[0]
             if value is None and most < 0.0:
-                raise bad(f"a lower {what} below `high`", "Minus a negative number is above it.")
+                raise bad(f"a lower {what} below `high`", "Give `low`, since minus a negative number is above it.")
             if value is not None and amount_bounds(value)[1] > most:
                 raise bad(f"a lower {what} at or below the upper one")
         return value
@@ -174,7 +174,7 @@ def below_high(what: str) -> AfterValidator:
 
 
 def ends_row(low: Any, high: Any, columns: int) -> tuple[Row, Row]:
-    """Return the lower and the upper end over columns; None is minus the upper one."""
+    """Return the lower and the upper end per column; None is minus the upper one."""
     most = row(high, columns)
     return -most if low is None else row(low, columns), most
 
@@ -183,19 +183,19 @@ def ends_row(low: Any, high: Any, columns: int) -> tuple[Row, Row]:
 
 
 def in_ticks(value: Any, key: StageKey) -> Any:
-    """Return seconds in ticks, exact for the decimals that people write."""
+    """Return seconds in ticks, exact for decimal numbers."""
     if isinstance(value, tuple):
         return tuple(in_ticks(part, key) for part in value)
     return key.clock.ticks(value)
 
 
 BEGAN = 2
-"""Float32 words that hold the tick at which the env's episode began for this sensor, exactly: high and low half."""
+"""Float32 words that hold the tick of the sensor's first sample in the env's episode, exactly: high and low half."""
 
 
 @kernel
 def note_beginning(rows: Rows, began: wp.array2d[wp.float32]) -> None:
-    """Keep the tick of the first sample; the clock's own `reset_tick` is that of the env, not of the sensor."""
+    """Store the tick of the first sample; the clock's `reset_tick` is that of the env, not of the sensor."""
     i, _one = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
@@ -211,7 +211,7 @@ def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
 
 
 def launch_beginning(key: StageKey, began: torch.Tensor) -> None:
-    """Keep the tick of the first sample (a launch that only works at a reset)."""
+    """Store the tick of the first sample (a launch that acts only at a reset)."""
     key.compute.launch(note_beginning, (1,), [], [wp.from_torch(began)])
 
 

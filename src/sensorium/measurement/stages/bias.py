@@ -1,4 +1,4 @@
-"""Biases that change: wandering and returning, of 1/f kind, and with temperature."""
+"""Biases that vary: Gauss-Markov processes, 1/f noise, and temperature drift."""
 
 from __future__ import annotations
 
@@ -73,18 +73,20 @@ def _gauss_markov(
             column = 4 * quad + j
             if column < columns:
                 b = drift[env, column]
-                drift[env, column] = b + (step_sd[column] * draws[j] - leak * b)  # one rounding, and no bias
+                drift[env, column] = b + (
+                    step_sd[column] * draws[j] - leak * b
+                )  # only one rounding, so no systematic error
     for j in range(4):
         column = 4 * quad + j
         if column < columns:
             values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
 
 
-Drive = Annotated[Amount, no_law(), within(0.0, math.inf, "nothing negative")]
+Drive = Annotated[Amount, no_law(), within(0.0, math.inf, "a number or vector >= 0")]
 
 
 class GaussMarkov(StageCfg):
-    """A bias of first-order Gauss-Markov kind, plus a constant turn-on bias drawn per env at reset.
+    """First-order Gauss-Markov bias, plus a constant turn-on bias drawn per env at reset.
 
     b[k+1] = phi b[k] + w sqrt(q^2 tau/2 (1 - phi^2)) with phi = exp(-period/tau) and w ~ N(0, 1): exact for any period,
     with the stationary deviation q sqrt(tau/2) (IEEE Std 952; Maybeck 1979). The two are independent, so the turn-on
@@ -101,14 +103,14 @@ class GaussMarkov(StageCfg):
         must(
             lambda tau: 0.0 < tau < math.inf,
             "a finite time > 0 in seconds",
-            "For a walk without return use random_walk_density.",
+            "Use random_walk_density for an unbounded walk.",
         ),
     ]
     """Correlation time, s."""
     turn_on: Drive = 0.0
     """Standard deviation of the turn-on bias, in the field's unit."""
     start: Annotated[str, must(lambda start: start in ("stationary", "zero"), "'stationary' or 'zero'")] = "stationary"
-    """Deviation at reset: ``"stationary"`` draws from the long-run law, ``"zero"`` starts at none."""
+    """Drift at reset: ``"stationary"`` draws from the stationary distribution, ``"zero"`` starts at 0."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the drift and the turn-on bias of each field."""
@@ -117,7 +119,7 @@ class GaussMarkov(StageCfg):
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Add the bias (one launch per field)."""
-        leak = -math.expm1(-key.period / self.tau)  # phi itself would lose the digits of a tau far above the period
+        leak = -math.expm1(-key.period / self.tau)  # phi itself would lose precision for a tau far above the period
         for field, columns in key.columns.items():
             stationary = row(self.density, columns) * math.sqrt(self.tau / 2.0)
             sds = [
@@ -137,15 +139,15 @@ class GaussMarkov(StageCfg):
             )  # fmt: skip
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Nothing to do: the first sample after a reset draws both parts anew."""
+        """Do nothing: the first sample after a reset redraws both parts."""
 
 
 # Flicker --------------------------------------------------------------------------------------------------------------
 
 FLOOR = math.sqrt(2.0 * math.log(2.0) / math.pi)
-"""Allan deviation of 1/f noise over its B, 0.664 (IEEE Std 952)."""
+"""Allan deviation of 1/f noise relative to B, 0.664 (IEEE Std 952)."""
 PEAK = 1.8926
-"""Averaging time, over its correlation time, at which the Allan deviation of a Gauss-Markov process is greatest."""
+"""Averaging time, relative to the correlation time, at the maximum of a Gauss-Markov process's Allan deviation."""
 
 
 @kernel
@@ -188,24 +190,29 @@ class Flicker(DrawnStage):
     """Bias instability: 1/f noise, whose Allan deviation is flat at 0.664 B from `tau_min` to `tau_max`.
 
     The two-sided spectrum is B^2 / (2 pi f), the convention of IEEE Std 952, so that the floor is
-    B sqrt(2 ln 2 / pi) = 0.664 B. It is the sum of stationary Gauss-Markov processes whose correlation times are a
-    decade apart, or a little less: processes of variance s^2 at the ratio r have the spectrum s^2 / (2 ln(r) f) between
-    them, hence s^2 = B^2 ln(r) / pi. The first and the last stand also for all that would follow beyond them and
-    get r / (r - 1) times that. They reach half a decade beyond the band, where the processes' own peaks are at 1.89
-    correlation times; the floor is then flat within 2.5 %.
+    B sqrt(2 ln 2 / pi) = 0.664 B. The noise is a sum of stationary Gauss-Markov processes with correlation times at
+    most a
+    decade apart. Processes of variance s^2 at the ratio r have the spectrum s^2 / (2 ln(r) f) between them, hence
+    s^2 = B^2 ln(r) / pi. The first and the last also represent all further processes beyond them, with r / (r - 1)
+    times
+    that variance. They extend half a decade beyond the band, since the processes' own peaks are at 1.89 correlation
+    times;
+    the floor is then flat within 2.5 %.
 
-    Each process is discretised exactly, phi = exp(-period/tau). One that is faster than the sampling has the density
-    that it has at low frequencies, not what sampling its points would fold into the band: its variance is
-    s^2 tanh(x) / x with x = period / (2 tau).
+    Each process is discretised exactly, phi = exp(-period/tau). A process faster than the sampling has its
+    low-frequency
+    density, without the part that sampling would alias into the band: its variance is s^2 tanh(x) / x with
+    x = period / (2 tau).
     """
 
     place: ClassVar[Place] = "bias"
     is_recorded: ClassVar[bool] = True
     is_non_negative: ClassVar[bool] = True
 
-    bias_instability: Annotated[Amount, within(0.0, math.inf, "nothing negative")]
-    """B, in the field's unit. Where a data sheet's "bias instability" is the lowest point of an Allan plot, B is that
-    divided by 0.664. A distribution is drawn per env and axis at reset."""
+    bias_instability: Annotated[Amount, within(0.0, math.inf, "an amount >= 0")]
+    """Bias instability B, in the field's unit. If a data sheet gives the minimum of an Allan plot, B is that value
+    divided by
+    0.664. A distribution is drawn per env and axis at reset."""
     tau_min: PositiveTime = 1.0
     """Shortest averaging time of the flat part, s."""
     tau_max: Float = PydanticField(default=1000.0, validate_default=True)
@@ -220,7 +227,7 @@ class Flicker(DrawnStage):
         return value
 
     def components(self) -> tuple[Row, Row]:
-        """Return the correlation times (s) and the standard deviations, for B = 1, of the processes that are summed."""
+        """Return correlation times (s) and standard deviations, for B = 1, of the summed processes."""
         low, high = self.tau_min / PEAK / math.sqrt(10.0), self.tau_max / PEAK * math.sqrt(10.0)
         taus = np.geomspace(low, high, 1 + math.ceil(math.log10(high / low) - 1e-9))
         ratio = float(taus[1] / taus[0])
@@ -235,7 +242,7 @@ class Flicker(DrawnStage):
         return {**parts, **super().state_specs(columns)}
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
-        """Return B, 0 or more."""
+        """Return B, at least 0."""
         return {"amount": (self.bias_instability, columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -260,7 +267,7 @@ class Flicker(DrawnStage):
 # Temperature ----------------------------------------------------------------------------------------------------------
 
 _BITS = 31
-"""Bits of a number of ticks."""
+"""Number of bits of a tick count."""
 
 
 @kernel
@@ -281,7 +288,7 @@ def _temperature(
     if rows.mask[env] == wp.uint8(0):
         return
     since = ticks_since(tick_now(rows), began, env)
-    missing = cold  # times exp(-t / tau), as a product of powers: the same bits on every device
+    missing = cold  # times exp(-t / tau), as a product of powers for the same bits on every device
     for bit in range(powers.shape[0]):
         if ((since >> bit) & 1) != 0:
             missing = missing * powers[bit]
@@ -291,7 +298,7 @@ def _temperature(
 
 
 class TemperatureDrift(DrawnStage):
-    """Bias and scale factor that follow the temperature T of a device that warms itself up.
+    """Bias and scale factor that follow the temperature T of a self-heating device.
 
     x -> (1 + scale_coefficient (T - reference)) x + coefficient (T - reference), with
     T = ambient + self_heating (1 - exp(-t/tau)) and t the time since the reset, in ticks: exact at any rate.
@@ -303,22 +310,22 @@ class TemperatureDrift(DrawnStage):
     coefficient: Amount = 0.0
     """Temperature coefficient of the bias (TCO), unit/K: a number, one per axis, or a distribution."""
     scale_coefficient: Amount = 0.0
-    """Relative temperature coefficient of the scale factor (TCS), 1/K: likewise."""
+    """Relative temperature coefficient of the scale factor (TCS), 1/K: a number, one per axis, or a distribution."""
     reference: Annotated[Float, must(math.isfinite, "a finite temperature")] = 25.0
     """Temperature at which the device was calibrated, degrees Celsius."""
     ambient: Annotated[Amount, ONE_NUMBER] = 25.0
     """Temperature at switch-on, degrees Celsius; a distribution is drawn per env at reset."""
     self_heating: Annotated[Amount, ONE_NUMBER] = 0.0
-    """By how much the device ends up warmer than at switch-on, K; a distribution is drawn per env at reset."""
+    """Final temperature above that at switch-on, K; a distribution is drawn per env at reset."""
     tau: Time = 0.0
-    """Time constant of warming up, s; 0: it is warm from the start."""
+    """Time constant of warming up, s; 0 means warm from the start."""
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return the coefficients."""
         return {"coefficient": (self.coefficient, columns), "scale": (self.scale_coefficient, columns)}
 
     def _device(self) -> dict[str, Any]:
-        """Return what is drawn once for all fields."""
+        """Return the amounts that are drawn once for all fields."""
         return {"ambient": self.ambient, "heating": self.self_heating}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
@@ -328,7 +335,7 @@ class TemperatureDrift(DrawnStage):
         return {"began": (BEGAN,), **drawn, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Alter bias and scale (one launch per field, and one that only works at a reset)."""
+        """Alter bias and scale (one launch per field, and one that acts only at a reset)."""
         launch_beginning(key, state["began"])
         ticks = 2.0 ** np.arange(_BITS)
         powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)

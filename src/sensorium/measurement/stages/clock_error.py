@@ -1,4 +1,4 @@
-"""The sensor's own clock: what it stamps its samples with."""
+"""The sensor's own clock, which provides the timestamps of its samples."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def _stamp(
 
 
 class ClockError(StageCfg):
-    """The sensor stamps its samples by a clock of its own: `sensor.stamp` beside the true `capture_time`.
+    """Timestamps from the sensor's own clock: `sensor.stamp`, in addition to the true `capture_time`.
 
     stamp = t + offset + skew * (t - t_reset) + jitter * w, w ~ N(0, 1), rounded down to `resolution`; t is the capture
-    time. The clock is set at each reset of its env or its sensor, up to the offset, and then runs fast by `skew_ppm`
-    millionths: 20 to 50 for a crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. No value is
-    altered, nor when it is sensed or arrives; a scene has perfect clocks elsewhere.
+    time. At each reset of its env or its sensor, the clock is set correctly up to the offset. It then runs fast by
+    `skew_ppm`
+    millionths: 20 to 50 for a crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. Values, capture
+    times
+    and arrival times are not altered; all other clocks of a scene are perfect.
     """
 
     place: ClassVar[Place] = "post"
@@ -66,24 +68,25 @@ class ClockError(StageCfg):
     on_values: ClassVar[bool] = False
 
     offset: Annotated[Amount, ONE_NUMBER] = 0.0
-    """What the clock is ahead by at a reset, s: a number, or a distribution drawn per env at reset."""
+    """Error of the clock at a reset, s, positive if ahead: a number, or a distribution drawn per env at reset."""
     skew_ppm: Annotated[Amount, ONE_NUMBER] = 0.0
-    """Rate error of the clock, parts per million; above 0 it runs fast. A number or a distribution."""
+    """Rate error of the clock, parts per million; positive if fast. A number, or a distribution drawn per env at
+    reset."""
     jitter: Time = 0.0
-    """Standard deviation of the stamp of one sample, s."""
+    """Standard deviation of the timestamp of one sample, s."""
     resolution: Time = 0.0
-    """Step of the stamp, s, e.g. 1e-6; 0 leaves it continuous."""
+    """Quantisation step of the timestamp, s, e.g. 1e-6; 0 leaves it continuous."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return what was drawn, and the tick from which the clock has run where it runs wrong."""
+        """Return the drawn amounts, and the start tick of a clock with an error."""
         drawn = {name: (1,) for name in ("offset", "skew_ppm") if is_law(getattr(self, name))}
         return drawn if self.skew_ppm == 0.0 else {**drawn, "began": (BEGAN,)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Nothing to do: no value is altered."""
+        """Do nothing: no value is altered."""
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw offset and skew for the envs whose episode begins, and set the clock."""
+        """Draw offset and skew for the envs whose episode starts, and set the clock."""
         for name, values in state.items():
             if name == "began":
                 launch_beginning(key, values)
@@ -91,7 +94,7 @@ class ClockError(StageCfg):
                 draw_amount(key, name, getattr(self, name), 1, "", values)
 
     def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
-        """Return what the clock shows at capture ticks.
+        """Return the clock's time at capture ticks.
 
         Args:
             ticks: int64 [env].

@@ -1,4 +1,4 @@
-"""Creep: a reading that goes on moving under a constant load, and drift in units per hour."""
+"""Creep: a slow change of the reading under a constant load, and drift in units per hour."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _creep(
         p = wp.float32(0.0)
         c = wp.float32(0.0)
         if not is_first(rows, env):
-            # compensated: the slowest parts move by less than the last digit per sample
+            # compensated sum: the slowest parts change by less than the last digit per sample
             c = carry[env, column, k]
             step = leak[k] * (before - parts[env, column, k]) - c
             p = parts[env, column, k] + step
@@ -84,10 +84,11 @@ class Creep(DrawnStage):
     """Creep of an elastic element, and drift: x -> x + creep F log10(1 + t / t0) + drift t, for a load F since t = 0.
 
     Logarithmic creep (Phillips, "The slow stretch in indiarubber, glass, and metal wires when subjected to a constant
-    pull", Proc. Phys. Soc. 19, 1905), superposed for loads that change (Boltzmann): what is taken off recovers by the
-    same law. It is a sum of first-order processes, two per decade of their rates s, since
+    pull", Proc. Phys. Soc. 19, 1905), superposed for varying loads (Boltzmann): a removed load recovers by the same
+    law. It
+    is a sum of first-order processes, two per decade of their rates s, since
     ln(1 + t / t0) = integral of (1 - exp(-s t)) exp(-s t0) / s over s. The sum is within 2e-3 of the creep of one
-    decade up to `t_max`, beyond which the creep ends.
+    decade up to `t_max`; beyond that, creep ends.
     """
 
     place: ClassVar[Place] = "scale"
@@ -97,14 +98,15 @@ class Creep(DrawnStage):
     """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and
     axis at reset."""
     t0: PositiveTime = 1.0
-    """Time from which on it is logarithmic, s."""
+    """Time from which the creep is logarithmic, s."""
     t_max: Float = PydanticField(default=1e4, validate_default=True)
-    """Longest time for which the law holds, s."""
+    """Longest time for which the law is approximated, s."""
     start: Literal["unloaded", "settled"] = "unloaded"
-    """``"unloaded"``: the load at the first sample of an episode has just been put on. ``"settled"``: it has been there
-    for long and the device was zeroed since; only what changes creeps."""
+    """``"unloaded"``: the load at the first sample of an episode has just been applied. ``"settled"``: it was applied
+    long ago
+    and the device was zeroed since; only changes creep."""
     drift: Amount = 0.0
-    """Drift, in the field's unit per hour since the reset: likewise a number, one per axis, or a distribution."""
+    """Drift, in the field's unit per hour since the reset: a number, one per axis, or a distribution."""
 
     @field_validator("t_max")
     @classmethod
@@ -115,12 +117,12 @@ class Creep(DrawnStage):
         return value
 
     def processes(self) -> tuple[Row, Row]:
-        """Return the rates (1/s) of the processes that are summed, and their weights for a creep of 1."""
+        """Return the rates (1/s) of the summed processes, and their weights for a creep of 1."""
         low, high = 0.1 / self.t_max, 10.0 / self.t0
         rates = np.geomspace(low, high, 1 + math.ceil(_PER_DECADE * math.log10(high / low) - 1e-9))
         step = math.log(rates[1] / rates[0])
         weights = np.exp(-rates * self.t0) * step
-        weights[0] /= -math.expm1(-step)  # it stands for all slower ones, whose rates are a geometric series
+        weights[0] /= -math.expm1(-step)  # it represents all slower ones, whose rates are a geometric series
         return rates, weights / math.log(10.0)
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
@@ -128,7 +130,7 @@ class Creep(DrawnStage):
         return {"creep": (self.creep, columns), "drift": (self.drift, columns)}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the processes with their rounding, the last load, the first value, and what is drawn."""
+        """Return the processes with their rounding residues, the last load, the first value, and the drawn amounts."""
         check_fit(columns, creep=self.creep, drift=self.drift)
         count = self.processes()[0].size
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
@@ -138,7 +140,7 @@ class Creep(DrawnStage):
         return {**specs, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Advance the processes and add their sum (one launch per field, and one that only works at a reset)."""
+        """Advance the processes and add their sum (one launch per field, and one that acts only at a reset)."""
         launch_beginning(key, state["began"])
         rates, weights = self.processes()
         clock = key.clock

@@ -72,31 +72,35 @@ def _mix(
 
 
 class Crosstalk(StageCfg):
-    """Crosstalk: x -> (I + X) x, x the elements of the named fields one below the other, in the order of `fields`.
+    """Crosstalk: x -> (I + X) x, where x stacks the elements of the named fields in the order of `fields`.
 
-    Of a six-axis force/torque sensor, ``fields=("force", "torque")``, x is (fx, fy, fz, mx, my, mz) and I + X what its
-    calibration matrix is the inverse of. Each mount of a sensor is mixed by itself.
+    For a six-axis force/torque sensor, ``fields=("force", "torque")``, x is (fx, fy, fz, mx, my, mz) and I + X is the
+    inverse
+    of its calibration matrix. Each mount of a sensor is mixed separately.
     """
 
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
     matrix: Amount
-    """X, row i: what element i picks up of each of them. A square matrix (its diagonal is a relative scale error); a
-    number for all elements off the diagonal; or a distribution, from which those are drawn per env and mount at reset
-    (with vectors of all elements, row by row, it gives the diagonal, too). In unit per unit, see `full_scale`."""
+    """X, with row i for the signal that element i picks up from each element. A square matrix (its diagonal is a
+    relative
+    scale error); a number for all elements off the diagonal; or a distribution, from which those are drawn per env and
+    mount
+    at reset (vectors of all elements, row by row, include the diagonal). In unit per unit, see `full_scale`."""
     full_scale: (
         Annotated[
             Amount,
-            no_law("It is a constant of the device."),
+            no_law("Give fixed numbers for the device."),
             must(lambda scale: amount_bounds(scale)[0] > 0.0, "numbers > 0"),
         ]
         | None
     ) = None
-    """Full scale of each element, or of each field, in its unit: `matrix` is then in fractions of full scale, as in
-    data sheets, and the element (i, j) is X_ij times full scale i over full scale j."""
+    """Full scale of each element, or of each field, in its unit. `matrix` is then in fractions of full scale, as in
+    data
+    sheets: the element (i, j) is X_ij times full scale i over full scale j."""
     size: int | None = PydanticField(default=None, validate_default=True)
-    """Number of elements; only where `matrix` does not say it. By default three for each field."""
+    """Number of elements, if `matrix` does not define it. By default three for each field."""
 
     @field_validator("matrix")
     @classmethod
@@ -107,7 +111,7 @@ class Crosstalk(StageCfg):
             if shape not in ((), (side * side,) if is_law(value) else (side, side)):
                 raise bad("a distribution of numbers or of whole matrices" if is_law(value) else "a square matrix")
         if len({np.size(part) for part in parts(value) if np.ndim(part)}) > 1:
-            raise bad("matrices of one size")
+            raise bad("matrices of the same size")
         return value
 
     @field_validator("size")
@@ -117,17 +121,17 @@ class Crosstalk(StageCfg):
             if value < 2:
                 raise bad("a whole number >= 2")
             if "matrix" in info.data and _side(info.data["matrix"]) not in (None, value):
-                raise bad("the number of rows of the matrix, or nothing")
+                raise bad("the number of rows of the matrix, or None")
         return value
 
     def _elements(self, columns: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Return the number of elements of one mount, in all and of each field."""
+        """Return the number of elements of one mount, in total and per field."""
         size = _side(self.matrix) or self.size or 3 * len(columns)
         mounts = sum(columns.values()) // size or 1
         return size, {field: count // mounts for field, count in columns.items()}
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields do not have as many elements as the matrix, or too few for any."""
+        """Raise `ValueError` if the fields do not have as many elements as the matrix, or fewer than two."""
         counts = {}
         for field in columns:
             spec = specs[field]
@@ -147,7 +151,7 @@ class Crosstalk(StageCfg):
         return {"matrix": (sum(columns.values()) * size,)} if is_law(self.matrix) else {}
 
     def _scales(self, columns: Mapping[str, int]) -> Row:
-        """Return the full scale of each element, 1 where there is none."""
+        """Return the full scale of each element, 1 by default."""
         size, counts = self._elements(columns)
         scale = np.asarray(1.0 if self.full_scale is None else self.full_scale, np.float64).reshape(-1)
         if scale.size == len(columns) and scale.size != size:
@@ -157,7 +161,7 @@ class Crosstalk(StageCfg):
         return np.broadcast_to(scale, (size,))
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Copy the elements together, then multiply (two launches per field)."""
+        """Collect the elements, then multiply (two launches per field)."""
         size, counts = self._elements(key.columns)
         columns = sum(key.columns.values())
         scales = self._scales(key.columns)
@@ -181,7 +185,7 @@ class Crosstalk(StageCfg):
 
 
 def _side(matrix: Any) -> int | None:
-    """Return the number of rows of a matrix, or of those of a distribution; None where there are only numbers."""
+    """Return the number of rows of a matrix, or of the matrices of a distribution; None for numbers."""
     sizes = [int(np.size(part)) for part in parts(matrix) if np.ndim(part)]
     return math.isqrt(sizes[0]) if sizes else None
 

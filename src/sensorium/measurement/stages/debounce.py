@@ -1,4 +1,4 @@
-"""Debouncing: a change that does not last is not passed on."""
+"""Debouncing: suppression of changes that do not last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sensorium.spec import exact_fraction
 
 @wp.func
 def noted(differs: bool, pending: int, by_ticks: int, tick: int) -> int:
-    """Return the note of a change that waits: 0 for none, else 1 + the tick it began at, or its number of samples."""
+    """Return the record of a pending change: 0 for none, else 1 + its first tick, or its number of samples."""
     if not differs:
         return 0
     if by_ticks == 0:
@@ -33,7 +33,7 @@ def noted(differs: bool, pending: int, by_ticks: int, tick: int) -> int:
 
 @wp.func
 def has_lasted(pending: int, by_ticks: int, tick: int, wait: int) -> bool:
-    """Whether a noted change is to be passed on."""
+    """Return whether a pending change has lasted long enough to be reported."""
     if pending == 0:
         return False
     if by_ticks == 0:
@@ -74,27 +74,28 @@ def _debounce(
 
 
 def ticks_to_wait(time: float, key: StageKey) -> int:
-    """Return the least number of ticks that last for a time, s; exact for the decimals that people write."""
+    """Return the least number of ticks that cover a time, s; exact for decimal numbers."""
     return math.ceil(exact_fraction(time) / key.clock.dt_exact)
 
 
 class Debounce(StageCfg):
-    """Debouncing: a value that crosses `threshold` is passed on once it has stayed on the other side for long enough.
+    """Debouncing: a value that crosses `threshold` is reported once it has stayed on the other side for long enough.
 
     Until then the last value on this side is held. Give exactly one of `samples` and `time`. The first sample of an
-    episode is passed on as it is.
+    episode
+    is reported unchanged.
     """
 
     is_recorded: ClassVar[bool] = True
 
     place: Place = "post"  # type: ignore[misc]  # a choice of each instance
-    """Where it works: ``"post"``, the last of all, for the firmware of a device; or any other place."""
+    """Place in the chain: ``"post"``, the last one, for the firmware of a device; or any other place."""
     samples: Annotated[int, must(lambda samples: samples >= 1, "a whole number >= 1")] | None = None
-    """Number of samples in a row, the first on the other side included: 1 passes everything on."""
+    """Number of consecutive samples, including the first on the other side; 1 has no effect."""
     time: Time | None = PydanticField(default=None, validate_default=True)
-    """Time since the first sample on the other side, s; 0 passes everything on."""
-    threshold: Annotated[Amount, no_law("It is the same in all environments.")] = 0.0
-    """The value has two sides: above this, and at or below it. A number, or one per element, in the field's unit."""
+    """Time since the first sample on the other side, s; 0 has no effect."""
+    threshold: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] = 0.0
+    """Boundary of the two sides, above and at or below it: a number, or one per element, in the field's unit."""
 
     @field_validator("time")
     @classmethod
@@ -104,12 +105,12 @@ class Debounce(StageCfg):
         return value
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the side that was passed on last, its last value, and the note of a change that waits."""
+        """Return the side reported last, its last value, and the pending change."""
         check_fit(columns, threshold=self.threshold)
         return {f"{what}_{field}": (count,) for field, count in columns.items() for what in ("side", "held", "pending")}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Pass on or hold (one launch per field)."""
+        """Report or hold values (one launch per field)."""
         by_ticks = self.time is not None
         wait = ticks_to_wait(self.time, key) if self.time is not None else self.samples
         for field, columns in key.columns.items():

@@ -1,9 +1,9 @@
-"""What the depth error models share: the pinhole image, its surfaces, noise that neighbouring pixels share, shadows.
+"""Common base of the depth error models: the pinhole image, its surfaces, spatially correlated noise, shadows.
 
-The models work on z-depth, the distance along the camera's axis. A pixel (u, v), counted from the top left, sees along
+The models work on z-depth, the distance along the camera's axis. A pixel (u, v), counted from the top left, looks along
 (x, y, 1) with x = (u + 1/2 - cx) / f and y = (v + 1/2 - cy) / f, to the right, down and forward. On a plane the inverse
-depth w = 1/z is linear in u and v, whatever its attitude: that is how a surface is told from a step, and what the angle
-of incidence is measured by.
+depth w = 1/z is linear in u and v, whatever its attitude. This distinguishes a surface from a step, and gives the angle
+of incidence.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sensorium.spec import FieldSpec
 Z_DEPTH = "distance_to_image_plane"
 RAY_LENGTH = "distance_to_camera"
 EDGE: float = wp.constant(0.01)
-"""A neighbour whose inverse depth is off the pixel's own plane by more than this part of it is on another surface."""
+"""Relative deviation of inverse depth from the pixel's own plane above which a neighbour is on another surface."""
 _MAX_BLOCKS = 1 << 24
-"""Counters of random numbers that a field has for each env, see `sensorium.random`."""
+"""Number of random counters of a field per env, see `sensorium.random`."""
 
 
 @wp.struct
 class Pinhole:
-    """The image: its size, and the intrinsics in px."""
+    """Image size, and intrinsics in px."""
 
     height: wp.int32
     width: wp.int32
@@ -48,10 +48,11 @@ class Pinhole:
 
 @wp.struct
 class View:
-    """What a camera sees: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
+    """Inputs of a camera model: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
 
-    `axes` says which axes the quaternion turns: 1 for right, down, forward, 2 for forward, left, up; 0 where there are
-    no normals beside those of the depths.
+    `axes` are the axes that the quaternion rotates: 1 for right, down, forward, 2 for forward, left, up; 0 if there are
+    no
+    normals except those computed from depths.
     """
 
     image: Pinhole
@@ -63,7 +64,7 @@ class View:
 
 @wp.struct
 class Sight:
-    """What has a value: parallax of the second view, px m, whether it casts shadows, cosines and the greatest depth."""
+    """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the greatest depth."""
 
     parallax: wp.float32
     shadow: wp.int32
@@ -75,7 +76,7 @@ class Sight:
 
 @wp.struct
 class DepthDraws:
-    """Streams of random numbers: of the noise, of its slow part and of the pixel; shares; size of the window."""
+    """Random streams of the noise, its slow part and the pixel; their shares; size of the window."""
 
     noise: Stream
     slow: Stream
@@ -91,7 +92,7 @@ class DepthDraws:
 
 @wp.func
 def inverse(z: float) -> float:
-    """Return 1/z, or 0 where there is nothing: a miss (+inf), or no depth."""
+    """Return 1/z, or 0 for a miss (+inf) or no depth."""
     if wp.isfinite(z) and z > 0.0:
         return 1.0 / z
     return 0.0
@@ -99,7 +100,7 @@ def inverse(z: float) -> float:
 
 @wp.func
 def inverse_at(view: View, env: int, first: int, u: int, v: int) -> float:
-    """Return the inverse depth of a pixel, 0 for nothing and outside the image; `first` is the mount's first column."""
+    """Return the inverse depth of a pixel, 0 for a miss and outside the image; `first` is the mount's first column."""
     if u < 0 or v < 0 or u >= view.image.width or v >= view.image.height:
         return 0.0
     return float(inverse(view.z[env, first + v * view.image.width + u]))
@@ -107,7 +108,7 @@ def inverse_at(view: View, env: int, first: int, u: int, v: int) -> float:
 
 @wp.func
 def slope_of(before: float, here: float, after: float) -> float:
-    """Return the smaller one-sided difference: at a step, that of the pixel's own surface."""
+    """Return the smaller one-sided difference, which at a step is that of the pixel's own surface."""
     back = here - before
     ahead = after - here
     if before > 0.0 and (after <= 0.0 or wp.abs(back) < wp.abs(ahead)):
@@ -119,7 +120,7 @@ def slope_of(before: float, here: float, after: float) -> float:
 
 @wp.func
 def slopes_at(view: View, env: int, first: int, u: int, v: int) -> wp.vec2:
-    """Return by how much the inverse depth changes per px, along u and v, on the surface of a pixel."""
+    """Return the change of the inverse depth per px, along u and v, on the surface of a pixel."""
     here = inverse_at(view, env, first, u, v)
     along = slope_of(inverse_at(view, env, first, u - 1, v), here, inverse_at(view, env, first, u + 1, v))
     down = slope_of(inverse_at(view, env, first, u, v - 1), here, inverse_at(view, env, first, u, v + 1))
@@ -128,16 +129,17 @@ def slopes_at(view: View, env: int, first: int, u: int, v: int) -> wp.vec2:
 
 @wp.func
 def ray_of(u: int, v: int, image: Pinhole) -> wp.vec3:
-    """Return where a pixel looks, per metre of depth: right, down, forward."""
+    """Return the direction of a pixel per metre of depth: right, down, forward."""
     return wp.vec3((float(u) + 0.5 - image.cx) / image.focal, (float(v) + 0.5 - image.cy) / image.focal, 1.0)
 
 
 @wp.func
 def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
-    """Return the cosine of the angle between a pixel's ray and the normal of what it meets.
+    """Return the cosine of the angle between a pixel's ray and the normal at its hit.
 
-    With `axes` 0 from the depths around it: the plane w = 1/z = m . (x, y, 1) has the normal m, so the cosine is
-    w / (|m| |(x, y, 1)|). Else from the true normals in the world.
+    With `axes` 0, it is computed from the surrounding depths: the plane w = 1/z = m . (x, y, 1) has the normal m, so
+    the
+    cosine is w / (|m| |(x, y, 1)|). Otherwise it is computed from the true normals in the world.
     """
     image = view.image
     first = mount * image.height * image.width
@@ -164,10 +166,11 @@ def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
 
 @wp.func
 def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
-    """Return the pixel that is seen in place of (u, v), whose centre is shifted by so many px.
+    """Return the pixel that replaces (u, v) if its centre is shifted by `shift` px.
 
-    With `keeps_surface` a shift along the pixel's own surface changes nothing, so that it blurs steps and adds no noise
-    to slopes. A pixel that meets nothing is never taken.
+    With `keeps_surface` a shift along the pixel's own surface has no effect, so that it blurs steps and adds no noise
+    to
+    slopes. A pixel with a miss is never returned.
     """
     to = wp.vec2i(
         wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, view.image.width - 1),
@@ -189,7 +192,7 @@ def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, 
 
 @wp.func
 def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bool:
-    """Whether a surface at grazing incidence is seen: never below `cos_none`, always from `cos_all` on."""
+    """Return whether a surface at grazing incidence is measured: never below `cos_none`, always from `cos_all` on."""
     if cosine < cos_none:
         return False
     return cosine >= cos_all or chance * (cos_all - cos_none) < cosine - cos_none
@@ -213,8 +216,9 @@ def window_normals(
 ) -> wp.vec4:
     """Return normals of variance 1 for the pixels 4 quad to 4 quad + 3 of a row: means over a window of white draws.
 
-    The mean of n draws has the variance 1/n; it is restored. The draws lie on a grid with a margin around the image, so
-    that the pixels at its border are like the others.
+    The mean of n draws has the variance 1/n, which is compensated. The draws lie on a grid with a margin around the
+    image,
+    so that border pixels have the same statistics as others.
     """
     margin = (radius + 3) // 4
     blocks = (image.width + 3) // 4 + 2 * margin
@@ -225,7 +229,7 @@ def window_normals(
         for b in range(2 * margin + 1):
             draws = normals_of(rows, env, time, row + quad + b, stream, table)
             for j in range(4):
-                at = 4 * (b - margin) + j  # of this draw, from the first of the four pixels
+                at = 4 * (b - margin) + j  # offset of this draw from the first of the four pixels
                 for k in range(4):
                     if at >= k - radius and at <= k + radius:
                         total[k] = total[k] + draws[j]
@@ -236,9 +240,10 @@ def window_normals(
 def noise_of(
     rows: Rows, env: int, mount: int, v: int, quad: int, image: Pinhole, draws: DepthDraws, table: wp.array[wp.vec3]
 ) -> wp.vec4:
-    """Return the noise of four pixels, of variance 1: a part drawn anew for each sample, and one that changes slowly.
+    """Return the noise of four pixels, of variance 1: one part redrawn for each sample, and one that changes slowly.
 
-    The slow part goes from one draw to the next in `slow_ticks`, at constant variance: a function of the tick alone.
+    The slow part interpolates between draws `slow_ticks` apart, at constant variance: it is a function of the tick
+    alone.
     """
     tick = tick_now(rows)
     total = window_normals(rows, env, tick, mount, v, quad, image, draws.radius, draws.noise, table)
@@ -259,7 +264,7 @@ def noise_of(
 def keep_what_is_there(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
-    """Keep the true image with its misses at +inf, whatever the sensor shows for them: the slot still has them so."""
+    """Store the true image with its misses as +inf, taken from the slot, which still holds them."""
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -273,7 +278,7 @@ def keep_what_is_there(
 def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
-    """Keep the image as it is before the stage, for its look-ups, and empty the other view."""
+    """Store the image before the stage, for look-ups, and clear the second view."""
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -284,7 +289,7 @@ def keep_and_clear(
 
 @kernel
 def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
-    """Find the greatest disparity in each pixel of the second view: of another camera, or of the projector."""
+    """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
     i, mount, v, u = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -299,7 +304,7 @@ def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.arra
     if to >= 0 and to < image.width:
         wp.atomic_max(nearest, env, row + to, d)
     following = parallax * inverse_at(view, env, first, u + 1, v)
-    if following > 0.0 and wp.abs(following - d) <= 1.0:  # one surface: leave no gap in it
+    if following > 0.0 and wp.abs(following - d) <= 1.0:  # same surface: fill the gap
         if int(wp.floor(float(u) + 1.5 - following)) == to + 2 and to + 1 >= 0 and to + 1 < image.width:
             wp.atomic_max(nearest, env, row + to + 1, wp.min(d, following))
 
@@ -308,9 +313,9 @@ def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.arra
 def is_hidden(
     nearest: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, d: float, slope: float, image: Pinhole
 ) -> bool:
-    """Whether the second view does not see a point of disparity d: outside its image, or something nearer is before it.
+    """Return whether a point of disparity d is hidden in the second view: outside its image or occluded.
 
-    What is nearer by less than a pixel, or by what the slope of the point's own surface explains, hides nothing.
+    Points nearer by less than a pixel, or by what the slope of the point's own surface explains, do not occlude it.
     """
     to = int(wp.floor(float(u) + 0.5 - d))
     if to < 0 or to >= image.width:
@@ -322,7 +327,7 @@ def is_hidden(
 def is_seen(
     view: View, sight: Sight, nearest: wp.array2d[wp.float32], env: int, mount: int, at: wp.vec2i, chance: float
 ) -> bool:
-    """Whether a pixel has a value: it is not at grazing incidence, and the second view sees it, too."""
+    """Return whether a pixel has a value: not at grazing incidence, and visible in the second view."""
     if sight.cos_all >= 0.0:
         if not returns(incidence(view, env, mount, at[0], at[1]), sight.cos_none, sight.cos_all, chance):
             return False
@@ -337,7 +342,7 @@ def is_seen(
 # Config ---------------------------------------------------------------------------------------------------------------
 
 MaxRange = Annotated[Float, must(lambda most: most > 0.0, "a finite number > 0")]
-"""A depth, m; infinity is no limit."""
+"""A depth, m; infinity for no limit."""
 
 
 def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
@@ -347,16 +352,17 @@ def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
 
 
 class DepthStage(StageCfg):
-    """What the depth error models share: intrinsics, holes and the correlation of the noise.
+    """Common base of the depth error models: intrinsics, holes and the correlation of the noise.
 
-    They work on a field of z-depth, m, with the axes height and width, and are refused on others. What a camera derives
-    from it, such as the length of the ray, follows from the measured z-depth.
+    They work on a field of z-depth, m, with the axes height and width, and reject other fields. Quantities that a
+    camera
+    derives from it, such as the length of the ray, are computed from the measured z-depth.
 
-    A miss (+inf) stays a miss. A pixel without value, a hole, reports `hole_value`.
+    A miss (+inf) stays a miss. A pixel without a value, a hole, reports `hole_value`.
     """
 
     fields: tuple[str, ...] = (Z_DEPTH,)
-    """Fields it works on: z-depth, `distance_to_image_plane`."""
+    """Fields that the stage alters: z-depth, `distance_to_image_plane`."""
     focal_px: Positive | None = None
     """Focal length, px; pixels are square. Give it or `fov_deg`."""
     fov_deg: Float | None = PydanticField(default=None, validate_default=True)
@@ -364,38 +370,39 @@ class DepthStage(StageCfg):
     principal_point: (
         Annotated[tuple[Float, Float], must(lambda at: all(map(math.isfinite, at)), "two finite numbers, px")] | None
     ) = None
-    """Where the camera's axis meets the image, px from its left and upper border; None is the middle."""
+    """Intersection of the camera's axis with the image, px from its left and upper border; None uses the centre."""
     hole_value: Annotated[
         Float,
         must(
             lambda shown: not math.isnan(shown),
             "a number that is not NaN",
-            "0 is what depth cameras report, inf is a miss.",
+            "Give 0 as reported by depth cameras, or inf for a miss.",
         ),
     ] = 0.0
-    """What a pixel without value reports, m: 0 as depth cameras do, or ``inf`` like a miss; not NaN."""
+    """Value of a pixel without a measurement, m: 0 as reported by depth cameras, or ``inf`` like a miss; not NaN."""
     max_range: MaxRange = math.inf
-    """Measured depths beyond this are holes, m."""
+    """Greatest measured depth, m; larger depths are holes."""
     grazing: (
         Annotated[
             tuple[Float, Float],
             must(
                 lambda cosines: 0.0 <= cosines[0] <= cosines[1] <= 1.0,
                 "two cosines, 0 <= c0 <= c1 <= 1",
-                "At cosine 1 a surface is seen head-on.",
+                "Cosine 1 means normal incidence.",
             ),
         ]
         | None
     ) = None
-    """Cosines (c0, c1) of the angle of incidence: below c0 there is no value, from c1 on always; between them the
-    chance of a value rises linearly. None: no holes at grazing incidence. The angle is that of the true `normals`
-    where the sensor has these and `quat_w_ros` or `quat_w_world`, else of the plane through neighbouring pixels."""
+    """Cosines (c0, c1) of the angle of incidence: below c0 there is never a value, from c1 on always; in between the
+    probability of a value rises linearly. None: no holes at grazing incidence. The angle is computed from the true
+    `normals`
+    if the sensor has these and `quat_w_ros` or `quat_w_world`, otherwise from the plane through neighbouring pixels."""
     window: Annotated[int, must(lambda window: window in range(1, 32, 2), "an odd number from 1 to 31")] = 1
-    """The noise is the mean over so many times so many pixels, its variance restored; odd, 1 is white noise."""
+    """Width of the square window, px, whose mean is the noise, at constant variance; odd, 1 is white noise."""
     slow_share: Share = 0.0
-    """Share of the noise's variance that changes slowly instead of from sample to sample, in [0, 1]."""
+    """Fraction of the noise's variance that changes slowly instead of from sample to sample, in [0, 1]."""
     slow_time: Positive = 1.0
-    """Time in which the slow part is replaced, s."""
+    """Time in which the slow part is replaced completely, s."""
 
     @field_validator("fov_deg")
     @classmethod
@@ -407,13 +414,13 @@ class DepthStage(StageCfg):
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where a field is no image of z-depth."""
+        """Raise `ValueError` if a field is not an image of z-depth."""
         for field in columns:
             spec = specs[field]
             if field == RAY_LENGTH:
                 raise ValueError(
-                    f"a field of z-depth, {Z_DEPTH}: {RAY_LENGTH} is the length of the ray, and its measured value "
-                    f"follows from the measured z-depth. Write fields=({Z_DEPTH!r},)"
+                    f"a field of z-depth, {Z_DEPTH}, since {RAY_LENGTH} is the length of the ray, whose measured value "
+                    f"is derived from the measured z-depth. Write fields=({Z_DEPTH!r},)"
                 )
             sizes = {axis: size for axis, size in zip(spec.axes, spec.shape, strict=True) if axis != "mount"}
             axes = tuple(axis for axis, size in sizes.items() if axis in ("height", "width") or size != 1)
@@ -428,29 +435,29 @@ class DepthStage(StageCfg):
                 raise ValueError(f"an image of fewer than {_MAX_BLOCKS} pixels over all mounts")
 
     def focal_of(self, width: int) -> float:
-        """Return the focal length of an image of a width, px."""
+        """Return the focal length of an image of a given width, px."""
         if self.focal_px is not None:
             return self.focal_px
         assert self.fov_deg is not None
         return 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg))
 
     def matching(self, image: Any, focal_px: float | None) -> tuple[float, float]:
-        """Return the focal length of the images that are matched, px, and how many px of this image one of theirs is.
+        """Return the focal length of the matched images, px, and the number of px of this image per px of theirs.
 
-        `focal_px` is what the config says of it; None means that this image has their resolution.
+        `focal_px` is the config's value for it; None means that this image has their resolution.
         """
         focal = float(image.focal) if focal_px is None else focal_px
         return focal, float(image.focal) / focal
 
     def pinhole(self, height: int, width: int) -> Any:
-        """Return size and intrinsics for kernels."""
+        """Return image size and intrinsics for kernels."""
         image = Pinhole()
         image.height, image.width, image.focal = height, width, self.focal_of(width)
         image.cx, image.cy = self.principal_point or (0.5 * width, 0.5 * height)
         return image
 
     def sight(self, parallax: float = 0.0, shadow: bool = False) -> Any:
-        """Return for kernels what has a value; without `grazing` the cosines are -1."""
+        """Return the limits of valid pixels for kernels; without `grazing` the cosines are -1."""
         sight = Sight()
         sight.parallax, sight.shadow = parallax, int(shadow)
         sight.cos_none, sight.cos_all = self.grazing or (-1.0, -1.0)
@@ -458,7 +465,7 @@ class DepthStage(StageCfg):
         return sight
 
     def draws(self, key: StageKey, field: str) -> Any:
-        """Return the streams of random numbers for kernels."""
+        """Return the random streams for kernels."""
         draws = DepthDraws()
         draws.noise, draws.slow, draws.pixel = (key.stream(purpose, field) for purpose in ("noise", "slow", "pixel"))
         draws.radius = self.window // 2
@@ -467,9 +474,9 @@ class DepthStage(StageCfg):
         return draws
 
     def view_of(self, slot: Record, truth: Record, key: StageKey, field: str) -> Any:
-        """Return what the camera sees, for kernels (a launch).
+        """Return the inputs of the camera model, for kernels (one launch).
 
-        A pixel that misses in the slot meets nothing, though the truth may show a number there.
+        A pixel that is a miss in the slot counts as a miss, even if the truth shows a number there.
         """
         view = View()
         _, height, width = image_shape(truth[field])
@@ -493,7 +500,7 @@ class DepthStage(StageCfg):
         ]  # fmt: skip
 
     def look_around(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
-        """Keep the image for look-ups and draw the second view of it, both `[env, column]` (one or two launches)."""
+        """Store the image for look-ups and compute its second view, both `[env, column]` (one or two launches)."""
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
         if sight.shadow:

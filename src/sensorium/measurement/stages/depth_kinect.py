@@ -13,7 +13,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, bad
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
@@ -36,7 +36,7 @@ REDWOOD_PARALLAX = 35.130
 REDWOOD_NOISE = 0.027778
 """Standard deviation of the disparity in the Redwood model, px."""
 REDWOOD_JITTER = 0.25
-"""Standard deviation of the look-up along each image axis in the Redwood model, px."""
+"""Standard deviation of the look-up offset along each image axis in the Redwood model, px."""
 _RIGHT_ANGLE: float = wp.constant(0.5 * math.pi)
 _STEEP: float = wp.constant(math.radians(60.0))
 _STEEPEST: float = wp.constant(math.radians(89.0))
@@ -44,7 +44,7 @@ _STEEPEST: float = wp.constant(math.radians(89.0))
 
 @wp.struct
 class Kinect:
-    """What `KinectDepth` says: which model, parallax of the disparities (px m), the least depth (m)."""
+    """Parameters of `KinectDepth`: model, parallax of the disparities (px m), least depth (m)."""
 
     is_redwood: wp.int32
     matched: wp.float32
@@ -67,7 +67,7 @@ def axial_sd(z: float, angle: float) -> float:
 
 @wp.func
 def lateral_sd(angle: float) -> float:
-    """Return the standard deviation of the place that is seen, px (Nguyen, Izadi and Lovell)."""
+    """Return the standard deviation of the lateral position, px (Nguyen, Izadi and Lovell)."""
     return 0.8 + 0.035 * angle / (_RIGHT_ANGLE - angle)
 
 
@@ -96,7 +96,7 @@ def _kinect(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         angle = wp.float32(0.0)
         sideways = kinect.lateral
         if kinect.is_redwood == 0:
@@ -104,7 +104,7 @@ def _kinect(
             sideways = sideways * lateral_sd(angle)
         shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
         at = looked_up(view, env, first, u, v, shift, 1 - kinect.is_redwood)
-        if kinect.is_redwood != 0:  # at half the resolution: the first pixel of each 2 x 2
+        if kinect.is_redwood != 0:  # half resolution: the first pixel of each 2 x 2 block
             half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
             if inverse_at(view, env, first, half[0], half[1]) > 0.0:
                 at = half
@@ -119,7 +119,7 @@ def _kinect(
                 d = d + kinect.noise * noise[j]
             else:
                 there = 1.0 / w
-                step = kinect.quantum * there / d  # of the depth
+                step = kinect.quantum * there / d  # step of the depth
                 sd = axial_sd(there, angle)
                 variance = wp.max(sd * sd - step * step / 12.0, 0.0)
                 there = there + kinect.noise * wp.sqrt(variance) * noise[j]
@@ -138,43 +138,48 @@ class KinectDepth(DepthStage):
 
     ``variant="axial"``: C. Nguyen, S. Izadi, D. Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction
     and tracking", 3DIMPVT 2012. At the angle of incidence t the standard deviation of the depth is
-    0.0012 + 0.0019 (z - 0.4)^2 m, beyond 60 degrees plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2, and that of the place
-    that is seen 0.8 + 0.035 t / (pi/2 - t) px; t is held at 89 degrees at most. The place matters at steps only: within
-    a surface it changes nothing, since what it does there is in the first figure already. So is what rounding to the
-    quantum does, step^2 / 12: the noise that is drawn is smaller by that, so that what is reported has the stated
-    deviation.
+    0.0012 + 0.0019 (z - 0.4)^2 m, plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2 beyond 60 degrees. That of the lateral
+    position
+    is 0.8 + 0.035 t / (pi/2 - t) px; t is limited to 89 degrees. The lateral error acts only at steps: within a
+    surface, its
+    effect is already part of the first figure. The same holds for rounding to the quantum, step^2 / 12: the drawn noise
+    is
+    smaller by that variance, so that the reported values have the stated deviation.
 
-    ``variant="redwood"``: that of S. Choi, Q.-Y. Zhou, V. Koltun, "Robust reconstruction of indoor scenes", CVPR 2015
-    (after A. Teichman, S. Miller, S. Thrun, RSS 2013), as used by Habitat: the place with 0.25 px, at half the
-    resolution; disparity 35.130/z with 0.027778 px of noise, rounded to 1/8 px. Its table of lens distortion is left
-    out.
+    ``variant="redwood"``: the model of S. Choi, Q.-Y. Zhou, V. Koltun, "Robust reconstruction of indoor scenes", CVPR
+    2015
+    (after A. Teichman, S. Miller, S. Thrun, RSS 2013), as used by Habitat: a lateral error of 0.25 px, at half the
+    resolution; disparity 35.130/z with 0.027778 px of noise, rounded to 1/8 px. Its table of lens distortion is
+    omitted.
 
-    The projector is at `baseline` to the right of the camera: the background beside an object's left edge that it does
-    not reach has no value, a band of f B (1/z_near - 1/z_far) px, nor has what it does not reach along the left border.
+    The projector is at `baseline` to the right of the camera. The background beside an object's left edge that it does
+    not
+    illuminate has no value, a band of f B (1/z_near - 1/z_far) px; nor has the unlit band along the left border.
     """
 
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
     variant: Literal["axial", "redwood"] = "axial"
-    """Which model, see above."""
+    """Error model, see above."""
     baseline: Positive = 0.075
     """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
     matched_focal_px: Positive | None = None
-    """Focal length of the device's own image, px, where this image is a smaller version of it: `quantum` and the
-    lateral noise are in px of that. None: this image has its resolution."""
+    """Focal length of the device's own image, px, if this image is a downscaled version of it: `quantum` and the
+    lateral noise
+    are in px of that image. None: this image has its resolution."""
     quantum: NonNegative = 0.125
-    """Step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
+    """Quantisation step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
     noise_scale: NonNegative = 1.0
     """Factor of the noise of the depth, or of the disparity."""
     lateral_scale: NonNegative = 1.0
-    """Factor of the standard deviation of the place that is seen."""
+    """Factor of the standard deviation of the lateral position."""
     shadow: bool = True
-    """Whether what the projector does not reach has no value."""
+    """Whether regions that the projector does not illuminate have no value."""
     min_range: Float = PydanticField(default=0.4, validate_default=True)
-    """Measured depths below this are holes, m; the figures were measured from 0.4 m on."""
+    """Least measured depth, m; smaller depths are holes. The model was fitted from 0.4 m on."""
     max_range: MaxRange = 10.0
-    """Measured depths beyond this are holes, m."""
+    """Greatest measured depth, m; larger depths are holes."""
 
     @field_validator("min_range")
     @classmethod
@@ -185,7 +190,7 @@ class KinectDepth(DepthStage):
         return value
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Triangulate (four launches per field)."""
+        """Compute depths by triangulation (four launches per field)."""
         is_redwood = self.variant == "redwood"
         for field in key.columns:
             view = self.view_of(slot, truth, key, field)

@@ -11,7 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
@@ -29,7 +29,7 @@ from sensorium.random import word_to_normal, word_to_uniform
 
 @wp.struct
 class Stereo:
-    """What `StereoDepth` says, with the parallax f B of the matcher, px m."""
+    """Parameters of `StereoDepth`, with the parallax f B of the matcher, px m."""
 
     matched: wp.float32
     noise: wp.float32
@@ -65,7 +65,7 @@ def _stereo(
         column = first + v * image.width + u
         if inverse(before[env, column]) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         at = wp.vec2i(u, v)
         if stereo.fattening > 0.0:
             shift = wp.vec2(
@@ -96,15 +96,15 @@ class StereoDepth(DepthStage):
     So the standard deviation of the depth is z^2 noise_px / (f B), and its steps are z^2 quantum / (f B), to first
     order (e.g. Gallup, Frahm, Mordohai, Pollefeys, "Variable baseline/resolution stereo", CVPR 2008).
 
-    The image is that of the left camera, the other one is at `baseline` to its right. No value has
+    The image is that of the left camera; the other camera is at `baseline` to its right. There is no value for
 
-    - what is nearer than f B / max_disparity, out of the matcher's search range;
+    - points nearer than f B / max_disparity, outside the matcher's search range;
     - the background beside an object's left edge that the right camera does not see: a band of
-      f B (1/z_near - 1/z_far) px; and f B / z px along the left border of the image (`shadow`);
-    - a surface seen at grazing incidence (`grazing`).
+      f B (1/z_near - 1/z_far) px; and a band of f B / z px along the left border of the image (`shadow`);
+    - a surface at grazing incidence (`grazing`).
 
-    Disparities of windows that straddle a step are those of either side: each pixel is looked up at a place drawn
-    around it (`edge_fattening`). It changes nothing within a surface.
+    Disparities of windows that straddle a step belong to one of its sides: each pixel is looked up at a random offset
+    (`edge_fattening`). This has no effect within a surface.
     """
 
     place: ClassVar[Place] = "saturation"
@@ -113,24 +113,26 @@ class StereoDepth(DepthStage):
     baseline: Above0
     """Distance between the two cameras, m."""
     matched_focal_px: Positive | None = None
-    """Focal length of the images that are matched, px, where this image is a smaller version of the device's: all
-    disparities and `edge_fattening` are in px of those. None: this image has their resolution."""
+    """Focal length of the matched images, px, if this image is a downscaled version of the device's: all disparities
+    and
+    `edge_fattening` are in px of those images. None: this image has their resolution."""
     noise_px: NonNegative = 0.0
     """Standard deviation of the disparity n, px."""
     quantum: NonNegative = 0.0
     """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
     locking: NonNegative = 0.0
-    """Pixel locking: amplitude of a sine error over the fraction of the disparity, px (Shimizu and Okutomi, ICCV 2001:
-    subpixel interpolation draws disparities towards whole or half pixels)."""
+    """Pixel locking: amplitude of a sine error over the fractional disparity, px (Shimizu and Okutomi, ICCV 2001:
+    subpixel
+    interpolation biases disparities towards whole or half pixels)."""
     max_disparity: Above0 = math.inf
-    """Greatest disparity the matcher searches, px."""
+    """Greatest disparity that the matcher searches, px."""
     edge_fattening: NonNegative = 0.0
-    """Standard deviation of the look-up along each image axis, px."""
+    """Standard deviation of the look-up offset along each image axis, px."""
     shadow: bool = True
-    """Whether what only the left camera sees has no value."""
+    """Whether regions that only the left camera sees have no value."""
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Match (four launches per field)."""
+        """Compute depths by matching (four launches per field)."""
         for field in key.columns:
             view = self.view_of(slot, truth, key, field)
             focal, ratio = self.matching(view.image, self.matched_focal_px)

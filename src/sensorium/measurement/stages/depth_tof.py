@@ -11,7 +11,7 @@ import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
 from sensorium.compute import Rows, kernel, tick_now
-from sensorium.measurement.draws import words_of
+from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
@@ -38,7 +38,7 @@ LIGHT = 299_792_458.0
 
 @wp.struct
 class Tof:
-    """What `TofDepth` says, as kernels use it: phase per metre of range (rad/m), noise (m), amplitudes (electrons)."""
+    """Parameters of `TofDepth` for kernels: phase per metre of range (rad/m), noise (m), amplitudes (electrons)."""
 
     phase: wp.float32
     noise: wp.float32
@@ -58,7 +58,7 @@ class Tof:
 
 @wp.func
 def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: int, cosine: float, r: float) -> float:
-    """Return the signal of a Lambertian surface that the camera's own light meets, electrons."""
+    """Return the signal of a Lambertian surface under the camera's own light, electrons."""
     rho = tof.reflectance
     if reflectances.shape[1] > 1:
         rho = reflectances[env, column]
@@ -90,7 +90,7 @@ def _tof(
         depth = values[env, column]
         if inverse(depth) <= 0.0:
             continue
-        words = words_of(rows, env, tick_now(rows), column, draws.pixel)
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
         length = wp.length(ray_of(u, v, image))
         cosine = incidence(view, env, mount, u, v)
         r = depth * length
@@ -136,25 +136,27 @@ def _tof(
         values[env, column] = measured
 
 
-LATE = "Beyond that the second path is half a turn late and shortens the range."
+LATE = "A larger value would shift the second path by half a turn and shorten the range."
 
 
 class TofDepth(DepthStage):
     """Errors of a camera that measures the phase of modulated light, along each pixel's ray.
 
-    The intrinsics turn z-depth z into the ray's length r = z |(x, y, 1)|, where all of this works, and back.
+    The intrinsics convert z-depth z into the ray's length r = z |(x, y, 1)|, on which the model works, and back.
 
     - Noise: sd = c / (4 sqrt(2) pi f_mod) sqrt(A + B) / (c_d A), with the signal A and the ambient light B in electrons
       and the demodulation contrast c_d (L. Li, "Time-of-flight camera - an introduction", Texas Instruments SLOA190B,
-      2014; after R. Lange, thesis, Siegen 2000). A = signal reflectance cos(incidence) / r^2: a Lambertian surface that
-      the camera itself lights.
-    - No value where A is below `min_signal`: dark, far or slanted surfaces.
+      2014; after R. Lange, thesis, Siegen 2000). A = signal reflectance cos(incidence) / r^2: a Lambertian surface
+      under
+      the camera's own light.
+    - No value if A is below `min_signal`: dark, far or slanted surfaces.
     - Wrapping: r modulo c / (2 f_mod).
     - Multipath: a second path, longer by `multipath_excess` r, of the relative amplitude `multipath`, is added to the
       phasor. It makes r longer, never shorter (S. Fuchs, ICPR 2010, has the full problem).
-    - Flying pixels: at a step a pixel sees both surfaces. Their phasors are mixed in a share drawn at random, so the
-      value lies between the two (or, where they are more than c / (4 f_mod) apart, around the other way).
-    - Wiggling: `wiggle` sin(harmonic phase), since the modulation is no pure sine (M. Lindner, A. Kolb, ISVC 2006).
+    - Flying pixels: at a step a pixel sees both surfaces. Their phasors are mixed with a random weight, so the value
+      lies
+      between the two (or, if they are more than c / (4 f_mod) apart, around the other way).
+    - Wiggling: `wiggle` sin(harmonic phase), since the modulation is not a pure sine (M. Lindner, A. Kolb, ISVC 2006).
     """
 
     place: ClassVar[Place] = "saturation"
@@ -163,39 +165,44 @@ class TofDepth(DepthStage):
     modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""
     signal: Positive = 1e5
-    """Signal of a white surface (reflectance 1) at 1 m, seen head-on, electrons."""
+    """Signal of a white surface (reflectance 1) at 1 m and normal incidence, electrons."""
     ambient: NonNegative = 0.0
     """Ambient light and dark current, electrons."""
     contrast: Annotated[Float, must(lambda contrast: 0.0 < contrast <= 1.0, "a contrast in (0, 1]")] = 1.0
     """Demodulation contrast c_d, in (0, 1]."""
     noise_scale: NonNegative = 1.0
-    """Factor of the noise; 0 for none."""
+    """Factor of the noise; 0 disables it."""
     reflectance: NonNegative = 0.5
-    """Reflectance of all surfaces, where no field says it."""
+    """Reflectance of all surfaces, unless `reflectance_field` is given."""
     reflectance_field: str = ""
     """True field of the sensor with each pixel's reflectance, of the size of the depth image; empty for none."""
     min_signal: NonNegative = 0.0
-    """Least signal that gives a value, electrons."""
+    """Least signal with a value, electrons."""
     wrap: bool = True
     """Whether distances repeat after `unambiguous_range`."""
     unambiguous_range: Positive | None = None
-    """Length of ray after which distances repeat, m; None is c / (2 f_mod). Several frequencies together reach
+    """Length of ray after which distances repeat, m; None uses c / (2 f_mod). Devices with several frequencies reach
     further."""
     multipath: Annotated[
-        Float, must(lambda ratio: 0.0 <= ratio < 1.0, "a ratio in [0, 1)", "The direct path is the strongest.")
+        Float,
+        must(
+            lambda ratio: 0.0 <= ratio < 1.0,
+            "a ratio in [0, 1)",
+            "Give a smaller ratio, since the direct path is the strongest.",
+        ),
     ] = 0.0
-    """Amplitude of the second path over that of the first, in [0, 1)."""
+    """Amplitude of the second path relative to the first, in [0, 1)."""
     multipath_excess: Annotated[Float, must(lambda ratio: 0.0 <= ratio <= 0.5, "a ratio in [0, 0.5]", LATE)] = 0.2
-    """By how much the second path makes the range longer, over the ray's length, in [0, 0.5]."""
+    """Extra range of the second path relative to the ray's length, in [0, 0.5]."""
     flying: Annotated[Float, must(lambda chance: 0.0 <= chance <= 1.0, "a probability in [0, 1]")] = 0.0
-    """Probability that a pixel at a step is mixed of both sides."""
+    """Probability that a pixel at a step mixes both sides."""
     wiggle: NonNegative = 0.0
     """Amplitude of the periodic error, m."""
     wiggle_harmonic: Annotated[int, must(lambda harmonic: harmonic >= 1, "a whole number >= 1")] = 4
-    """Periods of it in 2 pi of phase: 4 where four samples of the correlation are taken."""
+    """Periods of that error per 2 pi of phase: 4 for four samples of the correlation."""
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where a field is no image of z-depth, or the reflectance is none of its size."""
+        """Raise `ValueError` if a field is not an image of z-depth, or the reflectance does not have its size."""
         super().check(columns, specs, period)
         name = self.reflectance_field
         for field, count in columns.items() if name else ():
@@ -206,11 +213,11 @@ class TofDepth(DepthStage):
 
     @property
     def turn_length(self) -> float:
-        """Range in which the phase turns once, c / (2 f_mod), m."""
+        """Range of one turn of the phase, c / (2 f_mod), m."""
         return 0.5 * LIGHT / self.modulation_hz
 
     def standard_deviation(self, signal: float) -> float:
-        """Return the standard deviation of the ray's length for a signal in electrons, m."""
+        """Return the standard deviation of the ray's length, m, for a signal in electrons."""
         scale = LIGHT / (4.0 * math.sqrt(2.0) * math.pi * self.modulation_hz * self.contrast)
         return self.noise_scale * scale * math.sqrt(signal + self.ambient) / signal
 

@@ -1,4 +1,4 @@
-"""Faults: samples that drop out, values that stick, spike or sit at a rail; at random, or at a given time."""
+"""Faults: samples that drop out, values that stick, spike or saturate; at random, or at a given time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, words_of
+from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -45,21 +45,21 @@ _ALL = ""
 
 
 def _groups(per: str, columns: Mapping[str, int]) -> dict[str, int]:
-    """Return what is struck by itself: name -> number of elements; a whole sample is one."""
+    """Return name -> number of elements of the groups that fail independently; a whole sample is one group."""
     return {_ALL: 1} if per == "sample" else dict(columns)
 
 
 def _decided(per: str, state: Mapping[str, torch.Tensor], what: str, field: str, columns: int) -> Any:
-    """Return what is known of the groups as a Warp array `[env, column]`: of a whole sample with stride 0."""
+    """Return the decisions per group as a Warp array `[env, column]`; those of a whole sample have stride 0."""
     return wp.from_torch(state[f"{what}_{_ALL if per == 'sample' else field}"].expand(-1, columns))
 
 
 NO_JOINT = must(
     lambda amount: not (isinstance(amount, Choice) and any(np.ndim(part) for part in amount.values)),
     "a choice among numbers",
-    "Each element draws by itself.",
+    "Give numbers, since each element draws independently.",
 )
-"""Refuses a choice among vectors."""
+"""Rejects a choice among vectors."""
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def _decide(
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
         return
-    words = words_of(rows, env, tick_now(rows), element / 4, stream)
+    words = stream_words(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
     now = wp.float32(0.0)
@@ -145,9 +145,9 @@ else:
 
 
 class Dropout(StageCfg):
-    """Samples whose value is lost: they arrive in time, are stamped as ever, and hold something else.
+    """Samples whose value is lost: they arrive in time with a normal timestamp, but hold another value.
 
-    The knob `loss` is another thing: a packet that never arrives, so that the reader sees an older one grow older.
+    The knob `loss` differs: it models a packet that never arrives, so that the reader keeps an older sample.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -157,20 +157,22 @@ class Dropout(StageCfg):
     """Probability per sample: a number, one per element, a distribution drawn per env (and element) at reset, or
     ``GilbertElliott(p, r)`` for bursts."""
     per: Per = "element"
-    """``"element"``: each number by itself, such as a ray of a lidar; ``"sample"``: all fields of the stage at once."""
+    """``"element"``: each number separately, such as a ray of a lidar; ``"sample"``: all fields of the stage
+    together."""
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
-    """What is reported: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
-    ray that hits nothing, or NaN."""
-    value: Annotated[Amount, no_law("It is the same in all environments.")] | None = PydanticField(
+    """Reported value: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
+    ray
+    without a hit, or NaN."""
+    value: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = PydanticField(
         default=None, validate_default=True
     )
-    """What ``mode="value"`` reports, in the field's unit: a number, or one per element."""
+    """Reported value for ``mode="value"``, in the field's unit: a number, or one per element."""
 
     @field_validator("value")
     @classmethod
     def _value(cls, value: Any, info: ValidationInfo) -> Any:
         if (value is None) == (info.data.get("mode") == "value"):
-            raise bad("a value with mode='value', and only with it")
+            raise bad("a value if and only if mode is 'value'")
         return value
 
     @property
@@ -178,11 +180,11 @@ class Dropout(StageCfg):
         return self.probability.p if isinstance(self.probability, GilbertElliott) else self.probability
 
     def keeps_rotations(self) -> bool:
-        """Return whether whole samples are replaced, by an earlier one or the given one."""
+        """Return whether whole samples are replaced by an earlier one or a given one."""
         return self.per == "sample" and self.mode in ("hold", "value")
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return which elements are lost, the last good values, and the drawn probabilities."""
+        """Return the lost elements, the last good values, and the drawn probabilities."""
         specs: dict[str, tuple[int, ...]] = {}
         check_fit(columns, value=self.value)
         groups = _groups(self.per, columns)
@@ -195,7 +197,7 @@ class Dropout(StageCfg):
         return {**specs, **good}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Decide what is lost (a launch per group), and replace it (a launch per field)."""
+        """Decide which values are lost (a launch per group), and replace them (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
         for group, count in _groups(self.per, key.columns).items():
             key.compute.launch(
@@ -218,16 +220,16 @@ class Dropout(StageCfg):
                 key.compute.launch(_replace, (columns,), [amount_row(key, row(value, columns)), lost], [values])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw the probabilities; the first sample starts good."""
+        """Draw the probabilities; the first sample is always good."""
         for group, count in _groups(self.per, key.columns).items():
             if is_law(self._chance):
                 draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
 
 
-# What faults share ----------------------------------------------------------------------------------------------------
+# Common base of faults ------------------------------------------------------------------------------------------------
 
 OVER, HEALTHY, BEGINS, LASTS = -1.0, 0.0, 1.0, 2.0
-"""Phases of an element: its scheduled fault is over, it is healthy, its fault begins with this sample, or lasts."""
+"""Phases of an element: its scheduled fault is over, it is healthy, its fault starts with this sample, or continues."""
 _FOREVER = 3.0e38
 
 
@@ -259,7 +261,7 @@ def _advance(
             if is_scheduled == 0:
                 now = 0.0
     if now == 0.0:
-        words = words_of(rows, env, tick_now(rows), element, stream)
+        words = stream_words(rows, env, tick_now(rows), element, stream)
         start = since
         begins = word_to_uniform(words[0]) < onset[env, element]
         if is_scheduled != 0:
@@ -271,30 +273,34 @@ def _advance(
     phase[env, element] = now
 
 
-SECONDS = within(0.0, math.inf, "nothing negative, in seconds")
+SECONDS = within(0.0, math.inf, "times >= 0 in seconds")
 Duration = Annotated[Amount, SECONDS, NO_JOINT]
 
 
 class _Fault(StageCfg):
-    """What faults share: when one begins, how long it lasts, and what it strikes."""
+    """Common base of faults: their start, their duration and the elements they affect."""
 
     is_recorded: ClassVar[bool] = True
 
     probability: Annotated[Amount, within(0.0, 1.0, "a probability in [0, 1]")] | None = None
-    """Probability per sample that a healthy element falls ill: a number, one per element, or a distribution drawn per
+    """Probability per sample that a healthy element becomes faulty: a number, one per element, or a distribution drawn
+    per
     env (and element) at reset."""
-    rate: Annotated[Amount, within(0.0, math.inf, "nothing negative, in faults per second")] | None = None
-    """The same as faults per second of healthy time, right at any sample rate: likewise."""
+    rate: Annotated[Amount, within(0.0, math.inf, "a rate >= 0 in faults per second")] | None = None
+    """The same as faults per second of healthy time, independent of the sampling rate: a number, one per element, or a
+    distribution."""
     start: Annotated[Amount, SECONDS] | None = PydanticField(default=None, validate_default=True)
-    """One fault, this many seconds after the reset, in place of random ones: a number, one per element, or a
-    distribution drawn per env (and element) at reset. It begins with the first sample at or after that time."""
+    """Time of a single fault after the reset, s, instead of random faults: a number, one per element, or a distribution
+    drawn
+    per env (and element) at reset. The fault starts with the first sample at or after that time."""
     duration: Duration | None = None
-    """How long a fault lasts, s: a number, one per element, or a distribution drawn anew for each fault; None: until
-    the reset. At least one sample is struck."""
+    """Duration of a fault, s: a number, one per element, or a distribution redrawn for each fault; None lasts until the
+    reset.
+    A fault affects at least one sample."""
     per: Per = "element"
-    """``"element"``: each number by itself; ``"sample"``: all fields of the stage at once."""
+    """``"element"``: each number separately; ``"sample"``: all fields of the stage together."""
     elements: Annotated[tuple[int, ...], must(lambda elements: min(elements, default=0) >= 0, "indices >= 0")] = ()
-    """Elements that it can strike, as indices into the flattened field (2 is z of a vector); empty means all."""
+    """Elements that can be affected, as indices into the flattened field (2 is z of a vector); empty means all."""
 
     @field_validator("start")
     @classmethod
@@ -308,11 +314,11 @@ class _Fault(StageCfg):
     @classmethod
     def _elements(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if value and info.data.get("per") == "sample":
-            raise bad("none beside per='sample'", "A whole sample has no elements.")
+            raise bad("no elements with per='sample'", "Omit elements, since a whole sample is affected.")
         return value
 
     def _onset(self, key: StageKey) -> Any:
-        """Return the probability per sample, or the tick after the reset, at which a fault begins."""
+        """Return the probability per sample, or the tick after the reset, of the start of a fault."""
         if self.start is not None:
             return converted(self.start, lambda value: in_ticks(value, key))
         if self.rate is None:
@@ -320,7 +326,7 @@ class _Fault(StageCfg):
         return converted(self.rate, lambda value: _times(value, key.period))
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where more than one fault per sample would be needed to keep to the rate."""
+        """Raise `ValueError` if the rate requires more than one fault per sample."""
         if self.rate is not None and not isinstance(self.rate, Normal) and amount_bounds(self.rate)[1] * period > 1.0:
             raise ValueError(f"a rate of at most one fault per sample, {1.0 / period:g} per second")
 
@@ -329,7 +335,7 @@ class _Fault(StageCfg):
         return next(amount for amount in (self.probability, self.rate, self.start) if amount is not None)
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return phase and end of each element's fault, the tick of the first sample, and drawn onsets."""
+        """Return phase and end of each element's fault, the tick of the first sample, and the drawn starts."""
         specs: dict[str, tuple[int, ...]] = {"began": (BEGAN,)}
         groups = _groups(self.per, columns)
         check_fit(groups, onset=self._written, duration=self.duration)
@@ -342,7 +348,7 @@ class _Fault(StageCfg):
         return specs
 
     def _advance(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Let faults begin and end (a launch per group, and one that only works at a reset)."""
+        """Start and end faults (a launch per group, and one that acts only at a reset)."""
         launch_beginning(key, state["began"])
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
         for group, count in _groups(self.per, key.columns).items():
@@ -365,7 +371,7 @@ class _Fault(StageCfg):
             )  # fmt: skip
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Set all states to zero, and draw the onsets."""
+        """Set all states to zero, and draw the starts."""
         super().reset(state, key)
         for group, count in _groups(self.per, key.columns).items():
             if is_law(self._written):
@@ -381,9 +387,9 @@ def _times(value: Any, factor: float) -> Any:
 
 
 class StuckFault(_Fault):
-    """A value that freezes: for as long as the fault lasts it is the last one before it.
+    """A value that freezes: during the fault it equals the last value before the fault.
 
-    A fault that begins with the first sample of an episode freezes that one.
+    A fault that starts with the first sample of an episode freezes that sample.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -393,11 +399,11 @@ class StuckFault(_Fault):
         return self.per == "sample"
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the held values beside what all faults keep."""
+        """Return the held values in addition to the common states of faults."""
         return {**super().state_specs(columns), **{f"held_{field}": (count,) for field, count in columns.items()}}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Freeze (one launch per field beside those of all faults)."""
+        """Freeze values (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         for field, columns in key.columns.items():
             outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
@@ -418,30 +424,33 @@ def _spike(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] > 0.0:
-        words = words_of(rows, env, tick_now(rows), column / 4, stream)
+        words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
 
 
 class SpikeFault(_Fault):
-    """Outliers: an amount is added to single samples, or to each sample while the fault lasts."""
+    """Outliers: an amount is added to single samples, or to each sample during the fault."""
 
     place: Place = "bias"  # type: ignore[misc]  # a choice of each instance
-    """Where it works: ``"bias"``, so that full scale and resolution of the device still hold; ``"dropout"`` for what
-    happens on the way from the device; or any other place."""
+    """Place in the chain: ``"bias"`` keeps the full scale and resolution of the device; ``"dropout"`` models errors
+    after the
+    device; any other place is allowed."""
     duration: Duration | None = 0.0
-    """How long a fault lasts, s; 0 strikes one sample. A number, one per element, or a distribution drawn anew for each
-    fault; None: until the reset."""
+    """Duration of a fault, s; 0 affects one sample. A number, one per element, or a distribution redrawn for each
+    fault; None
+    lasts until the reset."""
     amount: Annotated[Amount, NO_JOINT]
-    """What is added, in the field's unit: a number, one per element, or a distribution drawn anew for each sample and
-    element; ``Choice((-5.0, 5.0))`` has a random sign."""
+    """Added amount, in the field's unit: a number, one per element, or a distribution redrawn for each sample and
+    element;
+    ``Choice((-5.0, 5.0))`` has a random sign."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return what all faults keep."""
+        """Return the common states of faults."""
         check_fit(columns, amount=self.amount)
         return super().state_specs(columns)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Add (one launch per field beside those of all faults)."""
+        """Add the amounts (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         for field, columns in key.columns.items():
             inputs = [
@@ -468,7 +477,7 @@ def _rail(
     if rows.mask[env] == wp.uint8(0):
         return
     if phase[env, column] == 1.0:
-        words = words_of(rows, env, tick_now(rows), column / 4, stream)
+        words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]
         if word_to_uniform(words[column % 4]) < high_chance:
             end = high[column]
@@ -477,11 +486,11 @@ def _rail(
         values[env, column] = rail[env, column]
 
 
-OF_DEVICE = no_law("The rails belong to the device.")
+OF_DEVICE = no_law("Give fixed numbers for the device.")
 
 
 class SaturationFault(_Fault):
-    """A value that sits at a rail, whatever is there to be measured, for as long as the fault lasts."""
+    """A value that stays at a rail during the fault, whatever the true value is."""
 
     place: ClassVar[Place] = "dropout"
 
@@ -490,15 +499,15 @@ class SaturationFault(_Fault):
     low: Annotated[Amount | None, OF_DEVICE, below_high("rail")] = PydanticField(default=None, validate_default=True)
     """Lower rail; by default minus `high`."""
     rail: Literal["low", "high", "random"] = "random"
-    """Which one; ``"random"`` draws it for each fault and element."""
+    """Rail of the fault; ``"random"`` draws it for each fault and element."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the rail of each element beside what all faults keep."""
+        """Return the rail of each element in addition to the common states of faults."""
         check_fit(columns, high=self.high, low=self.low)
         return {**super().state_specs(columns), **{f"rail_{field}": (count,) for field, count in columns.items()}}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Drive to the rail (one launch per field beside those of all faults)."""
+        """Set values to the rail (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
         for field, columns in key.columns.items():

@@ -1,8 +1,9 @@
 """Filters: the bandwidth of an element, and digital filters with a linear phase.
 
 A filter starts settled at the first sample of an episode: there is no transient from zero. A value that is not finite
-(the miss of a range sensor) is reported as it is: by a low-pass once, which then starts anew with the next value; by a
-filter with taps for as long as it is under one of them.
+(the miss of a range sensor) is reported unchanged. A low-pass reports it once and restarts with the next value; a
+filter
+with taps reports it as long as it is under one of the taps.
 """
 
 from __future__ import annotations
@@ -75,23 +76,26 @@ def _second_order(
     values[env, column] = y
 
 
-SHARED = no_law("All environments share the filter.")
+SHARED = no_law("Give fixed numbers, shared by all environments.")
 
 
 class LowPass(StageCfg):
-    """A low-pass: the bandwidth of a sensing element, or of the filter behind it.
+    """Low-pass filter: the bandwidth of a sensing element, or of the filter behind it.
 
-    Order 1: y += (1 - exp(-period/tau)) (x - y), an RC element solved exactly, its input held over each period at the
-    value of the period's end. Order 2: Butterworth, by the bilinear transform with the cut-off frequency prewarped, so
-    that the gain is 1/sqrt(2) at it exactly; computed as two trapezoidal integrators, which stay accurate in float32
-    however low the cut-off is.
+    Order 1: y += (1 - exp(-period/tau)) (x - y), the exact solution of an RC element whose input is held over each
+    period at
+    its end value. Order 2: Butterworth, by the bilinear transform with a prewarped cutoff frequency, so that the gain
+    there
+    is exactly 1/sqrt(2). It is computed as two trapezoidal integrators, which stay accurate in float32 for any low
+    cutoff.
     """
 
     is_recorded: ClassVar[bool] = True
 
     place: Place = "scale"  # type: ignore[misc]  # a choice of each instance
-    """Where it works: ``"scale"``, before the noise, for an element; ``"saturation"``, after noise and bias, for a
-    digital filter; or any other place."""
+    """Place in the chain: ``"scale"``, before the noise, for an element; ``"saturation"``, after noise and bias, for a
+    digital
+    filter; or any other place."""
     order: Literal[1, 2] = 1
     """Order of the filter."""
     time_constant: (
@@ -101,14 +105,14 @@ class LowPass(StageCfg):
     cutoff_hz: (
         Annotated[Amount, SHARED, must(lambda rates: amount_bounds(rates)[0] > 0.0, "frequencies > 0 in Hz")] | None
     ) = PydanticField(default=None, validate_default=True)
-    """Frequency at which the gain is 1/sqrt(2), Hz: a number, or one per axis. For order 1 it stands for the time
-    constant 1 / (2 pi cutoff_hz)."""
+    """Frequency at which the gain is 1/sqrt(2), Hz: a number, or one per axis. For order 1 it means the time constant
+    1 / (2 pi cutoff_hz)."""
 
     @field_validator("time_constant")
     @classmethod
     def _time_constant(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("order") == 2:
-            raise bad("nothing for a filter of order 2", "Give cutoff_hz.")
+            raise bad("no time constant for a filter of order 2", "Give cutoff_hz.")
         return value
 
     @field_validator("cutoff_hz")
@@ -119,12 +123,12 @@ class LowPass(StageCfg):
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the cut-off of order 2 is not below half the sample rate."""
+        """Raise `ValueError` if the cutoff of order 2 is not below half the sampling rate."""
         if self.order == 2 and amount_bounds(self.cutoff_hz)[1] >= 0.5 / period:
-            raise ValueError(f"a cutoff_hz below half the sample rate, {0.5 / period:g} Hz")
+            raise ValueError(f"a cutoff_hz below half the sampling rate, {0.5 / period:g} Hz")
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the memory of the filter."""
+        """Return the states of the filter."""
         check_fit(columns, cutoff_hz=self.cutoff_hz, time_constant=self.time_constant)
         names = ("last",) if self.order == 1 else ("speed", "level")
         return {f"{name}_{field}": (count,) for field, count in columns.items() for name in names}
@@ -190,22 +194,25 @@ def _fir(
 
 
 MOST_TAPS = 100_000
-"""More taps than this in one filter are taken for a slip."""
+"""Greatest number of taps of a filter; larger numbers are rejected as typing errors."""
 
 
 class GroupDelay(StageCfg):
-    """A filter of linear phase: every frequency is late by the same time, (taps - 1) / 2 samples, or by `samples`.
+    """Filter of linear phase: every frequency is delayed by the same time, (taps - 1) / 2 samples, or by `samples`.
 
-    Give exactly one of `samples` (a pure delay), `coefficients` and `window` with `length`. The gain at rest is 1.
-    Unlike the knob `delay`, which says when a sample arrives and shows in `age`, this delay is inside the value: the
-    reader is told that it is fresh.
+    Give exactly one of `samples` (a pure delay), `coefficients` and `window` with `length`. The DC gain is 1. Unlike
+    the knob
+    `delay`, which sets the arrival of a sample and shows in `age`, this delay is part of the value: the reading still
+    counts
+    as fresh.
     """
 
     is_recorded: ClassVar[bool] = True
 
     place: Place = "saturation"  # type: ignore[misc]  # a choice of each instance
-    """Where it works: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
-    ``"scale"``, before the noise, for a delay of the element; or any other place."""
+    """Place in the chain: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
+    ``"scale"``,
+    before the noise, for a delay of the element; or any other place."""
     samples: (
         Annotated[int, must(lambda samples: 1 <= samples <= MOST_TAPS, f"a whole number >= 1, at most {MOST_TAPS}")]
         | None
@@ -226,10 +233,12 @@ class GroupDelay(StageCfg):
         if len(value) < 2 or not all(math.isfinite(tap) for tap in value):
             raise bad("finite numbers, at least two")
         if any(abs(a - b) > 1e-6 for a, b in zip(value, reversed(value), strict=True)):
-            raise bad("symmetric taps", "Others delay each frequency by another time.")
+            raise bad("symmetric taps", "Give symmetric taps, since others delay frequencies differently.")
         total = math.fsum(value)
         if abs(total - 1.0) > 1e-6:
-            fix = f"Normalised they are {tuple(round(tap / total, 6) for tap in value)}." if abs(total) > 1e-6 else ""
+            fix = (
+                f"The normalised taps are {tuple(round(tap / total, 6) for tap in value)}." if abs(total) > 1e-6 else ""
+            )
             raise bad(f"taps with sum 1, not {total:.6g}", fix)
         return value
 
@@ -237,19 +246,19 @@ class GroupDelay(StageCfg):
     @classmethod
     def _length(cls, value: int | None, info: ValidationInfo) -> int | None:
         if not info.data.keys() >= {"samples", "coefficients", "window"}:
-            return value  # one of them is at fault itself
+            return value  # one of them is already invalid
         given = [name for name in ("samples", "coefficients", "window") if info.data[name] is not None]
         if len(given) != 1:
             raise bad("exactly one of samples, coefficients and window with length")
         if (value is None) == (given == ["window"]):
-            raise bad("a number of taps with a window, and only with one")
+            raise bad("a number of taps if and only if a window is given")
         if value is not None and not 2 <= value <= MOST_TAPS:
             raise bad(f"a whole number >= 2, at most {MOST_TAPS}")
         return value
 
     @property
     def taps(self) -> tuple[float, ...]:
-        """Weights of the newest value, the one before it, and so on."""
+        """Weights of the newest value, the previous one, and so on."""
         if self.samples is not None:
             return (*(0.0,) * self.samples, 1.0)
         if self.coefficients is not None:
@@ -261,11 +270,11 @@ class GroupDelay(StageCfg):
 
     @property
     def delay_samples(self) -> float:
-        """By how many samples every frequency is late."""
+        """Delay of every frequency, in samples."""
         return float(self.samples) if self.samples is not None else 0.5 * (len(self.taps) - 1)
 
     def keeps_rotations(self) -> bool:
-        """Return whether it is a pure delay."""
+        """Return whether the filter is a pure delay."""
         return self.samples is not None
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:

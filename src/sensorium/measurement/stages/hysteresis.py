@@ -1,4 +1,4 @@
-"""Hysteresis: what a soft or a sticky element still shows of where it came from."""
+"""Hysteresis: the dependence of soft or sticky elements on earlier values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sensorium.measurement.stages.amounts import (
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal
 
-# Depending on the rate ------------------------------------------------------------------------------------------------
+# Rate-dependent -------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -60,37 +60,42 @@ def _keeps_some(strength: Any) -> bool:
 
 
 class Viscoelastic(DrawnStage):
-    """Viscoelastic hysteresis: y = x + strength * xi, xi <- exp(-period / tau) xi + (x - x of the sample before).
+    """Viscoelastic hysteresis: y = x + strength * xi, xi <- exp(-period / tau) xi + (x - previous x).
 
-    xi is what a spring in series with a damper (a Maxwell branch) feels of a strain x, in units of x, beside the spring
-    that x itself stands for: the standard linear solid. A step shows 1 + strength of itself at once and relaxes to
-    itself with tau. A sine of angular frequency w leads; its loop has the area `loop_area`. The first sample of an
-    episode passes as it is, and the branch begins relaxed. A value that is not finite passes and is forgotten.
+    xi is the force of a spring in series with a damper (a Maxwell branch) under a strain x, in units of x, parallel to
+    the
+    spring that x itself represents: the standard linear solid. A step first shows 1 + strength times its size and
+    relaxes to
+    its size with tau. A sine of angular frequency w leads; its loop has the area `loop_area`. The first sample of an
+    episode
+    is unchanged, and the branch starts relaxed. A value that is not finite is passed on and otherwise ignored.
     """
 
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 nothing is left of a fast change.")]
-    """Share of a fast change that is shown too much, above -1: a number, one per axis, or a distribution drawn per env
-    and axis at reset. A negative one lags behind instead: 1 + strength of a step at once, the rest creeps after."""
+    strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 a fast change would have no effect.")]
+    """Relative overshoot of a fast change, above -1: a number, one per axis, or a distribution drawn per env and axis
+    at
+    reset. A negative value makes the response lag: 1 + strength of a step appears at once, and the rest follows."""
     tau: PositiveTime
     """Time constant of the relaxation, s."""
 
     def loop_area(self, amplitude: float, frequency_hz: float, strength: float | None = None) -> float:
-        """Return the area of the loop y(x) of a sine, in the field's unit squared: the integral of y dx.
+        """Return the area of the loop y(x) for a sine, in the field's unit squared: the integral of y dx.
 
-        It is pi strength A^2 wT / (1 + (wT)^2), T = tau: largest at w = 1 / tau. Of samples, it is their limit for
-        short periods.
+        It is pi strength A^2 wT / (1 + (wT)^2), T = tau, with its maximum at w = 1 / tau. For sampled signals it is the
+        limit
+        for short periods.
 
         Args:
             amplitude: A, in the field's unit.
             frequency_hz: w / (2 pi).
-            strength: of the loop; by default the stage's, where that is a number.
+            strength: strength of the loop; by default the stage's, if that is a number.
         """
         share = self.strength if strength is None else strength
         if not isinstance(share, float):
-            raise ValueError(f"the strength is {share!r}: say for which number the area is asked, strength=...")
+            raise ValueError(f"strength: got {share!r}, expected a number. Give strength=...")
         turn = 2.0 * math.pi * frequency_hz * self.tau
         return math.pi * share * amplitude**2 * turn / (1.0 + turn * turn)
 
@@ -99,13 +104,13 @@ class Viscoelastic(DrawnStage):
         return {"strength": (self.strength, columns)}
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the last values, the branches, and what is drawn."""
+        """Return the last values, the branches, and the drawn strengths."""
         check_fit(columns, strength=self.strength)
         kept = {f"{name}_{field}": (width,) for field, width in columns.items() for name in ("last", "branch")}
         return {**kept, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Let the branches follow, and add them (one launch per field)."""
+        """Advance the branches and add them (one launch per field)."""
         decay = math.exp(-key.period / self.tau)
         for field, columns in key.columns.items():
             inputs = [decay, *self.tables(state, key, field)]
@@ -118,12 +123,12 @@ class Viscoelastic(DrawnStage):
         super().reset(state, key)
 
 
-# Not depending on the rate --------------------------------------------------------------------------------------------
+# Rate-independent -----------------------------------------------------------------------------------------------------
 
 
 @wp.func
 def play(before: float, x: float, half: float) -> float:
-    """Return what a play of width 2 half lets through: it follows x only as far as it is pushed."""
+    """Return the output of a play of width 2 half: it follows x only when pushed."""
     return float(wp.min(wp.max(before, x - half), x + half))
 
 
@@ -159,25 +164,27 @@ def _are_widths(given: Any) -> bool:
 
 
 class Play(StageCfg):
-    """Hysteresis of dry friction, the same at any rate: y = (1 - sum of w_k) x + sum of w_k P_k(x), P_k plays.
+    """Hysteresis of dry friction, independent of the rate: y = (1 - sum of w_k) x + sum of w_k P_k(x), P_k plays.
 
     A play of width 2 r is o = min(max(o, x - r), x + r) (Brokate & Sprekels, Hysteresis and Phase Transitions, 1996):
-    backlash, or an element that sticks until it is pulled hard enough. Several side by side are the Prandtl-Ishlinskii
-    model, whose complement x - P_k(x) is Maxwell slip. Each closes a loop around a parallelogram, `loop_area`. The
-    first sample of an episode passes as it is. A value that is not finite passes and is forgotten.
+    backlash, or an element that sticks until the force is large enough. Several in parallel form the Prandtl-Ishlinskii
+    model, whose complement x - P_k(x) is Maxwell slip. Each has a loop in the form of a parallelogram, `loop_area`. The
+    first sample of an episode is unchanged. A value that is not finite is passed on and otherwise ignored.
     """
 
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    width: Annotated[Float | tuple[Float, ...], must(_are_widths, "finite widths from 0 up")]
-    """Width 2 r of the play, or of each of several, from 0 up: in the field's unit, or with `full_scale` as a fraction
-    of that. It is how far x must come back until y does."""
+    width: Annotated[Float | tuple[Float, ...], must(_are_widths, "finite widths >= 0")]
+    """Width 2 r of the play, or of each of several, at least 0: in the field's unit, or as a fraction of `full_scale`.
+    It is
+    the distance by which x must return before y does."""
     weight: Float | tuple[Float, ...] | None = None
-    """Share w of the signal that goes through the play, or through each of several, in [0, 1] and at most 1 in all: the
-    rest passes directly. By default all of it, in equal shares."""
+    """Fraction w of the signal that passes through the play, or through each of several, in [0, 1] and at most 1 in
+    total; the
+    rest passes directly. By default the whole signal, in equal fractions."""
     full_scale: Positive | None = None
-    """Full scale of the field, in its unit: `width` is then in fractions of it, as data sheets have it."""
+    """Full scale of the field, in its unit: `width` is then a fraction of it, as in data sheets."""
 
     @field_validator("weight")
     @classmethod
@@ -186,7 +193,7 @@ class Play(StageCfg):
             return value
         weights = np.atleast_1d(np.array(value, np.float64))
         if not ((weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-9):
-            raise bad("shares from 0 up, 1 in all at most")
+            raise bad("shares >= 0 with a sum of at most 1")
         if "width" in info.data and np.shape(value) != np.shape(info.data["width"]):
             raise bad(f"one share for each of {np.size(info.data['width'])} widths, not {np.size(value)}")
         return value
@@ -198,21 +205,21 @@ class Play(StageCfg):
         return tuple(zip(widths.tolist(), weights.tolist(), strict=True))
 
     def loop_area(self, span: float) -> float:
-        """Return the area of the loop y(x) for x to and fro over a span, once it is closed: sum of w 2r (span - 2r).
+        """Return the area of the closed loop y(x) for x back and forth over a span: sum of w 2r (span - 2r).
 
-        It is positive, though y lags and the integral of y dx is minus that.
+        The result is positive, although y lags and the integral of y dx is negative.
 
         Args:
-            span: from the lowest to the highest x, in the field's unit. A play wider than it stands still.
+            span: distance from the lowest to the highest x, in the field's unit. A play wider than that does not move.
         """
         return math.fsum(weight * width * max(0.0, span - width) for width, weight in self.plays())
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return what the plays let through."""
+        """Return the outputs of the plays."""
         return {f"held_{field}": (count, len(self.plays())) for field, count in columns.items()}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Push the plays (one launch per field)."""
+        """Advance the plays (one launch per field)."""
         widths, weights = zip(*self.plays(), strict=True)
         inputs = [amount_row(key, np.multiply(widths, 0.5)), amount_row(key, weights)]
         for field, columns in key.columns.items():

@@ -1,4 +1,4 @@
-"""What a stage is handed beside its data: random numbers as a pure function, and times."""
+"""Context of a stage in addition to its data: random numbers as a pure function, and times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
-from sensorium.measurement.draws import Stream, stream_of, words_of
+from sensorium.measurement.draws import Stream, stream_of, stream_words
 from sensorium.measurement.plan import SensorPlan
 from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
 from sensorium.spec import FieldSpec
@@ -27,7 +27,7 @@ def _fill_random(
 ) -> None:
     i, quad = wp.tid()
     env = rows.start + i
-    words = words_of(rows, env, tick_now(rows), quad, stream)
+    words = stream_words(rows, env, tick_now(rows), quad, stream)
     for j in range(4):
         if 4 * quad + j < columns:
             value = word_to_uniform(words[j])
@@ -45,8 +45,8 @@ class StageKey:
         plan: the sensor's plan.
         compute: device and masks.
         clock: time.
-        stage: what names its random numbers.
-        fields: the fields it works on, with their index in the data class.
+        stage: name of the stage's random streams.
+        fields: the fields that it alters, with their index in the data class.
 
     Attributes:
         sensor: the sensor's name.
@@ -73,7 +73,7 @@ class StageKey:
 
     @property
     def mask(self) -> torch.Tensor:
-        """uint8 [env]: the envs that are worked on; `reset` gets those whose episode just began."""
+        """uint8 [env]: the envs to process; in `reset`, those whose episode just started."""
         return self.compute.mask
 
     @property
@@ -85,14 +85,14 @@ class StageKey:
         """Return a `Stream` of random numbers for a kernel.
 
         Args:
-            purpose: what they are for.
-            field: name of the field; empty for what belongs to none.
+            purpose: what the numbers are used for.
+            field: name of the field; empty for numbers that belong to no field.
         """
         index = self.field_index[field] if field else 0
         return stream_of(index, stream_key(self._seed, self.sensor, f"{self._stage}/{purpose}"))
 
     def normal(self, purpose: str, field: str) -> torch.Tensor:
-        """Return standard normals `[env, column]` for a field at this sample (its own memory, drawn anew)."""
+        """Return standard normals `[env, column]` for a field at this sample (separate memory, redrawn)."""
         return self._fill(purpose, field, is_normal=1)
 
     def uniform(self, purpose: str, field: str) -> torch.Tensor:
@@ -100,7 +100,7 @@ class StageKey:
         return self._fill(purpose, field, is_normal=0)
 
     def scratch(self, purpose: str, field: str) -> torch.Tensor:
-        """Return float32 memory `[env, column]` for work within one sample: what it held before means nothing."""
+        """Return uninitialised float32 scratch memory `[env, column]` for work within one sample."""
         return self._memory(f"scratch/{purpose}", field)
 
     def _fill(self, purpose: str, field: str, is_normal: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Row scan: the rows of a pad are not sampled at one instant."""
+"""Row scan: sequential sampling of the rows of a pad."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _keep(
     begun: wp.array2d[wp.float32],
     past: wp.array3d[wp.float32],
 ) -> None:
-    """Keep a tick. The first one after a reset has always been."""
+    """Store a tick. The first tick after a reset fills the whole past."""
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -42,10 +42,10 @@ def _keep(
 
 @wp.func
 def between(newer: float, older: float, f: float) -> float:
-    """Return the signal a fraction f before the newer instant."""
+    """Return the signal at a fraction f before the newer instant."""
     if wp.isnan(newer):
         return older
-    if wp.isnan(older):  # of a sample that was not valid: this one does not say so
+    if wp.isnan(older):  # from an invalid sample, which must not spread to this one
         return newer
     if wp.isfinite(newer) and wp.isfinite(older):
         return newer + f * (older - newer)
@@ -94,39 +94,43 @@ def _scan_between(
 
 
 class RowScan(StageCfg):
-    """Row-scan skew: the rows of a grid are sampled one after the other, the last of them at the capture.
+    """Row-scan skew: the rows of a grid are sampled one after the other, the last one at the capture.
 
-    Row r of n shows the signal as it was at t - scan_time (n - 1 - r) / n: the scan takes n equal steps, and the sample
-    is stamped with the last. Between two instants that are known the signal is interpolated linearly. What is older
-    than the first sample of an episode shows that one. The truth stays the point sample.
+    Row r of n shows the signal at t - scan_time (n - 1 - r) / n: the scan takes n equal steps, and the sample has the
+    timestamp of the last one. The signal is interpolated linearly between known instants. Times before the first sample
+    of an
+    episode show that sample. The truth stays the point sample.
 
-    The sensor is evaluated at every tick for it, see `between`. An infinite value is not interpolated: the nearer of
-    the two is shown. Of NaN and a number it is the number.
+    The stage makes the sensor evaluate every tick, see `between`. An infinite value is not interpolated: the nearer of
+    the
+    two values is shown. Of NaN and a number, the number is shown.
     """
 
     place: ClassVar[Place] = "physics"
     is_recorded: ClassVar[bool] = True
     otherwise: ClassVar[str] = "RowScan(between='samples') interpolates between its samples instead."
 
-    scan_time: Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite number of seconds from 0 up")]
-    """Time of a whole scan, s: from 0, where all rows are of one instant, to the period of the sensor."""
+    scan_time: Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite number of seconds >= 0")]
+    """Duration of a whole scan, s: from 0, for simultaneous rows, to the period of the sensor."""
     axis: Literal["row", "column"] = "row"
-    """What is sampled one after the other: the rows of the grid (its first axis), or its columns (the second)."""
+    """What is sampled sequentially: the rows of the grid (its first axis), or its columns (the second)."""
     direction: Literal["rising", "falling"] = "rising"
-    """``"rising"``: from row 0 to the last row, as above. ``"falling"``: from the last to row 0, which then is the one
-    at the capture."""
+    """``"rising"``: from row 0 to the last row. ``"falling"``: from the last row to row 0, which is then sampled at the
+    capture."""
     between: Literal["ticks", "samples"] = "ticks"
-    """Known instants: the physics ticks, or the sensor's samples only. Samples are enough where the sensor samples at
-    every tick, or the signal is straight between two of them; and they are what a sensor can offer that remembers
-    earlier samples itself: it cannot be asked in between."""
+    """Known instants: the physics ticks, or only the sensor's samples. Samples suffice if the sensor samples at every
+    tick, or
+    if the signal is linear between samples. They are required for sensors that remember earlier samples themselves and
+    so
+    cannot be evaluated in between."""
 
     @property
     def observes(self) -> bool:  # type: ignore[override]  # a choice of each instance
-        """Whether it looks at the ticks between samples."""
+        """Whether the stage needs the ticks between samples."""
         return self.between == "ticks"
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where a field has no rows, or the scan is longer than the period."""
+        """Raise `ValueError` if a field has no rows, or the scan is longer than the period."""
         for field in columns:
             layout = layout_of(specs[field])
             if len(layout.shape) != 2:
@@ -135,7 +139,7 @@ class RowScan(StageCfg):
             raise ValueError(f"a scan_time of at most the period, {period:g} s, not {self.scan_time:g} s")
 
     def lags(self, layout: TaxelLayout) -> Row:
-        """Return how old what each row (or column) shows is, as a fraction of the scan time."""
+        """Return the age of each row (or column), as a fraction of the scan time."""
         n = layout.shape[0 if self.axis == "row" else 1]
         lags = np.arange(n)[::-1] / n
         return lags if self.direction == "rising" else lags[::-1]
@@ -148,12 +152,12 @@ class RowScan(StageCfg):
         return np.tile(np.repeat(grid.reshape(-1), spec.columns // layout.count), layout.mounts)
 
     def _depth(self, key: StageKey) -> int:
-        """Return how many ticks are kept."""
+        """Return the number of stored ticks."""
         oldest = max(float(self._lags_of(spec, key.clock.dt).max()) for spec in key.specs.values())
         return 1 + math.ceil(oldest)
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return the ticks, or the last sample, of each field."""
+        """Return the stored ticks, or the last sample, of each field."""
         if self.between == "samples":
             return {f"last_{field}": (count,) for field, count in key.columns.items()}
         depth = self._depth(key)
@@ -161,13 +165,13 @@ class RowScan(StageCfg):
         return {**past, **{f"begun_{field}": (count,) for field, count in key.columns.items()}}
 
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Keep a tick (one launch per field)."""
+        """Store a tick (one launch per field)."""
         for field, columns in key.columns.items():
             inputs = [column_values(truth[field])]
             key.compute.launch(_keep, (columns,), inputs, state_views(state, f"begun_{field}", f"past_{field}"))
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Show each row as it was when its turn came (two launches per field, or one between samples)."""
+        """Write each row's value at its own time (two launches per field, or one between samples)."""
         clock = key.clock
         if self.between == "samples":
             for field, columns in key.columns.items():

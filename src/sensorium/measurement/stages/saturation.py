@@ -1,4 +1,4 @@
-"""Full scale."""
+"""Saturation at full scale."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Saturation(StageCfg):
     """Lower end; by default minus `high`."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return nothing; check that the ends fit."""
+        """Return no states; check that the ends fit."""
         check_fit(columns, high=self.high, low=self.low)
         return {}
 

@@ -26,12 +26,12 @@ def _three_axes(field: torch.Tensor) -> Any:
 
 
 def _check_three_axes(stage: str, columns: Mapping[str, int], specs: Mapping[str, FieldSpec]) -> None:
-    """Raise `ValueError` where a field has no last axis of three parts; mounts side by side are none."""
+    """Raise `ValueError` if a field has no last axis of three components; adjacent mounts do not count."""
     for field in columns:
         spec = specs[field]
         if spec.axes[-1:] in ((), ("mount",)) or spec.shape[-1] != 3:
             text = f"{' x '.join(map(str, spec.shape))} ({', '.join(spec.axes)})" if spec.shape else "a number"
-            raise ValueError(f"{stage} to work on three-axis fields; {field!r} is {text}")
+            raise ValueError(f"three-axis fields for {stage}; {field!r} is {text}")
 
 
 # Scale and cross-axis -------------------------------------------------------------------------------------------------
@@ -72,10 +72,11 @@ class ScaleError(DrawnStage):
     is_recorded: ClassVar[bool] = True
 
     scale: Amount = 0.0
-    """Relative error per axis: 0.01 reads 1 % too much. A number, three numbers or a distribution."""
+    """Relative error per axis: 0.01 reads 1 % too high. A number, three numbers or a distribution."""
     cross_axis: Amount = 0.0
-    """Coupling: a number (all six), three numbers (column j couples with c_j into the other axes), six numbers (xy, xz,
-    yx, yz, zx, zy) or a distribution (all six drawn)."""
+    """Coupling: a number (for all six), three numbers (axis j couples with c_j into the other axes), six numbers (xy,
+    xz, yx,
+    yz, zx, zy) or a distribution (all six drawn)."""
 
     @field_validator("scale", "cross_axis")
     @classmethod
@@ -83,13 +84,13 @@ class ScaleError(DrawnStage):
         allowed = (1, 3) if info.field_name == "scale" else (1, 3, 6)
         for part in parts(value):
             if np.size(part) not in allowed:
-                raise bad(f"{' or '.join(map(str, allowed))} numbers, or a distribution of such")
+                raise bad(f"{' or '.join(map(str, allowed))} numbers, or a distribution of these")
         if isinstance(value, Choice) and any(np.ndim(part) for part in value.values):
             raise bad("a choice among numbers")
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where a field has not three axes."""
+        """Raise `ValueError` if a field does not have three axes."""
         _check_three_axes("ScaleError", columns, specs)
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
@@ -104,7 +105,7 @@ class ScaleError(DrawnStage):
 
 def _couplings(value: Any) -> Any:
     numbers = np.asarray(value, np.float64).reshape(-1)
-    if numbers.size == 3:  # c_j is what axis j couples into the others
+    if numbers.size == 3:  # c_j couples axis j into the others
         x, y, z = numbers.tolist()
         return (y, z, x, z, x, y)
     return value
@@ -141,12 +142,12 @@ class GSensitivity(DrawnStage):
     is_recorded: ClassVar[bool] = True
 
     fields: tuple[str, ...] = ("ang_vel_b",)
-    """Fields it works on, three axes each."""
+    """Fields that the stage alters, three axes each."""
     matrix: Amount
-    """G in unit per m/s^2: a number or three numbers for the diagonal, 3x3 (row i: what axis i of the gyroscope feels),
-    or a distribution, from which all nine are drawn per env and mount at reset."""
+    """G in unit per m/s^2: a number or three numbers for the diagonal, 3x3 (row i for axis i of the gyroscope), or a
+    distribution, from which all nine are drawn per env and mount at reset."""
     source: str = "lin_acc_b"
-    """The field of the same sensor that holds the specific force."""
+    """Field of the same sensor that holds the specific force."""
 
     @field_validator("matrix")
     @classmethod
@@ -158,14 +159,14 @@ class GSensitivity(DrawnStage):
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the sensor has no such source, or one of another shape than a field."""
+        """Raise `ValueError` if the sensor has no such source, or its shape differs from that of a field."""
         _check_three_axes("GSensitivity", columns, specs)
         for field in columns:
             if self.source not in specs:
                 raise ValueError(f"a sensor with a field {self.source!r}; this one has {', '.join(specs)}")
             if specs[self.source].shape != specs[field].shape:
                 shapes = f"{specs[self.source].shape} and {specs[field].shape}"
-                raise ValueError(f"{self.source!r} and {field!r} of one shape, not {shapes}")
+                raise ValueError(f"{self.source!r} and {field!r} of the same shape, not {shapes}")
 
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return G row by row, or the distribution of its elements."""

@@ -1,4 +1,4 @@
-"""Crosstalk between the taxels of a pad: what neighbours share, by a kernel or by a matrix."""
+"""Crosstalk between the taxels of a pad: coupling of neighbours, by a kernel or by a matrix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
 
 REACH = 3.0
-"""Standard deviations after which a Gaussian kernel ends."""
+"""Number of standard deviations at which a Gaussian kernel is cut off."""
 
 
 @kernel
@@ -91,7 +91,7 @@ def _spread_vectors_along(
     values: wp.array2d[wp.vec3],
     along: wp.array2d[wp.vec3],
 ) -> None:
-    """Spread along the rows what each taxel gives away: the first half of a Gaussian, which is a product."""
+    """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
     i, at = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -116,7 +116,7 @@ def _spread_vectors_across(
     along: wp.array2d[wp.vec3],
     values: wp.array2d[wp.vec3],
 ) -> None:
-    """Spread that across the rows, and add what each taxel keeps."""
+    """Spread the result across the rows, and add the remaining share of each taxel."""
     i, at = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -147,7 +147,7 @@ def _spread_numbers_along(
     values: wp.array2d[wp.float32],
     along: wp.array2d[wp.float32],
 ) -> None:
-    """Spread along the rows what each taxel gives away: the first half of a Gaussian, which is a product."""
+    """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
     i, at = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -171,7 +171,7 @@ def _spread_numbers_across(
     along: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    """Spread that across the rows, and add what each taxel keeps."""
+    """Spread the result across the rows, and add the remaining share of each taxel."""
     i, at = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -198,37 +198,45 @@ Lengths = Annotated[Float | tuple[Float, Float], must(_are_lengths, "finite leng
 
 
 class TaxelCrosstalk(StageCfg):
-    """Crosstalk between taxels: y_i = sum over j of C_ij x_j, of each mount and each part of a vector by itself.
+    """Crosstalk between taxels: y_i = sum over j of C_ij x_j, separately for each mount and each vector component.
 
-    C is given as `matrix`; or as a `kernel` that each taxel of a grid spreads over its neighbours; or as such a kernel,
-    (1 - strength) of a taxel itself and `strength` times a Gaussian of standard deviation `sigma` over it and its
-    neighbours, up to three of them away, its weights scaled to the sum 1. `coefficients` returns C.
+    Give C as a `matrix`; as a `kernel` that each taxel of a grid spreads over its neighbours; or as a Gaussian kernel:
+    (1 -
+    strength) of a taxel itself and `strength` times a Gaussian of standard deviation `sigma` over it and its
+    neighbours, up to
+    three of them away, normalised to the sum 1. `coefficients` returns C.
 
-    Stages with other `components`, or on other fields, spread normal force, shear and torque differently. Where the
-    order of imperfections is that of Genesis, this stage is before `Viscoelastic`, and that before `TaxelGain`.
+    Stages with other `components`, or on other fields, treat normal force, shear and torque differently. In Genesis'
+    order of
+    imperfections, this stage comes before `Viscoelastic`, and that before `TaxelGain`.
     """
 
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
     strength: Share | None = None
-    """Share of the Gaussian, in [0, 1]."""
+    """Fraction of the Gaussian, in [0, 1]."""
     sigma: Lengths | None = None
-    """Standard deviation of the Gaussian: a number, or along a column (from row to row) and along a row; in taxels,
-    or in m where `spacing` is given."""
+    """Standard deviation of the Gaussian: a number, or along a column (from row to row) and along a row; in taxels, or
+    in m
+    with `spacing`."""
     spacing: Lengths | None = None
-    """Distance of neighbours, m: a number, or from row to row and from column to column."""
-    kernel: Annotated[Amount, no_law("All environments share the kernel.")] | None = None
-    """What a taxel spreads: an odd number of rows of an odd number of weights. The one in the middle is what it keeps,
-    the one below that what the taxel of the next row picks up: a unit poke shows the kernel."""
-    matrix: Annotated[Amount, no_law("All environments share the matrix.")] | None = None
-    """C itself, row i: what taxel i picks up of each. Of a list of taxels as of a grid, which is counted row by row."""
+    """Distance between neighbours, m: a number, or from row to row and from column to column."""
+    kernel: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    """Response to a unit input on one taxel: an odd number of rows of an odd number of weights. The centre weight stays
+    on the
+    taxel; the weight below it goes to the taxel of the next row."""
+    matrix: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    """C itself, with row i for the signal that taxel i picks up from each. For lists of taxels, and for grids row by
+    row."""
     border: Literal["keep", "leak"] = "keep"
-    """What happens to the share of a kernel that is over the border: ``"keep"``: the other weights of that taxel are
-    scaled so that their sum is that of the kernel, and a load shows as itself in the sum over the pad, wherever it is.
-    ``"leak"``: it is lost, as Genesis has it."""
-    components: Annotated[tuple[int, ...], must({0, 1, 2}.issuperset, "parts of a vector: 0, 1 or 2", "2 is z.")] = ()
-    """Parts of a vector that are mixed, e.g. ``(2,)`` for the normal force alone; empty means all."""
+    """Treatment of the part of a kernel beyond the border. ``"keep"``: the other weights of that taxel are scaled to
+    the
+    kernel's sum, so that the sum over the pad equals the load everywhere. ``"leak"``: it is lost, as in Genesis."""
+    components: Annotated[
+        tuple[int, ...], must({0, 1, 2}.issuperset, "vector components 0, 1 or 2", "Use 2 for z.")
+    ] = ()
+    """Vector components that are mixed, e.g. ``(2,)`` for the normal force alone; empty means all."""
 
     @field_validator("kernel")
     @classmethod
@@ -237,7 +245,9 @@ class TaxelCrosstalk(StageCfg):
             shape = np.shape(value)
             if len(shape) != 2 or not all(size % 2 for size in shape):
                 given = f"{' x '.join(map(str, shape))}" if shape else "a number"
-                raise bad(f"an odd number of rows of an odd number of weights, not {given}", "Its middle is the taxel.")
+                raise bad(
+                    f"an odd number of rows of an odd number of weights, not {given}", "Centre the kernel on the taxel."
+                )
         return value
 
     @field_validator("matrix")
@@ -254,15 +264,15 @@ class TaxelCrosstalk(StageCfg):
         if sum(value is not None for value in (self.strength, self.kernel, self.matrix)) != 1:
             raise bad("strength, kernel, matrix: exactly one of them")
         if (self.strength is None) != (self.sigma is None):
-            raise bad("sigma: a length beside strength, and only there")
+            raise bad("sigma: a length if and only if strength is given")
         if self.spacing is not None and self.sigma is None:
-            raise bad("spacing: it absent, for no length is in m without sigma")
+            raise bad("spacing: None without sigma")
         if self.matrix is not None and self.border == "leak":
-            raise bad("border: 'keep' beside a matrix", "A matrix says itself what is lost.")
+            raise bad("border: 'keep' with a matrix", "Omit border, since the matrix defines the losses.")
         return self
 
     def weights(self) -> Row:
-        """Return the kernel, `[row, column]`, also the one that strength and sigma stand for.
+        """Return the kernel, `[row, column]`, or the one defined by strength and sigma.
 
         Raises:
             ValueError: the stage has a matrix.
@@ -294,7 +304,7 @@ class TaxelCrosstalk(StageCfg):
             shape: sizes of its axes: (taxels,) or (rows, columns).
 
         Raises:
-            ValueError: the stage does not fit such a pad.
+            ValueError: the stage does not fit the pad.
         """
         count = math.prod(shape)
         targets, sources, weights = self._entries(shape)
@@ -303,7 +313,7 @@ class TaxelCrosstalk(StageCfg):
         return matrix
 
     def _entries(self, shape: tuple[int, ...]) -> tuple[Any, Any, Row]:
-        """Return what is not 0 of C: rows, columns and values, row by row."""
+        """Return the non-zero entries of C, row by row: rows, columns and values."""
         count = math.prod(shape)
         if self.matrix is not None:
             matrix = np.array(self.matrix, np.float64)
@@ -330,18 +340,18 @@ class TaxelCrosstalk(StageCfg):
             kept, total = np.bincount(sources, weights, minlength=count), float(kernel.sum())
             empty = np.flatnonzero(np.abs(kept) < 1e-9 * np.abs(kernel).sum())
             if len(empty) and total != 0.0:
-                raise ValueError(f"border='leak': within the border the weights of taxel {empty[0]} add up to 0")
+                raise ValueError(f"border='leak': within the border the weights of taxel {empty[0]} sum to 0")
             weights = weights * (total / kept)[sources] if total != 0.0 else weights
         order = np.lexsort((sources, targets))
         return targets[order], sources[order], weights[order]
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where kernel or matrix do not fit the taxels of a field, or it lacks a component."""
+        """Raise `ValueError` if kernel or matrix do not fit the taxels of a field, or a component is missing."""
         for field in columns:
             layout = layout_of(specs[field])
             elements = columns[field] // layout.count
             if self.components and elements != 3:
-                raise ValueError(f"components of vectors with three parts; {field!r} has {elements} for each taxel")
+                raise ValueError(f"components of three-component vectors; {field!r} has {elements} per taxel")
             self._entries(layout.shape)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -364,7 +374,7 @@ class TaxelCrosstalk(StageCfg):
                 key.compute.launch(_mix_numbers, (columns,), inputs, [column_values(values)])
 
     def _spread(self, values: torch.Tensor, key: StageKey, field: str, layout: TaxelLayout) -> None:
-        """Spread a Gaussian: both ways one after the other, a sum of far fewer terms than that over all neighbours."""
+        """Spread a Gaussian along rows, then across them, with far fewer terms than a sum over all neighbours."""
         assert self.strength is not None
         across, along = self._bells()
         elements = key.columns[field] // layout.count
@@ -381,7 +391,7 @@ class TaxelCrosstalk(StageCfg):
         key.compute.launch(kernels[1], (layout.count,), [first, *chosen, own, bells[1], scale, half], [flat])
 
     def _scale(self, shape: tuple[int, ...], across: Row, along: Row) -> Row:
-        """Return what each taxel's weights are multiplied by for what would be over the border, `[taxel]`."""
+        """Return factors that compensate for the weights beyond the border, `[taxel]`."""
         assert self.strength is not None
         if self.border == "leak":
             return np.ones(math.prod(shape))
@@ -393,11 +403,11 @@ class TaxelCrosstalk(StageCfg):
         return 1.0 / kept.reshape(-1)
 
     def _chosen(self) -> wp.vec3:
-        """Return 1 for each part of a vector that is mixed."""
+        """Return 1 for each vector component that is mixed."""
         return wp.vec3(*(float(not self.components or part in self.components) for part in range(3)))
 
     def _sparse(self, key: StageKey, layout: TaxelLayout) -> list[Any]:
-        """Return C row by row without its zeros: where each row starts, the columns, the values."""
+        """Return C in sparse rows: where each row starts, the columns, the values."""
         targets, sources, weights = self._entries(layout.shape)
         start = np.searchsorted(targets, np.arange(layout.taxels + 1))
         return [_integers(key, start), _integers(key, sources), amount_row(key, weights)]

@@ -1,8 +1,8 @@
-"""How taxels lie in a field, and what a sensor with taxels can lose of them: gains, dead and stuck ones.
+"""Layout of taxels in a field, and their imperfections: gains, dead and stuck taxels.
 
-A field of a skin is `[env, mount, probe]` or `[env, mount, row, column]`, with a last axis of three where it holds
-vectors. Any other axes that count things will do; a field without such axes is one taxel for each mount. Taxels are
-counted row by row.
+A field of a skin is `[env, mount, probe]` or `[env, mount, row, column]`, with a last axis of three for vectors. Any
+other
+axes that count items are accepted; a field without such axes is one taxel per mount. Taxels are counted row by row.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from sensorium.spec import VECTOR_AXES, FieldSpec
 
 @dataclass(frozen=True, slots=True)
 class TaxelLayout:
-    """How the elements of a field, or of several fields alike, are taxels.
+    """How the elements of a field, or of several fields with the same layout, map to taxels.
 
     Attributes:
         mounts: number of mounts.
         shape: sizes of the axes of one pad.
-        axes: words for those axes.
+        axes: names of those axes.
     """
 
     mounts: int
@@ -60,12 +60,12 @@ class TaxelLayout:
 
     @property
     def taxels(self) -> int:
-        """Taxels of one pad."""
+        """Number of taxels of one pad."""
         return prod(self.shape)
 
     @property
     def count(self) -> int:
-        """Taxels of one environment: of all mounts."""
+        """Number of taxels of one environment, over all mounts."""
         return self.mounts * self.taxels
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class TaxelLayout:
 
 
 def layout_of(spec: FieldSpec) -> TaxelLayout:
-    """Return how a field's elements are taxels."""
+    """Return how a field's elements map to taxels."""
     counts = [(word, size) for word, size in zip(spec.axes, spec.shape, strict=True) if word not in VECTOR_AXES]
     mounts = prod(size for word, size in counts if word == "mount")
     own = [(word, size) for word, size in counts if word != "mount"]
@@ -83,10 +83,10 @@ def layout_of(spec: FieldSpec) -> TaxelLayout:
 
 
 def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelLayout:
-    """Return the layout that all fields have.
+    """Return the common layout of all fields.
 
     Raises:
-        ValueError: they have not the same.
+        ValueError: the layouts differ.
     """
     layouts = {name: layout_of(spec) for name, spec in specs.items()}
     first, *others = layouts.items()
@@ -97,11 +97,11 @@ def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelLayout:
 
 
 def check_taxels(layout: TaxelLayout, **amounts: Any) -> None:
-    """Raise `ValueError` where an amount is neither one number nor one for each taxel; None fits."""
+    """Raise `ValueError` if an amount is neither one number nor one per taxel; None fits."""
     for name, amount in amounts.items():
         for part in parts(amount) if amount is not None else ():
             if np.size(part) not in (1, layout.taxels):
-                raise ValueError(f"{name} with one number, or one for each of {layout}; not {np.size(part)} numbers")
+                raise ValueError(f"{name} with one number, or one for each of {layout}, not {np.size(part)} numbers")
 
 
 def taxel_states(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
@@ -114,28 +114,28 @@ def _flat(state: torch.Tensor) -> torch.Tensor:
 
 
 class TaxelStage(StageCfg):
-    """A stage that treats whole taxels alike in all its fields, with one amount over them, drawn per env at reset.
+    """Stage that treats whole taxels alike in all its fields, with one amount per taxel, drawn per env at reset.
 
-    What is drawn is a state of the amount's name, float32 `[env, mount, ...]` over the taxels.
+    The drawn amounts are a state with the amount's name, float32 `[env, mount, ...]` over the taxels.
     """
 
     is_recorded: ClassVar[bool] = True
     varies: ClassVar[str]
     """Name of the field that holds the amount."""
     is_non_negative: ClassVar[bool] = False
-    """Whether what is drawn is clipped at 0."""
+    """Whether drawn values are clipped at 0."""
 
     def amount(self, key: StageKey) -> Any:
-        """Return the amount in the unit that kernels take."""
+        """Return the amount in the unit of the kernels."""
         return getattr(self, self.varies)
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        """Raise `ValueError` if the fields differ in their taxels, or given values do not fit them."""
         amount = {self.varies: getattr(self, self.varies)}
         check_taxels(common_layout({name: specs[name] for name in columns}), **amount)
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return what is drawn."""
+        """Return the drawn amounts."""
         layout = common_layout(key.specs)
         return {self.varies: (layout.mounts, *layout.shape)} if is_law(getattr(self, self.varies)) else {}
 
@@ -166,19 +166,21 @@ def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp
 
 
 class TaxelGain(TaxelStage):
-    """Gain of each taxel: x -> g x, one g for all fields of the stage and all parts of a vector.
+    """Gain of each taxel: x -> g x, one g for all fields of the stage and all vector components.
 
-    State `gain`, float32 `[env, mount, ...]` over the taxels, where the gain is drawn. A value that is not finite (the
-    miss of a range sensor) stays.
+    If the gain is drawn, the state `gain`, float32 `[env, mount, ...]` over the taxels, holds it. A value that is not
+    finite
+    (the miss of a range sensor) is unchanged.
     """
 
     place: ClassVar[Place] = "scale"
     varies: ClassVar[str] = "gain"
     is_non_negative: ClassVar[bool] = True
 
-    gain: Annotated[Amount, within(0.0, float("inf"), "factors from 0 up")]
-    """Factor, from 0 up: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn per
-    env and taxel at reset; a normal one is clipped at 0."""
+    gain: Annotated[Amount, within(0.0, float("inf"), "factors >= 0")]
+    """Gain factor, at least 0: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn
+    per env
+    and taxel at reset; a normal distribution is clipped at 0."""
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Multiply (one launch per field)."""
@@ -206,22 +208,24 @@ def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.floa
 
 
 class _TaxelFault(TaxelStage):
-    """What faults of whole taxels share: which ones are struck."""
+    """Common base of faults of whole taxels: the selection of faulty taxels."""
 
     marks: ClassVar[str]
-    """Name of the state that holds who is struck."""
+    """Name of the state that marks faulty taxels."""
 
     probability: (
-        Annotated[Amount, no_law("It is drawn per env and taxel already."), within(0.0, 1.0, "a probability in [0, 1]")]
+        Annotated[
+            Amount,
+            no_law("Give fixed numbers, since faults are drawn per env and taxel."),
+            within(0.0, 1.0, "a probability in [0, 1]"),
+        ]
         | None
     ) = None
-    """Probability that a taxel is struck, drawn per env and taxel at each reset: a number, or one per taxel."""
-    taxels: Annotated[
-        tuple[int, ...], must(lambda taxels: min(taxels, default=0) >= 0, "numbers of taxels from 0 up")
-    ] = ()
-    """Taxels that are struck in any case, of each mount: numbers from 0, row by row."""
+    """Probability that a taxel is faulty, drawn per env and taxel at each reset: a number, or one per taxel."""
+    taxels: Annotated[tuple[int, ...], must(lambda taxels: min(taxels, default=0) >= 0, "indices of taxels >= 0")] = ()
+    """Taxels that are always faulty, in each mount: indices from 0, row by row."""
     mask: Any = None
-    """The same, as a mask over the taxels: true (1) where one is struck; row by row, or nested like the grid."""
+    """The same as a mask over the taxels: true (1) for faulty ones; row by row, or nested like the grid."""
 
     @field_validator("mask")
     @classmethod
@@ -239,21 +243,21 @@ class _TaxelFault(TaxelStage):
     @model_validator(mode="after")
     def _any(self) -> Any:
         if self.probability is None and not self.taxels and self.mask is None:
-            raise bad("probability, taxels, mask: at least one of them", "They say which taxels are struck.")
+            raise bad("probability, taxels, mask: at least one of them", "Give one of them to select faulty taxels.")
         return self
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError` where the fields differ in their taxels, or what is given does not fit them."""
+        """Raise `ValueError` if the fields differ in their taxels, or given values do not fit them."""
         super().check(columns, specs, period)
         layout = common_layout({name: specs[name] for name in columns})
         check_taxels(layout, probability=self.probability)
         if self.taxels and max(self.taxels) >= layout.taxels:
-            raise ValueError(f"taxels below {layout.taxels}, for there are {layout}; not {max(self.taxels)}")
+            raise ValueError(f"taxels below {layout.taxels}, since there are {layout}, not {max(self.taxels)}")
         if self.mask is not None and np.size(self.mask) != layout.taxels:
             raise ValueError(f"a mask over {layout}, not one of {np.size(self.mask)}")
 
     def chances(self, layout: TaxelLayout) -> Row:
-        """Return the probability of each taxel of a pad, 1 for those that are given."""
+        """Return the fault probability of each taxel of a pad, 1 for given taxels."""
         chance = row(0.0 if self.probability is None else self.probability, layout.taxels)
         chance[list(self.taxels)] = 1.0
         if self.mask is not None:
@@ -261,12 +265,12 @@ class _TaxelFault(TaxelStage):
         return chance
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return who is struck, and what is drawn."""
+        """Return the marks of faulty taxels, and the drawn amounts."""
         layout = common_layout(key.specs)
         return {self.marks: (layout.mounts, *layout.shape), **super().state_shapes(key)}
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Draw who is struck (two launches), and the amount."""
+        """Draw the faulty taxels (two launches), and the amount."""
         layout, chosen = common_layout(key.specs), _flat(state[self.marks])
         draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, "", chosen)
         chance = amount_row(key, np.tile(self.chances(layout), layout.mounts))
@@ -292,10 +296,11 @@ def _silence(
 
 
 class DeadTaxels(_TaxelFault):
-    """Taxels that are dead for the whole episode: all parts of all fields of the stage show one value.
+    """Taxels that are dead for the whole episode: all components of all fields of the stage show one value.
 
-    This is behind noise and quantisation: a dead taxel does not flicker. State `dead`, float32 `[env, mount, ...]` over
-    the taxels: 1 where a taxel is dead in this episode, else 0; `sensor.stage_state(stage)["dead"]` reads it.
+    The stage acts after noise and quantisation, so a dead taxel has no noise. State `dead`, float32 `[env, mount, ...]`
+    over
+    the taxels: 1 for taxels that are dead in this episode, else 0; read it as `sensor.stage_state(stage)["dead"]`.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -303,8 +308,8 @@ class DeadTaxels(_TaxelFault):
     varies: ClassVar[str] = "value"
 
     value: Amount = 0.0
-    """What a dead taxel shows, in the field's unit: a number, one per taxel, or a distribution drawn per env and taxel
-    at reset."""
+    """Value of a dead taxel, in the field's unit: a number, one per taxel, or a distribution drawn per env and taxel at
+    reset."""
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Replace (one launch per field)."""
@@ -337,11 +342,13 @@ def _stick(
 
 
 class StuckTaxels(_TaxelFault):
-    """Taxels that freeze and stay frozen until the reset: all parts of all fields hold the last value before.
+    """Taxels that freeze until the reset: all components of all fields hold the last value before.
 
-    One that freezes with the first sample of an episode holds that one. `StuckFault` freezes single elements instead,
-    at random at any time, and lets go of them. State `stuck`, float32 `[env, mount, ...]` over the taxels: 1 where a
-    taxel freezes in this episode, else 0.
+    A taxel that freezes with the first sample of an episode holds that sample. `StuckFault` instead freezes single
+    elements,
+    at random times, and releases them. State `stuck`, float32 `[env, mount, ...]` over the taxels: 1 for taxels that
+    freeze
+    in this episode, else 0.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -349,24 +356,25 @@ class StuckTaxels(_TaxelFault):
     varies: ClassVar[str] = "start"
     is_non_negative: ClassVar[bool] = True
 
-    start: Annotated[Amount, must(lambda start: amount_bounds(start)[0] >= 0.0, "nothing negative, in seconds")] = 0.0
-    """When they freeze, seconds after the reset, with the first sample at or after that time: a number, one per taxel,
-    or a distribution drawn per env and taxel at reset."""
+    start: Annotated[Amount, must(lambda start: amount_bounds(start)[0] >= 0.0, "times >= 0 in seconds")] = 0.0
+    """Time of freezing after the reset, s; it takes effect with the first sample at or after that time. A number, one
+    per
+    taxel, or a distribution drawn per env and taxel at reset."""
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
-        """Return who is stuck, drawn times, the tick of the first sample and the held values."""
+        """Return the marks of stuck taxels, drawn times, the tick of the first sample and the held values."""
         held = {f"held_{field}": (columns,) for field, columns in key.columns.items()}
         return {**super().state_shapes(key), "began": (BEGAN,), **held}
 
     def amount(self, key: StageKey) -> Any:
-        """Return the start in ticks; of numbers, the first tick at or after it."""
+        """Return the start in ticks; for numbers, the first tick at or after it."""
         start = converted(self.start, lambda value: in_ticks(value, key))
         if is_law(start):
             return start
         return tuple(np.ceil(row(start, common_layout(key.specs).count)).tolist())
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Freeze (one launch per field, and one that only works at a reset)."""
+        """Freeze values (one launch per field, and one that acts only at a reset)."""
         launch_beginning(key, state["began"])
         count = common_layout(key.specs).count
         inputs = [
@@ -378,6 +386,6 @@ class StuckTaxels(_TaxelFault):
             key.compute.launch(_stick, (columns,), [columns // count, *inputs], outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Set all states to zero, and draw who freezes and when."""
+        """Set all states to zero, and draw the stuck taxels and their times."""
         StageCfg.reset(self, state, key)
         super().reset(state, key)

@@ -1,4 +1,4 @@
-"""Window averaging: a sample is the mean over the time since the one before it (integrate and dump)."""
+"""Window averaging: a sample is the mean over the time since the previous sample (integrate and dump)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensorium.measurement.stages.key import StageKey
 
 @wp.func
 def _joined(mean: float, count: float, x: float) -> float:
-    """Return the mean of `count` values and one more; a value that is not finite stays."""
+    """Return the mean of `count` values and one more; a value that is not finite persists."""
     if not wp.isfinite(mean):
         return mean
     if not wp.isfinite(x):
@@ -65,14 +65,17 @@ def _dump(
 class WindowAverage(StageCfg):
     """Integrate and dump: the measured value is the mean of the true one over the ticks since the last sample.
 
-    So does an IMU that reports increments of velocity and angle, or a converter that integrates over its period: times
-    the period, the value is the increment, exactly, and motion faster than half the sample rate does not alias as a
-    point sample would. The truth stays the point sample. The mean is over physics ticks, each with equal weight, up to
-    and with that of the sample; the first sample after a reset has its own tick only. A sensor that samples at every
-    tick is not changed.
+    This models an IMU that reports increments of velocity and angle, or a converter that integrates over its period.
+    The
+    value times the period is exactly the increment, and motion faster than half the sampling rate aliases less than
+    with
+    point samples. The truth stays the point sample. The mean is over physics ticks with equal weights, up to and
+    including
+    that of the sample; the first sample after a reset has only its own tick. A sensor that samples at every tick is
+    unchanged.
 
-    The sensor is evaluated at every tick for it, whatever its rate. It lowers no noise: `noise_density` with the
-    sample's rate already is that of the averaged signal.
+    The stage makes the sensor evaluate every tick, whatever its rate. It does not reduce noise: `noise_density` at the
+    sampling rate is already that of the averaged signal.
     """
 
     place: ClassVar[Place] = "physics"
@@ -80,23 +83,23 @@ class WindowAverage(StageCfg):
     observes: ClassVar[bool] = True
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """Return the mean of the window of each field, and the number of ticks in it."""
+        """Return the mean of the window of each field, and its number of ticks."""
         return {**{f"mean_{field}": (count,) for field, count in columns.items()}, "count": ()}
 
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Take a tick into the window (one launch per field)."""
+        """Add a tick to the window (one launch per field)."""
         for field, last in _marked(key):
             outputs = state_views(state, f"mean_{field}", "count")
             key.compute.launch(_look, (1,), [last, column_values(truth[field])], outputs)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Write the mean of the window, this tick included, and begin a new one (one launch per field)."""
+        """Write the mean of the window, this tick included, and start a new window (one launch per field)."""
         for field, last in _marked(key):
             inputs = [last, *state_views(state, f"mean_{field}", "count")]
             key.compute.launch(_dump, (1,), inputs, [column_values(slot[field])])
 
 
 def _marked(key: StageKey) -> list[tuple[str, int]]:
-    """Return the fields, the last one marked."""
+    """Return the fields, with a mark on the last one."""
     names = list(key.columns)
     return [(name, int(name == names[-1])) for name in names]

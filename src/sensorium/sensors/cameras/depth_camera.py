@@ -1,7 +1,7 @@
-"""Depth camera: an image of z-depth, as a stereo or time-of-flight camera gives it.
+"""Depth camera: an image of z-depth, as from a stereo or time-of-flight camera.
 
-It is a `RayCasterCamera` whose lens is given by what data sheets state, and whose range is that of a device: a pixel
-without a value in range shows a miss. Axes: ``[env, mount, height, width, channel]``.
+It is a `RayCasterCamera` with the lens parameters of data sheets and the range of a device: a pixel without a value in
+range is a miss. Axes: ``[env, mount, height, width, channel]``.
 """
 
 from __future__ import annotations
@@ -27,57 +27,60 @@ LENS = ("res", "fov_horizontal", "fov_vertical", "fx", "fy", "cx", "cy")
 
 
 class DepthCameraCfg(RayCasterCameraCfg):
-    """Configuration of a depth camera. The lens is given by `fx`, `fy`, by angles, or by `pattern`.
+    """Configuration of a depth camera. Give the lens by `fx`, `fy`, by angles, or by `pattern`.
 
-    On a camera of the model, what is not given is that of the camera: `res`, the focal lengths or angles, `cx`, `cy`.
+    For a camera of the model, omitted fields are taken from it: `res`, the focal lengths or angles, `cx`, `cy`.
     """
 
     needs_pattern: ClassVar[bool] = False
 
     pattern: OptionalPatternField = None
-    """Image and lens as a `PinholeCameraPatternCfg`, instead of `res`, angles and focal lengths."""
+    """Image and lens as a `PinholeCameraPatternCfg`; an alternative to `res`, angles and focal lengths."""
     res: Annotated[
         tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel"), in_unit("px")
     ] = (
         128,
         96,
     )
-    """(width, height), pixels; where it is not given, that of the camera of the model, if that states one."""
+    """(width, height), pixels; if omitted, that of the camera of the model, if it defines one."""
     fov_horizontal: Annotated[Float | None, in_unit("deg")] = None
-    """Angle between the left and right edge of the image, degrees; 90 where neither another field nor a
-    camera of the model states the lens."""
+    """Angle between the left and right edge of the image, degrees; 90 if neither another field nor a camera of the
+    model
+    defines the lens."""
     fov_vertical: Annotated[Float | None, in_unit("deg")] = None
-    """Angle between its upper and lower edge, degrees; alone it gives square pixels, like the other."""
+    """Angle between the upper and lower edge of the image, degrees. A single angle implies square pixels."""
     fx: Annotated[FocalLength | None, in_unit("px")] = None
-    """Focal length, px, instead of angles; alone it is `fy` too."""
+    """Focal length, px; an alternative to angles. Without `fy` it applies to both axes."""
     fy: Annotated[FocalLength | None, in_unit("px")] = None
-    """Focal length, px; alone it is `fx` too."""
+    """Focal length, px; without `fx` it applies to both axes."""
     cx: Finite | None = None
-    """Principal point, px from the left border; None is the middle, or that of the camera of the model."""
+    """Principal point, px from the left border; None uses the centre, or that of the camera of the model."""
     cy: Finite | None = None
-    """Principal point, px from the upper border; None is the middle, or that of the camera of the model."""
+    """Principal point, px from the upper border; None uses the centre, or that of the camera of the model."""
     ray_length: bool = False
-    """Whether `read_image` gives the length of the ray (`distance_to_camera`) instead of z-depth
-    (`distance_to_image_plane`), as devices do."""
+    """Whether `read_image` returns the length of the ray (`distance_to_camera`) instead of z-depth
+    (`distance_to_image_plane`), which most devices report."""
     data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
-    """What is computed, as for `RayCasterCameraCfg`; None is what `read_image` gives. ``"points_b"`` is a point cloud
-    in the camera's frame."""
+    """Computed fields, as for `RayCasterCameraCfg`; None computes the one of `read_image`. ``"points_b"`` is a point
+    cloud in
+    the camera's frame."""
 
     @model_validator(mode="after")
     def _lens(self) -> Any:
         given = [name for name in LENS if name in self.model_fields_set and getattr(self, name) is not None]
         if self.pattern is not None and given:
-            raise bad(f"pattern: no {given[0]} beside it", "Keep one of the two.")
-        self.pinhole  # noqa: B018 - raises where the lens is none
+            raise bad(f"pattern: either pattern or {given[0]}", "Keep one of the two.")
+        self.pinhole  # noqa: B018 - raises if the lens is invalid
         if self.shown not in self.selected:
             raise bad(
-                f"data_types: {self.shown}, which read_image gives, among them", "ray_length=... says which it is."
+                f"data_types: {self.shown}, which read_image returns, in data_types",
+                "ray_length=... selects the field.",
             )
         return self
 
     @property
     def pinhole(self) -> PinholeCameraPatternCfg:
-        """The image and the lens."""
+        """Image and lens."""
         if isinstance(self.pattern, PinholeCameraPatternCfg):
             return self.pattern
         return self._pattern(self.res)
@@ -88,7 +91,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
         )
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
-        """Return (width, height), px, on a camera of the model, or elsewhere; see `RayCasterCameraCfg.image_on`."""
+        """Return (width, height), px, of the image; see `RayCasterCameraCfg.image_on`."""
         if self.pattern is not None:
             return super().image_on(camera, name)
         is_open = "res" not in self.model_fields_set
@@ -96,7 +99,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     @property
     def states_focal(self) -> bool:
-        """Whether the config states the focal length."""
+        """Whether the config defines the focal length."""
         given = (self.fx, self.fy, self.fov_horizontal, self.fov_vertical)
         return super().states_focal or any(value is not None for value in given)
 
@@ -112,17 +115,17 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     @property
     def shown(self) -> str:
-        """The field that `read_image` gives."""
+        """Field that `read_image` returns."""
         return "distance_to_camera" if self.ray_length else "distance_to_image_plane"
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The data types by the names that were given."""
+        """Data types under the given names."""
         return (self.shown,) if self.data_types is None else self.data_types
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """The greatest distance that is not clipped, and what shows beyond it and for a miss, m."""
+        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
         farthest = self.max_distance
         return farthest, {"none": self.miss, "max": farthest, "zero": 0.0}[self.depth_clipping_behavior]
 
@@ -133,11 +136,12 @@ class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
     cfg: DepthCameraCfg  # type: ignore[assignment]
 
     def read_image(self, env_ids: Any = None) -> Tensor:
-        """Return a copy of the measured image for some envs (all for None).
+        """Return a copy of the measured image for some envs (None for all).
 
         Returns:
             float32 `[n, height, width]` (`[n, mount, height, width]` with a mount axis), m: z-depth, or with
-            `ray_length` the length of the ray; a miss is +inf, or what the config says.
+            `ray_length` the
+            length of the ray; a miss is +inf, or the configured value.
         """
         image: Tensor = getattr(self.read(env_ids), self.cfg.shown)
         return image.squeeze(-1)

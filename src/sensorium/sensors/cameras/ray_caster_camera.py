@@ -1,10 +1,11 @@
-"""Camera that casts one ray per pixel: distances, normals and what is met, without rendering.
+"""Camera that casts one ray per pixel: distances, normals and ids of the hits, without rendering.
 
 Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular selector), row 0 at the top.
 
-The camera sits at `offset` in the frame of its mount. With K its intrinsic matrix, the ray of the pixel in row v and
-column u goes along p = K^-1 (u + 1/2, v + 1/2, 1), to the right, down and forward. A hit at the length r of the ray is
-at the distance r from the camera, and at z = r / |p| from its image plane.
+`offset` is the pose of the camera relative to its mount. With K its intrinsic matrix, the ray of the pixel in row v and
+column u points along p = K^-1 (u + 1/2, v + 1/2, 1), with axes right, down and forward. A hit at the length r of the
+ray
+is at the distance r from the camera, and at z = r / |p| from its image plane.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ from sensorium.spec import Field
 class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
-    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). They hold
-    from the next sample on (``scene.update(ticks=0)`` takes the current one again, unless the camera has memory such as
-    a delay or a history), are saved with the scene's state, and outlast resets.
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
+    apply
+    from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory such as
+    a
+    delay or a history. Changes are saved with the scene's state and persist across resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
-    """Types of data that rays cannot give."""
+    """Data types that cast rays do not provide."""
 
     cfg: RayCasterCameraCfg  # type: ignore[assignment]
 
@@ -74,10 +77,10 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     @cached_property
     def _lens(self) -> tuple[tuple[int, int], NDArray[np.float64]]:
-        """(width, height), px, and the intrinsic matrices `[1 or env, 3, 3]` that the sensor starts with.
+        """(width, height), px, and the initial intrinsic matrices `[1 or env, 3, 3]`.
 
         Raises:
-            ConfigError: the config leaves open what the camera of the model does not state, or cameras differ.
+            ConfigError: neither the config nor the camera of the model defines image and lens, or cameras differ.
         """
         names = [name for name in self.mount.cameras if name]
         first = names[0] if len(names) == self.mount.count else ""
@@ -90,13 +93,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
                 differs = "lens"
             if differs:
                 got = f"{first!r} and {name!r}, whose {differs} differs"
-                fix = "Give each camera its own sensor, or state width, height and fovy in the config."
-                expected = "cameras with one image and one lens"
+                fix = "Use one sensor per camera, or give width, height and fovy in the config."
+                expected = "cameras with the same image size and lens"
                 raise ConfigError(self.cfg.title, [Fault(self.cfg.selector[0], got, expected, fix)])
         return image, k
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields, with the size of the image; one of both distances takes the noise."""
+        """Return the selected fields, with the size of the image; only one of the two distances takes noise."""
         self.compute_on.memory.check_cast(self.image_shape, self.mount.count)
         declared = SimpleSensor.fields(self)
         out = {}
@@ -111,13 +114,13 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     @property
     def _casts_twice(self) -> bool:
-        """Whether truth and measured value differ from the start; clipping comes after the noise."""
+        """Whether truth and measured value differ before the standard chain; clipping comes after the noise."""
         return super()._casts_twice or (self.cfg.clips and not self.cfg.is_clean)
 
     def _check_stages_of(self, k: NDArray[np.float64]) -> None:
-        """Raise `ConfigError` where a model of depth errors has another lens than a camera of intrinsic matrix k."""
+        """Raise `ConfigError` if a model of depth errors has another lens than a camera of intrinsic matrix k."""
         (fx, _, cx), (_, fy, cy), _ = k.tolist()
-        fix = f"Give it those of the camera: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
+        fix = f"Use the camera's values: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
         faults = []
         for number, stage in enumerate(self.cfg.stages):
             if not isinstance(stage, DepthStage):
@@ -133,7 +136,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             raise ConfigError(self.cfg.title, faults)
 
     def setup(self) -> None:
-        """Choose the shapes, and build what is not built yet."""
+        """Select the shapes, and build their acceleration structures where needed."""
         for k in np.unique(self._lens[1], axis=0):
             self._check_stages_of(k)
         cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
@@ -170,16 +173,17 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self.buffers.body_at_fault = self._cast.body_at_fault
         self._drifts = [self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None, None]
 
-    # One image --------------------------------------------------------------------------------------------------------
+    # Images
+    # ---------------------------------------------------------------------------------------------------------------
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Cast all rays, make the images of them, and note the pose (four launches)."""
+        """Cast all rays, compute their images, and store the pose (four launches)."""
         self._take(raw, None, is_last=self.cfg.is_clean)
 
     @recorded
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Take the true image, clipped, and the measured one, from where the camera believes itself to be."""
+        """Take the true image, clipped, and the measured one, from the drifted pose."""
         if self.cfg.drifts:
             self._take(raw, None, is_last=True)
             self._take(slot, self._drifts[0], is_last=self.cfg.is_clean, look=False)
@@ -188,8 +192,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         for name in slot:
             if name not in (*DISTANCES, "points_b"):
                 words = words_of(slot[name])
-                inputs = [words.count, words.wide, words.address, words_of(raw[name]).address]
-                self.compute_on.launch(kernels.copy_field, (words.count,), inputs, [])
+                inputs = [*words, words_of(raw[name]).address]
+                self.compute_on.launch(kernels.copy_field, (words.count,), inputs)
         self._make_images(slot, raw, kernels.RAY if "distance_to_camera" in raw else kernels.DEPTH, is_last=True)
 
     def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:
@@ -213,7 +217,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self.compute_on.launch(kernels.camera_pose, (self.mount.count,), inputs, pose)
 
     def _make_images(self, given: Record, record: Record, source: int, *, is_last: bool) -> None:
-        """Make the distances and points of `record` of one distance in `given` (a launch)."""
+        """Compute the distances and points of `record` from one distance in `given` (one launch)."""
         if not any(name in record for name in DISTANCES):
             return
         height, width = self.image_shape
@@ -231,16 +235,16 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
-        """Let the other measured distance and the points follow from the measured one, and clip (a launch)."""
+        """Derive the other distance and the points from the measured distance, and clip (one launch)."""
         self._make_images(slot, slot, kernels.DEPTH if "distance_to_image_plane" in slot else kernels.RAY, is_last=True)
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
-        """Raise, for a camera has no hits in the world.
+        """Raise an error, since a camera has no hits in world coordinates.
 
         Raises:
             ConfigError: always.
         """
-        fix = "Take a RayCasterCfg with this pattern."
+        fix = "Use a RayCasterCfg with this pattern."
         raise ConfigError.single(
             self.cfg.title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix
         )
@@ -249,19 +253,19 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
 
     @property
     def intrinsic_matrices(self) -> Tensor:
-        """Intrinsic matrices, float32 `[env, 3, 3]`, px: what the next sample is taken with (a copy)."""
+        """Intrinsic matrices of the next sample, float32 `[env, 3, 3]`, px (a copy)."""
         return self._k.clone()
 
     def set_intrinsic_matrices(self, matrices: Tensor, focal_length: float | None = 1.0, env_ids: Any = None) -> None:
-        """Set the intrinsic matrices of some envs; all mounts of an env have the same.
+        """Set the intrinsic matrices of some envs; all mounts of an env have the same matrix.
 
         Args:
             matrices: `[n, 3, 3]` for n envs, or `[3, 3]` for all of them, px: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
-            focal_length: only sets the unit of apertures, which are not kept here: it changes nothing.
+            focal_length: unit of apertures, which are not stored; has no effect.
             env_ids: int ids, bool mask or None for all.
 
         Raises:
-            ConfigError: a shape does not fit, or a matrix is singular, not finite or has another last row.
+            ConfigError: a wrong shape, or a matrix that is singular, not finite or has another last row.
         """
         rows = self._rows(env_ids)
         k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
@@ -279,17 +283,18 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         env_ids: Any = None,
         convention: Convention = "ros",
     ) -> None:
-        """Put cameras somewhere in the world. It rewrites their offset, so that they keep following their mounts.
+        """Set the poses of cameras in the world. This changes their offsets, so the cameras still follow their mounts.
 
         Args:
-            positions: `[n, 3]` for n envs (`[n, mount, 3]` with a mount axis), or `[3]` for all, m; None leaves them.
-            orientations: likewise `[n, 4]`, quaternions (w, x, y, z); None leaves them.
+            positions: `[n, 3]` for n envs (`[n, mount, 3]` with a mount axis), or `[3]` for all, m; None keeps them.
+            orientations: `[n, 4]` in the same forms, quaternions (w, x, y, z); None keeps them.
             env_ids: int ids, bool mask or None for all.
-            convention: axes that `orientations` turn.
+            convention: camera axes that `orientations` rotate.
 
         Raises:
-            ConfigError: a shape does not fit, a number is not finite, a quaternion has no unit length, or the
-                convention is unknown.
+            ConfigError: a wrong shape, a number that is not finite, a quaternion that is not of unit length, or an
+            unknown
+                convention.
         """
         if convention not in CONVENTIONS:
             raise ConfigError.single(self.cfg.title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
@@ -312,17 +317,18 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self._changed()
 
     def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
-        """Put cameras at some places and let them look at others; the world's z is up in the image.
+        """Set the positions of cameras and the points they look at; the world's z axis is up in the image.
 
-        Straight up or down they are turned as one that looked along the world's x and was tilted.
+        A camera that looks straight up or down is rotated as if it had looked along the world's x axis and was then
+        tilted.
 
         Args:
-            eyes: where they are, as `positions` of `set_world_poses`, m.
-            targets: what they look at, likewise, m.
+            eyes: positions of the cameras, as `positions` of `set_world_poses`, m.
+            targets: points they look at, in the same forms, m.
             env_ids: int ids, bool mask or None for all.
 
         Raises:
-            ConfigError: a shape does not fit, a number is not finite, or an eye is where its target is.
+            ConfigError: a wrong shape, a number that is not finite, or an eye at the position of its target.
         """
         rows = self._rows(env_ids)
         where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
@@ -335,7 +341,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return torch.arange(self.num_envs, device=self.device) if rows is None else rows
 
     def _one_per_env(self, name: str, given: Tensor, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Return values of each env in `rows`: given for each, or one for all."""
+        """Return values for each env in `rows`, given per env or once for all."""
         full = (len(rows), *shape)
         if tuple(given.shape) not in (shape, full):
             expected = f"{list(full)} for {len(rows)} envs, or {list(shape)} for all"
@@ -359,7 +365,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return values
 
     def _parents(self) -> tuple[Tensor, Tensor]:
-        """Return the poses that the offset is in, now: float64 `[env, mount, 3]` and `[env, mount, 4]`."""
+        """Return the current parent poses of the offset: float64 `[env, mount, 3]` and `[env, mount, 4]`."""
         mount, device = self.mount, self.device
         self.engine.refresh()
         body = mount.body.long()
@@ -380,18 +386,18 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         return pos, quat / quat.norm(dim=-1, keepdim=True)
 
     def _changed(self) -> None:
-        self.expire()  # what was computed on read, is read again
+        self.expire()  # a value computed on read must be recomputed
 
     # Saving and drawing -----------------------------------------------------------------------------------------------
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `tensors` and `counters` returned."""
+        """Restore the result of `tensors` and `counters`."""
         super().load(tensors, counters)
         self._cast.widen(self._inverse_k)
         self._changed()
 
     def debug_draw(self) -> list[DebugShape]:
-        """Return the pyramid that each camera looks into, 0.3 m long."""
+        """Return the view frustum of each camera, 0.3 m long."""
         data: Any = self.ground_truth
         pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
         height, width = self.image_shape

@@ -1,4 +1,4 @@
-"""What a camera that casts rays gives (`CameraData`) and how it is described (`RayCasterCameraCfg`)."""
+"""Data (`CameraData`) and configuration (`RayCasterCameraCfg`) of a camera that casts rays."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ VECTORS = ("height", "width", "xyz")
 
 @dataclass(frozen=True, slots=True)
 class CameraData:
-    """One image, and where it was taken from; types of data that the config does not name are None.
+    """One image and its camera pose; data types that the config does not select are None.
 
     Attributes:
         image_shape: (height, width), pixels.
-        data_types: the types of data, as the config names them.
+        data_types: the data types, under the config's names.
     """
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
@@ -38,38 +38,38 @@ class CameraData:
     intrinsic_matrices: Annotated[Tensor, Field("px", (3, 3), ("row", "column"), kind="derived")]
     """Intrinsic matrix, px: ((fx, 0, cx), (0, fy, cy), (0, 0, 1))."""
     distance_to_camera: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
-    """Length of each pixel's ray up to its hit, m."""
+    """Distance along each pixel's ray to its hit, m."""
     distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
-    """Distance of each pixel's hit along the camera's axis, m: z-depth."""
+    """Distance of each pixel's hit along the camera's axis (z-depth), m."""
     normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
-    """Unit normal of the surface there, outward, in the world; 0 for a miss."""
+    """Outward unit normal of the surface at the hit, in the world; 0 for a miss."""
     points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
-    """What each pixel shows, in the camera's frame with the axes right, down, forward, m; +inf for a miss."""
+    """Hit point of each pixel, in the camera's frame with axes right, down, forward, m; +inf for a miss."""
     geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
-    """What each pixel shows: row in the sensor's `geom_names`; -1 for a miss."""
+    """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
     face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
-    """Triangle of a mesh (row of its faces) or height field there; -1 for others and for a miss."""
+    """Triangle that was hit, of a mesh (row of its faces) or height field; -1 for other shapes and for a miss."""
     image_shape: tuple[int, int]
     data_types: tuple[str, ...]
 
     @property
     def output(self) -> dict[str, Tensor]:
-        """The types of data that the config names, in its order and by its names."""
+        """The selected data types, in the config's order and under its names."""
         return {name: getattr(self, name) for name in self.data_types}
 
     @property
     def info(self) -> list[dict[str, Any]]:
-        """Further information on each type of data, of each environment: there is none (None)."""
+        """Additional information on each data type per environment; always None."""
         return [dict.fromkeys(self.data_types) for _ in range(len(self.pos_w))]
 
     @property
     def quat_w_ros(self) -> Tensor:
-        """`quat_w_world` with the axes right, down, forward."""
+        """`quat_w_world` for the axes right, down, forward."""
         return convert_orientation_convention(self.quat_w_world, "world", "ros")
 
     @property
     def quat_w_opengl(self) -> Tensor:
-        """`quat_w_world` with the axes right, up, backward, as OpenGL and USD have them."""
+        """`quat_w_world` for the axes right, up, backward, as in OpenGL and USD."""
         return convert_orientation_convention(self.quat_w_world, "world", "opengl")
 
 
@@ -82,52 +82,55 @@ UNSUPPORTED = (
     "skeleton_data",
 )  # fmt: skip
 FOCAL = ("focal_length", "horizontal_aperture", "vertical_aperture")
-"""Fields of a `PinholeCameraPatternCfg` that state the focal lengths."""
+"""Fields of a `PinholeCameraPatternCfg` that define the focal lengths."""
 CENTRE = ("horizontal_aperture_offset", "vertical_aperture_offset")
-"""Those that state the principal point."""
+"""Fields that define the principal point."""
 ON_CAMERAS = ("camera", "cameras", "prim_path")
-"""Selectors that may lead to a camera of the model."""
+"""Selectors that can refer to a camera of the model."""
 ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
 
 
 class CameraOffsetCfg(OffsetCfg):
-    """Pose of a camera in the frame of what it is mounted on."""
+    """Pose of a camera relative to the frame it is mounted on."""
 
     convention: Convention = "ros"
-    """Which axes `rot` turns: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x forward,
-    z up). On a camera of the model (`camera=`) it is ``"opengl"`` unless you say otherwise, as such a camera is."""
+    """Camera axes that `rot` rotates: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x
+    forward, z up). For a camera of the model (`camera=`) the default is ``"opengl"``, its native convention."""
 
 
 class RayCasterCameraCfg(RayCfg[CameraData]):
     """Configuration of a camera that casts rays.
 
-    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` where it is among the data types, else on
-    `distance_to_camera`; the other distance and `points_b` follow from the measured one. Misses stay misses, and the
-    clipping comes last. Stages that look at the true image see it clipped: to them, what is beyond `max_distance` is
-    there. A miss is nothing to them, whatever it shows.
+    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
+    `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and
+    clipping
+    is applied last. Stages that read the true image get it clipped: for them, hits beyond `max_distance` are at that
+    distance. They treat a miss as no value, whatever number it shows.
 
-    On a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one) the image and the lens are those of that
-    camera, in each environment, where the config leaves them open.
+    For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
+    camera, in each environment.
     """
 
     mount_has_offset: ClassVar[bool] = False
 
     pattern: OptionalPatternField = None
-    """The image and the lens, a `PinholeCameraPatternCfg`. May be omitted on a camera of the model; a pattern
-    with only `width` and `height` has the lens of that camera."""
+    """Image and lens, a `PinholeCameraPatternCfg`. Optional for a camera of the model; a pattern with only `width` and
+    `height` uses the lens of that camera."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
-    """What is computed: distance_to_camera, distance_to_image_plane, normals, points_b, geom_ids,
+    """Computed data types: any of distance_to_camera, distance_to_image_plane, normals, points_b, geom_ids,
     face_ids."""
     offset: CameraOffsetCfg = CameraOffsetCfg()
-    """Pose of the camera in the frame it is mounted on."""
+    """Pose of the camera relative to the frame it is mounted on."""
     ray_alignment: Literal["base", "yaw", "world"] = "base"
-    """How the camera follows its mount: wholly, about the vertical only, or its position only."""
+    """Motion of the camera with its mount: fully, about the vertical only, or its position only."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
-    """What shows where nothing is met, or where the distance is beyond `max_distance`: `max_distance` (``"max"``), 0
-    (``"zero"``), or +inf for a miss and the distance as it is (``"none"``). Each type is clipped by its own value."""
+    """Value of misses and of distances beyond `max_distance`: `max_distance` (``"max"``), 0 (``"zero"``), or +inf for a
+    miss
+    and the unchanged distance (``"none"``). Each data type is clipped by its own distance."""
     drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
-    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
-    has one for each axis."""
+    """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
+    gives one
+    range per axis."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
 
@@ -137,14 +140,14 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
         if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
-            fix = "Only a camera of the model (camera=) has its own image and lens."
+            fix = "Give a pattern; only a camera of the model (camera=) defines image and lens."
             raise ConfigError(self.title, [Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)])
 
     @field_validator("pattern")
     @classmethod
     def _pinhole(cls, value: Any) -> Any:
         if value is not None and not isinstance(value, PinholeCameraPatternCfg):
-            raise bad("a PinholeCameraPatternCfg", "Other patterns are for a RayCasterCfg or a LidarCfg.")
+            raise bad("a PinholeCameraPatternCfg", "Use RayCasterCfg or LidarCfg for other patterns.")
         return value
 
     @field_validator("data_types")
@@ -154,62 +157,64 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
             return value
         refused = [name for name in value if name in UNSUPPORTED]
         if refused:
-            fix = f"Rays give {', '.join(TYPES)}."
-            raise bad(f"no {', '.join(refused)}: a camera that casts rays cannot give it", fix)
+            fix = f"Cast rays provide {', '.join(TYPES)}."
+            raise bad(f"data types without {', '.join(refused)}, which cast rays do not provide", fix)
         for name in value:
             if name not in TYPES:
                 raise bad(f"data types among {', '.join(TYPES)}", nearest(name, TYPES).strip())
         if not value or len(set(value)) != len(value):
             raise bad("at least one data type, each once")
         if "points_b" in value and not {*value} & {*DISTANCES}:
-            raise bad("a distance beside points_b", "Add distance_to_image_plane: the points follow from it.")
+            raise bad(
+                "a distance together with points_b", "Add distance_to_image_plane, from which the points are derived."
+            )
         return value
 
     @model_validator(mode="after")
     def _fits(self) -> Any:
         if self.no_hit_value is not None and self.depth_clipping_behavior != "none":
             behaviour = self.depth_clipping_behavior
-            raise bad(f"no_hit_value: None beside depth_clipping_behavior={behaviour!r}, which says what a miss shows")
-        self.refuse_idle_knobs("no distance is among the data types", *DISTANCES)
+            raise bad(f"no_hit_value: None, since depth_clipping_behavior={behaviour!r} defines the value of a miss")
+        self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
         return self
 
     needs_pattern: ClassVar[bool] = True
-    """Whether nothing but `pattern` states image and lens."""
+    """Whether only `pattern` can define image and lens."""
 
     @property
     def pinhole(self) -> PinholeCameraPatternCfg | None:
-        """The image and the lens that the config states; None where it leaves both to a camera of the model."""
+        """Image and lens from the config; None leaves both to a camera of the model."""
         assert self.pattern is None or isinstance(self.pattern, PinholeCameraPatternCfg)
         return self.pattern
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
-        """Return (width, height), px, on a camera of the model, or elsewhere.
+        """Return (width, height), px, for a given camera of the model or without one.
 
         Args:
             camera: image and lens of that camera.
             name: its name, for the message.
 
         Raises:
-            ConfigError: neither the config nor the camera states a size.
+            ConfigError: neither the config nor the camera defines a size.
         """
         own = self.pinhole
         if own is not None:
             return own.width, own.height
-        fix = f"Camera {name!r} states none either: give it resolution=... in the model." if name else ""
+        fix = f"Camera {name!r} has no size either: set its resolution=... in the model." if name else ""
         if camera is None or camera.resolution is None:
             expected = "a PinholeCameraPatternCfg with width and height"
             raise ConfigError(self.title, [Fault("pattern", "nothing", expected, fix)])
         return camera.resolution
 
     def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
-        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`: those of the config where it states them.
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, with the values of the config where given.
 
         Args:
-            camera: image and lens of the camera of the model that it is mounted on; None elsewhere.
+            camera: image and lens of the camera of the model that carries the sensor; None for other mounts.
             name: its name, for the message.
 
         Raises:
-            ConfigError: the camera is orthographic, and the config states no focal length.
+            ConfigError: the camera is orthographic, and the config defines no focal length.
         """
         if camera is None:
             assert self.pinhole is not None, "image_on raises"
@@ -217,7 +222,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if camera.is_orthographic and not self.states_focal:
             fix = 'Give it projection="perspective" in the model, or a pattern with fovy=...'
             got = f"camera {name!r}, which is orthographic"
-            raise ConfigError(self.title, [Fault(self.selector[0], got, "a pinhole", fix)])
+            raise ConfigError(self.title, [Fault(self.selector[0], got, "a perspective camera", fix)])
         width, height = self.image_on(camera, name)
         k = camera.matrices(width, height)
         self._state(k, width, height)
@@ -225,11 +230,11 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     @property
     def states_focal(self) -> bool:
-        """Whether the config states the focal length."""
+        """Whether the config defines the focal length."""
         return self.pattern is not None and bool(self.pattern.model_fields_set & {*FOCAL})
 
     def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
-        """Write what the config states into the intrinsic matrices of a camera of the model, for such an image."""
+        """Write the config's values into the intrinsic matrices of a camera of the model, for an image of this size."""
         own = self.pattern
         if not isinstance(own, PinholeCameraPatternCfg):
             return
@@ -241,49 +246,49 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The data types by the names that were given."""
+        """Data types under the given names."""
         return self.data_types
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields of `CameraData` that are computed, in its order."""
+        """The computed fields of `CameraData`, in its order."""
         return (*ALWAYS, *(name for name in TYPES if name in self.asked))
 
     @property
     def convention(self) -> Convention:
-        """Which axes the offset turns, where a `prim_path` leads to no camera."""
+        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
         return self.convention_on(self.selector[0] in ("camera", "cameras"))
 
     def convention_on(self, is_camera: bool) -> Convention:
-        """Return which axes the offset turns, on a camera of the model or elsewhere."""
+        """Return the axes that the offset rotates, for a camera of the model or another mount."""
         return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Least and greatest length of a ray, m: what is beyond `max_distance` is met, and clipped afterwards."""
+        """Least and greatest length of a ray, m: hits beyond `max_distance` are found, and clipped later."""
         return self.min_distance, max(self.max_distance, 1e6)
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """The greatest distance that is not clipped, and what shows beyond it and for a miss, m."""
+        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
         if self.depth_clipping_behavior == "none":
             return float("inf"), self.miss
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Ranges of the drift of the position, and of that of the rays (none), for x, y and z, m."""
+        """Ranges of the drift of the position, and of the drift of the rays (none), for x, y and z, m."""
         return spans_of(self.drift_range), spans_of((0.0, 0.0))
 
     @property
     def clips(self) -> bool:
-        """Whether anything else than +inf shows where nothing is met in range."""
+        """Whether a pixel without a hit in range shows a value other than +inf."""
         farthest, beyond = self.clipping
         return farthest < self.limits[1] or beyond != float("inf")
 
     @property
     def drifts(self) -> bool:
-        """Whether the measured image is taken from elsewhere than the true one."""
+        """Whether the measured image is taken from a different pose than the true one."""
         return any(any(span) for span in self.drift_spans[0])
 
 

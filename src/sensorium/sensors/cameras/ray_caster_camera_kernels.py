@@ -1,4 +1,4 @@
-"""Kernels of a camera that casts rays: its pose, and the images of the lengths of its rays."""
+"""Kernels of a camera that casts rays: its pose, and the images from the lengths of its rays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def camera_pose(
     quat_out: wp.array2d[wp.vec4],
     k_out: wp.array4d[wp.float32],
 ) -> None:
-    """Note where the cameras are, and their intrinsic matrices."""
+    """Store the poses of the cameras and their intrinsic matrices."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -53,7 +53,7 @@ def copy_field(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.
 
 
 RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
-"""What `make_images` starts from: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
+"""Inputs of `make_images`: the ray's length in `ranges` or in `depths`, or z-depth in `depths`."""
 
 
 @kernel(group="images")
@@ -72,7 +72,7 @@ def make_images(
     depths: wp.array3d[wp.float32],
     points: wp.array3d[wp.vec3],
 ) -> None:
-    """Make both distances of one, and the points of them; as the last thing, clip."""
+    """Compute both distances from one, and the points; clip as the last step."""
     i, mount, pixel = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

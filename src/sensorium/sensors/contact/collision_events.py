@@ -1,11 +1,12 @@
-"""Collision events: when two things begin to touch, go on, and part, with the impulse that passed between them.
+"""Collision events: when two elements start to touch, stay in contact and separate, with the transmitted impulse.
 
-Axes: ``[env, event, ...]``; `count` says how many of the first rows of an env are filled. What is published, recorded
-or streamed holds the filled rows only, see `Reading.offsets`. ``_w`` world axes; all forces act on the primary.
+Axes: ``[env, event, ...]``; `count` is the number of filled rows of an env, which come first. Published, recorded and
+streamed data hold the filled rows only, see `Reading.offsets`. ``_w`` world axes; all forces act on the primary.
 
-The rows are those of one control step: every tick of it is looked at, so nothing between two control steps is lost.
-A contact is the touch of one pair of elements, however many points it has. With F the net force on the primary at a
-tick and dt the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
+The rows cover one control step. Every tick of it is evaluated, so no event between two control steps is lost. A contact
+is the touch of one pair of elements, whatever its number of points. With F the net force on the primary at a tick and
+dt
+the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
 """
 
 from __future__ import annotations
@@ -36,57 +37,57 @@ BEGIN, PERSIST, END = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class CollisionEventsData:
-    """The events of the current control step; rows beyond `count` are empty (pair -1, all else 0)."""
+    """Events of the current control step; rows beyond `count` are empty (pair -1, all other fields 0)."""
 
     count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Filled rows."""
+    """Number of filled rows."""
     lost: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Events of this control step that found no row: raise `max_events`."""
+    """Number of events of this control step that were dropped because all rows were filled; increase `max_events`."""
     pair: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int32", kind="id")]
-    """Index into `pairs`."""
+    """Index into `pairs`; -1 for an empty row."""
     phase: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int32", kind="id")]
-    """1 begin, 2 persist (it touched before this control step), 3 end."""
+    """1 begin, 2 persist (the pair touched before this control step), 3 end."""
     tick: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int32", kind="id")]
-    """Physics tick of the event; of persist the first tick of the control step."""
+    """Physics tick of the event; for persist, the first tick of the control step."""
     duration: Annotated[Tensor, Field("s", (1,), ("event",), kind="derived")]
-    """How long the pair has touched so far, or, at the end, did in all, s."""
+    """Duration of the contact so far; at the end its total duration, s."""
     impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("event", "xyz"), frame="world", kind="derived")]
-    """Impulse on the primary: of begin and persist within this control step so far, of end over the whole contact."""
+    """Impulse on the primary: for begin and persist within this control step so far, for end over the whole contact."""
     peak_force: Annotated[Tensor, Field("N", (1,), ("event",), kind="derived")]
-    """Greatest net force of the whole contact so far."""
+    """Greatest net force of the contact so far."""
     pos_w: Annotated[Tensor, Field("m", (1, 3), ("event", "xyz"), frame="world", kind="derived", role="point")]
-    """Centre of the contact when the row was made, weighted by force; of end the last one."""
+    """Centre of the contact when the row was written, weighted by force; for end the last known centre."""
     pairs: list[list[str]]
-    """[primary, secondary] of each pair; ``"*"`` is anything."""
+    """[primary, secondary] of each pair; ``"*"`` matches anything."""
 
 
 class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
-    """Configuration of collision events. It looks at every physics tick; read or publish it once a control step."""
+    """Configuration of collision events. The sensor evaluates every physics tick; read it once per control step."""
 
     primary: ContactMatch
-    """What collides: geoms, bodies or subtrees."""
+    """Elements whose collisions are reported: geoms, bodies or subtrees."""
     secondary: ContactMatch | None = None
-    """What they collide with; each match makes a pair with each primary. None: anything, one pair per primary."""
+    """Elements they collide with; each match forms a pair with each primary. None: anything, one pair per primary."""
     max_events: Annotated[int, must(lambda n: 1 <= n <= 100_000, "a whole number >= 1, at most 100000")] = 16
-    """Rows per environment and control step, at most 100,000."""
+    """Number of rows per environment and control step, 1 to 100,000."""
     force_threshold: Annotated[
         float, must(lambda n: 0.0 <= n < math.inf, "a finite force >= 0 in newton"), in_unit("N")
     ] = 0.0
-    """Net force above which a pair counts as touching, N; 0 counts every contact, also one without force."""
+    """Net force above which a pair counts as touching, N; 0 counts every contact, even one without force."""
     persist: bool = True
-    """Whether a contact that goes on from before the control step has a row in it."""
+    """Whether a contact that started before the control step has a row in it."""
 
     @field_validator("update_period", "rate_hz")
     @classmethod
     def _every_tick(cls, value: float | None) -> float | None:
         if value:
-            raise bad("no rate", "It looks at every tick, so that nothing is missed; read it as often as you like.")
+            raise bad("no rate", "Omit the rate, since the sensor evaluates every tick; it can be read at any rate.")
         return value
 
 
 @wp.struct
 class Pairs:
-    """What is kept of each pair `[env, pair]` and of each env, and the rules."""
+    """State of each pair `[env, pair]` and of each env, and the options."""
 
     touching: wp.array2d[wp.float32]
     ticks: wp.array2d[wp.float32]
@@ -106,7 +107,7 @@ class Pairs:
 
 @wp.struct
 class Events:
-    """The record that readers see."""
+    """Output record."""
 
     count: wp.array[wp.int32]
     lost: wp.array[wp.int32]
@@ -120,11 +121,11 @@ class Events:
 
 
 NO_ROW, LOST = -1, -2
-"""Instead of the number of a pair's row: it has none in this control step; it found no place for one."""
+"""Values instead of a row number: the pair has no row in this control step; the pair found no free row."""
 
 
 PAIR, PHASE, TICK, DURATION, IMPULSE, PEAK, POS, ROW_SIZE = 0, 1, 2, 4, 5, 8, 9, 12
-"""Where a row that is kept has its parts; the tick takes two words, since float32 holds no more than 24 bits."""
+"""Columns of a stored row; the tick takes two words, since float32 holds integers of at most 24 bits."""
 
 
 @wp.func
@@ -140,7 +141,7 @@ def _kept(pairs: Pairs, env: int, row: int, at: int) -> wp.vec3:
 
 @wp.func
 def _show(pairs: Pairs, events: Events, env: int, row: int) -> None:
-    """Write a row that is kept into the record."""
+    """Copy a stored row into the record."""
     kept = pairs.rows[env, row]
     events.pair[env, row] = int(kept[wp.static(PAIR)])
     events.phase[env, row] = int(kept[wp.static(PHASE)])
@@ -160,7 +161,7 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
 
 @wp.func
 def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
-    """Empty the rows of an env where a control step or an episode begins, or where the record is another one."""
+    """Clear the rows of an env at the start of a control step or an episode, or if the record has changed."""
     marker = float(tick_of_control(rows) & 16777215)  # float32 holds it exactly
     if pairs.marker[env] != marker or is_first(rows, env):
         pairs.marker[env] = marker
@@ -171,7 +172,7 @@ def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
             pairs.step_impulse[env, pair] = wp.vec3()
     count = int(pairs.count[env])
     if events.count[env] == count and not is_first(rows, env):
-        return  # the record holds the rows of the tick before
+        return  # the record holds the rows of the previous tick
     events.count[env] = count
     for row in range(events.pair.shape[1]):
         if row >= count:
@@ -183,7 +184,7 @@ def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
 
 @wp.struct
 class CollisionTask:
-    """One sensor, for the kernel; `reports` has addresses of arrays `[env, primary, (found, force, pos)]`."""
+    """Data of one sensor for the kernel; `reports` has addresses of arrays `[env, primary, (found, force, pos)]`."""
 
     reports: wp.array[wp.uint64]
     primaries: wp.int32
@@ -193,7 +194,7 @@ class CollisionTask:
 
 @kernel
 def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
-    """Go through the pairs of all reports."""
+    """Process the pairs of all reports."""
     k, i = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -212,7 +213,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
             now = now and wp.length(force) > pairs.threshold
         before = pairs.touching[env, pair] > 0.0
         if is_first(rows, env):
-            before = now  # what touches when the episode begins did not begin then
+            before = now  # a contact at the start of an episode has no begin event
         phase = 0
         if now and not before:
             phase = wp.static(BEGIN)
@@ -227,7 +228,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
         pairs.touching[env, pair] = wp.where(now, 1.0, 0.0)
         if now:
             pairs.peak[env, pair] = wp.max(pairs.peak[env, pair], wp.length(force))
-            if not is_first(rows, env):  # at a reset no time has passed yet
+            if not is_first(rows, env):  # no time has passed at a reset
                 pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
                 pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
                 pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
@@ -262,7 +263,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
 
 
 class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
-    """Collisions of elements with others, as events of the control step."""
+    """Collisions between elements, as events of the control step."""
 
     @classmethod
     def needs(cls, cfg: CollisionEventsCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
@@ -282,12 +283,12 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
                 for name, field in super().fields().items()}  # fmt: skip
 
     def setup(self) -> None:
-        """Make the memory of pairs and envs."""
+        """Allocate the memory of pairs and envs."""
         config = f"{type(self.cfg).__name__}({self.name!r})"
         threshold = self.cfg.force_threshold
         self.notes["touching"] = f"net force > {threshold:g} N" if threshold else "found > 0"
         contacts = f"of the contacts of {listed(self._reports[0].args[0][1])}"
-        self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not say which of the two it is
+        self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
         check_apart(self._reports[0].args[0], self.engine, config=config, field="primary")
         pairs, num = Pairs(), len(self.pairs)
         for name in ("touching", "ticks", "peak", "row"):
@@ -303,7 +304,7 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Note what begins, goes on and ends at this tick (one launch, which all such sensors share)."""
+        """Record the contacts that begin, persist and end at this tick (one launch, shared by all such sensors)."""
         events, t = Events(), CollisionTask()
         for name in ("count", "lost", "pair", "phase", "tick"):
             setattr(events, name, wp.from_torch(raw[name], dtype=wp.int32))
@@ -320,7 +321,7 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     @cached_property
     def pairs(self) -> list[list[str]]:
-        """[primary, secondary] of each pair, in the order of `pair`; ``"*"`` is anything."""
+        """[primary, secondary] of each pair, in the order of `pair`; ``"*"`` matches anything."""
         return [
             [name, "*" if report.args[1] is None else report.args[1][1]]
             for report in self._reports

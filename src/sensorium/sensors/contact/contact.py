@@ -1,15 +1,14 @@
-"""Contact switch: whether a body or a geom is pressed, by thresholds on the contact force.
+"""Contact switch: whether a body or a geom is pressed, determined by thresholds on the contact force.
 
 Axes: ``[env, mount]``, bool (no mount axis for a singular selector).
 
-Two spaces: noise and bias act on the force F (N, the intermediate space), the flag is what readers see. It turns on
-where F > `on_force`, and off where F <= `off_force`; in between it stays as it is (Schmitt trigger). On the measured
-branch a change is then passed on once it has lasted (debouncing). The first sample of an episode starts from off, and
-is not debounced.
+Two spaces: noise and bias act on the force F (N, the intermediate space); readers get the flag. The flag turns on at
+F > `on_force`, turns off at F <= `off_force`, and otherwise keeps its value (Schmitt trigger). The measured branch then
+reports a change only after it has lasted (debouncing). The first sample of an episode starts from off and is not
+debounced.
 
-Where the true force is 0, the measured one is what it would be without noise, bias, walk and quantisation: nothing of
-these can close a switch that nothing presses. Stages do what they say, so a `SpikeFault` or a `StuckFault` is how false
-contacts are made.
+Where the true force is 0, noise, bias, walk and quantisation are not applied to the measured force: they cannot close a
+switch without contact. Stages still apply, so use a `SpikeFault` or a `StuckFault` to model false contacts.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ REDUCE: dict[str, ContactReduce] = {"net": "netforce", "strongest": "maxforce"}
 
 @dataclass(frozen=True, slots=True)
 class ContactFlagData:
-    """One sample of contact switches: `.data` is the tensor itself."""
+    """One sample of contact switches; `.data` is the tensor itself."""
 
     contact: Annotated[Tensor, Field("1", dtype="bool", kind="flag")]
-    """Whether it is pressed `[env, mount]`."""
+    """Whether the mount is pressed `[env, mount]`."""
 
 
 Force = Annotated[Float, must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton")]
@@ -53,23 +52,24 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     """Configuration of contact switches. Select bodies (all their geoms) or geoms. Knobs are in N."""
 
     on_force: Annotated[Force, in_unit("N")] = 0.0
-    """Force above which it turns on, N."""
+    """Force above which the switch turns on, N."""
     off_force: Annotated[Force | None, in_unit("N")] = None
-    """Force at or below which it turns off, N; None: `on_force`, no hysteresis."""
+    """Force at or below which the switch turns off, N; None uses `on_force`, which means no hysteresis."""
     debounce: Annotated[
         Float | None, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds"), in_unit("s")
     ] = None
     """Time for which a change must last before it is reported, s; measured branch only."""
     debounce_samples: Annotated[
-        int | None, must(lambda samples: samples >= 1, "a whole number >= 1", "1 reports every change.")
+        int | None, must(lambda samples: samples >= 1, "a whole number >= 1", "Give 1 to report every change.")
     ] = None
-    """The same as a number of samples in a row, instead of `debounce`."""
+    """The same as a number of consecutive samples; an alternative to `debounce`."""
     measure: Literal["net", "strongest"] = "net"
-    """Force that counts. ``net``: magnitude of the sum of all contact forces, right for a foot; what presses from two
-    sides cancels. ``strongest``: magnitude of the strongest contact's force, right for a bumper."""
+    """Measured force. ``net``: magnitude of the sum of all contact forces, suited to a foot; opposite forces cancel.
+    ``strongest``: magnitude of the strongest contact's force, suited to a bumper."""
     ignore: str | tuple[str, ...] = ()
-    """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
-    means the world's own geoms; a body that is fixed to it is named by itself."""
+    """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
+    means
+    the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 
@@ -77,7 +77,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     @classmethod
     def _no_frame(cls, value: OffsetCfg) -> OffsetCfg:
         if value != OffsetCfg():
-            raise bad("it absent", "A flag has no frame: leave it out.")
+            raise bad("no offset", "Omit it, since a flag has no frame.")
         return value
 
     @field_validator("off_force")
@@ -92,20 +92,23 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     @classmethod
     def _samples(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("debounce") is not None:
-            raise bad("nothing beside debounce", "Keep one of the two.")
+            raise bad("either debounce or debounce_samples", "Keep one of the two.")
         return value
 
     @field_validator("ignore")
     @classmethod
     def _ignore(cls, value: Any, info: ValidationInfo) -> Any:
         if value and info.data.get("measure") == "strongest":
-            raise bad("nothing with measure='strongest'", "The strongest contact may be an ignored one. Use 'net'.")
+            raise bad(
+                "no ignored bodies with measure='strongest'",
+                "Use measure='net', since the strongest contact may be an ignored one.",
+            )
         return value
 
 
 @wp.struct
 class MagnitudeTask:
-    """One sensor, for the kernel."""
+    """Data of one sensor for the kernel."""
 
     touching: Touching
     force: wp.array2d[wp.float32]
@@ -130,7 +133,7 @@ def _magnitude(rows: Rows, tasks: wp.array[MagnitudeTask]) -> None:
 
 @wp.struct
 class CopyTask:
-    """One sensor, whose values are copied where the true force is 0."""
+    """Data of one sensor whose values are copied where the true force is 0."""
 
     truth: wp.array2d[wp.float32]
     source: wp.array2d[wp.float32]
@@ -182,7 +185,7 @@ def _debounced(
 
 
 def _scalars(record: Record) -> Any:
-    """Return the force as an array of numbers, however many mounts there are."""
+    """Return the force as an array of scalars, for any number of mounts."""
     return wp.from_torch(record.force, dtype=wp.float32)
 
 
@@ -198,7 +201,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         return reports(cfg, names, REDUCE[cfg.measure])
 
     def intermediate_fields(self) -> Mapping[str, Field]:
-        """Return the force, which noise acts on."""
+        """Return the force, on which noise acts."""
         return {"force": Field("N")}
 
     @property
@@ -207,7 +210,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
         return cfg.on_force, cfg.on_force if cfg.off_force is None else cfg.off_force
 
     def setup(self) -> None:
-        """Find the reports, and make the memory of debouncing."""
+        """Look up the reports, and allocate the memory of debouncing."""
         cfg, shape = self.cfg, (self.mount.count,)
         on, off = self._thresholds
         self.notes = {"on": f"{cfg.measure} force > {on:g} N", "off": f"<= {off:g} N"} | ignored(cfg, self.engine)
@@ -221,7 +224,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Take the magnitudes in one launch, which all switches of one rate share."""
+        """Compute the magnitudes in one launch, shared by all switches of one rate."""
         t = MagnitudeTask()
         t.touching, t.force = self._touching, _scalars(raw)
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
@@ -230,7 +233,7 @@ class Contact(SimpleSensor[ContactCfg, ContactFlagData]):
     @recorded
     @used_if(lambda self: any(getattr(self.cfg, knob) is not None for knob in COLUMN_KNOBS))
     def apply_hardware_imperfections(self, slot: Record) -> None:
-        """Run the standard chain where something presses; elsewhere keep the force of before it (two more launches)."""
+        """Run the standard chain where there is contact; elsewhere keep the unmodified force (two more launches)."""
         before, after = CopyTask(), CopyTask()
         before.truth = after.truth = _scalars(self.buffers.truth)
         before.source = after.target = _scalars(slot)

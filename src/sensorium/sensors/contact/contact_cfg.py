@@ -1,4 +1,4 @@
-"""Data and configuration of the contact sensor; what they mean is said at `contact_sensor`."""
+"""Data and configuration of the contact sensor; see `contact_sensor` for their conventions."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ _W: dict[str, Any] = {"frame": "world"}
 
 @dataclass(frozen=True, slots=True)
 class ContactSensorData:
-    """Contacts at one tick, and what led to them; fields that were not asked for are None.
+    """Contacts at one tick, and their recent history; fields that were not requested are None.
 
-    The first fields and their histories are those of a config with `primary`, the next those of one with `prim_path`;
-    timers and latches belong to both.
+    A config with `primary` provides the first fields and their histories, a config with `prim_path` the next ones.
+    Timers and
+    latches exist in both forms.
     """
 
     primary_names: list[str]
     """Names along the primary (or body) axis."""
     filter_names: list[str]
-    """Names along the filter axis; of a config with `primary` the names of the secondaries, empty for anything."""
+    """Names along the filter axis; with `primary`, the names of the secondaries, or empty for anything."""
     found: Annotated[Tensor, Field("1", (1,), ("contact",), kind="id", low=0.0)]
-    """Number of contacts of the primary, also those beyond its slots, in each slot that is filled; 0 in an empty one.
-    With `prim_path` `[env, body]`."""
+    """Number of contacts of the primary, in each filled slot; contacts beyond the slots are included. 0 in an empty
+    slot.
+    `[env, body]` with `prim_path`."""
     force: Annotated[Tensor, Field("N", (1, 3), ("contact", "xyz"), frame="contact")]
-    """Force `[env, contact, 3]`, N, in the contact's frame, x > 0 presses; with ``netforce`` or `global_frame` in world
-    axes, acting on the primary."""
+    """Force `[env, contact, 3]`, N, in the contact's frame, x > 0 under pressure. With ``netforce`` or `global_frame`,
+    in
+    world axes and acting on the primary."""
     torque: Annotated[Tensor, Field("N m", (1, 3), ("contact", "xyz"), frame="contact")]
-    """Torque about `pos` `[env, contact, 3]`, N m, axes and sign as of `force`."""
+    """Torque about `pos` `[env, contact, 3]`, N m, with the axes and sign of `force`."""
     dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
     """Signed distance `[env, contact]`, m, negative where the two penetrate."""
     pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_W)]
@@ -63,7 +66,7 @@ class ContactSensorData:
     """`tangent` of the last ticks `[env, contact, history, 3]`."""
 
     net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_W)]
-    """Sum of the normal forces on each body `[env, body, 3]`, N, world; friction is not in it."""
+    """Sum of the normal forces on each body `[env, body, 3]`, N, world; without friction."""
     net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), **_W)]
     """`net_forces_w` of the last ticks `[env, history, body, 3]`, N; one entry where `history_length` is 0."""
     force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
@@ -74,21 +77,22 @@ class ContactSensorData:
     """Friction on the primary, N, world: the sum of each pair `[env, body, filter, 3]`, or of each contact
     `[env, contact, 3]`; 0 without contact."""
     contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_W)]
-    """Where they touch, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact
-    `[env, contact, 3]`; NaN without contact."""
+    """Contact position, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact `[env, contact,
+    3]`;
+    NaN without contact."""
     pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_W)]
     """Positions of the bodies `[env, body, 3]`, m, world."""
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
     """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
 
     current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
-    """How long there has been no contact `[env, primary]`, s; 0 in contact."""
+    """Time since the last contact `[env, primary]`, s; 0 in contact."""
     last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
-    """How long the last phase without contact was `[env, primary]`, s, up to and with the tick that ended it."""
+    """Duration of the last phase without contact `[env, primary]`, s, including the tick that ended it."""
     current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
-    """How long there has been contact `[env, primary]`, s, with the tick that began it; 0 in the air."""
+    """Duration of the present contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
     last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
-    """How long the last contact was `[env, primary]`, s, up to and with the tick that ended it."""
+    """Duration of the last contact `[env, primary]`, s, including the tick that ended it."""
 
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
@@ -97,7 +101,7 @@ class ContactSensorData:
     latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_W)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
     latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
-    """When the first contact was, after the control step began `[env, primary]`, s; +inf where there was none."""
+    """Time of the first contact since the start of the control step `[env, primary]`, s; +inf without contact."""
 
 
 REPORTED = tuple(CONTACT_FIELDS)
@@ -115,73 +119,82 @@ Count = Annotated[int, must(lambda count: 1 <= count <= 10_000, "a whole number 
 class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Configuration of a contact sensor, in either of two forms.
 
-    With `primary`, a report of contacts: `fields` of the contacts in `num_slots` slots per primary, chosen by `reduce`.
-    With `prim_path`, a report of forces: normal forces on each body, in all and by filter. `OF_PRIMARY` and
-    `OF_PRIM_PATH` list the options of one form; all others belong to both.
+    With `primary`, the sensor reports contacts: `fields` of the contacts in `num_slots` slots per primary, chosen by
+    `reduce`. With `prim_path`, it reports forces: normal forces on each body, in total and per filter. `OF_PRIMARY` and
+    `OF_PRIM_PATH` list the options of one form; all others apply to both.
 
-    It is a sensor of the truth: it has no noise and no delay (for those see `Contact`, `ContactForce` and `Touch`).
+    The sensor has no noise and no delay. Use `Contact`, `ContactForce` or `Touch` for a measured contact.
 
     Raises:
         ConfigError: neither or both of `primary` and `prim_path`, options of the other form, fields that a reduction
-            cannot give, air time without ``found``, no slots, friction or contact points without filters, ...
+        does
+            not provide, air time without ``found``, no slots, friction or contact points without filters, ...
     """
 
     primary: ContactMatch | None = None
-    """What is measured."""
+    """Elements whose contacts are reported."""
     secondary: ContactMatch | None = None
-    """What it touches; None for anything. Several matches mean contact with any of them: they are merged by depth
-    (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or summed (``netforce``; only found
-    and force, for the centres of several sums cannot be merged)."""
+    """Elements on the other side of the contacts; None for anything. Several matches mean contact with any of them.
+    Their
+    contacts are merged by depth (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or
+    summed
+    (``netforce``; only found and force, since the centres of several sums cannot be merged)."""
     fields: tuple[str, ...] = ("found", "force")
-    """What is reported of each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
+    """Fields reported for each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
     `track_friction_forces`."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     reduce: ContactReduce = "maxforce"
     """Which contacts of a primary fill its slots: ``none`` the engine's first, ``mindist`` the deepest, ``maxforce``
-    the strongest, ``netforce`` one sum of all at the force-weighted centre."""
+    the
+    strongest, ``netforce`` the sum of all at the force-weighted centre."""
     num_slots: Count = 1
-    """Contacts kept per primary; without effect on ``netforce``, which gives one."""
+    """Contacts kept per primary; no effect with ``netforce``, which has one slot."""
     global_frame: bool = False
-    """Force and torque in world axes, acting on the primary, instead of the contact's frame."""
+    """Whether force and torque are in world axes, acting on the primary, instead of the contact's frame."""
 
-    prim_path: Annotated[str | None, must(bool, "a path", 'The world is "{ENV_REGEX_NS}".')] = None
-    """Path, or pattern of paths, of the bodies (or geoms) that are measured: ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
+    prim_path: Annotated[str | None, must(bool, "a path", 'For the world, give "{ENV_REGEX_NS}".')] = None
+    """Path, or pattern of paths, of the reported bodies (or geoms): ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
     filter_prim_paths_expr: tuple[str, ...] = ()
-    """Paths, or patterns of paths, of bodies or geoms whose forces are reported apart; the namespace alone is the
-    world's own geoms; a body that is fixed to it has a path of its own. Each of the bodies is filtered against each of
-    them."""
+    """Paths, or patterns of paths, of bodies or geoms whose forces are reported separately, for each reported body. The
+    namespace alone means the world's own geoms; a body that is fixed to the world has its own path."""
     track_pose: bool = False
-    """Whether `pos_w` and `quat_w` are given."""
+    """Whether `pos_w` and `quat_w` are computed."""
     max_contact_data_count_per_prim: Count = 8
-    """Contacts that are summed per body, and per body and filter. Of more the strongest are taken, `found` has the
-    number of all, and a warning names the body once."""
+    """Contacts that are summed per body, and per body and filter. If there are more, only the strongest are summed,
+    `found`
+    still counts all, and a warning is issued once per body."""
 
     track_air_time: bool = False
-    """Whether the four times are kept."""
+    """Whether the four air and contact times are tracked."""
     force_threshold: Annotated[
         float | None,
         must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None"),
         in_unit("N"),
     ] = None
     """Net force above which the times count as contact, N. None: with `primary` any contact (``found`` > 0), with
-    `prim_path` 1 N. It acts on the times, `compute_first_contact`, `compute_first_air` and the markers alone."""
+    `prim_path` 1 N. It affects only the times, `compute_first_contact`, `compute_first_air` and the markers."""
     latch: bool = True
-    """Whether the latches are kept. With `primary` they, and `force_threshold`, see the net force of all contacts."""
+    """Whether the latches are tracked. With `primary`, latches and `force_threshold` use the net force of all
+    contacts."""
     track_contact_points: bool = False
-    """Whether `contact_pos_w` is given."""
+    """Whether `contact_pos_w` is computed."""
     track_friction_forces: bool = False
-    """Whether `friction_forces_w` is given."""
+    """Whether `friction_forces_w` is computed."""
     history_length: Annotated[int, in_unit(minimum=0)] = 0
-    """Entries kept in the fields called history; 0 keeps none."""
+    """Number of entries in the history fields; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
-    """Whether there is one entry per physics tick or per sample."""
+    """Whether histories have one entry per physics tick or per sample."""
     evaluate: Annotated[
         Literal["auto", "always", "on_read", "wanted"],
         must(
-            {"auto", "always"}.__contains__, "'auto' or 'always'", "Its times, latches and histories need every tick."
+            {"auto", "always"}.__contains__,
+            "'auto' or 'always'",
+            "Use 'auto', since times, latches and histories need every tick.",
         ),
     ] = "auto"
-    """``auto`` and ``always``: at each due tick. Others are refused: no tick may be missed."""
+    """When samples are computed. ``auto`` and ``always``: at each due tick. Other modes are rejected, since no tick may
+    be
+    missed."""
 
     def __init__(self, /, **data: Any) -> None:
         try:
@@ -195,7 +208,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this config class in files."""
+        """Return the kind of this config in files."""
         return "contact_sensor"
 
     @classmethod
@@ -205,27 +218,27 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
 
     @property
     def is_prim_form(self) -> bool:
-        """Whether the config is given by `prim_path`."""
+        """Whether the config uses `prim_path`."""
         return self.prim_path is not None
 
     @property
     def reported(self) -> tuple[str, ...]:
-        """The fields of `fields` that are columns of a report, in order."""
+        """Entries of `fields` that are columns of a report, in order."""
         return tuple(name for name in REPORTED if name in self.fields)
 
     @property
     def has_friction(self) -> bool:
-        """Whether friction is asked for, by either of its names."""
+        """Whether friction is requested, under either of its names."""
         return self.track_friction_forces or (not self.is_prim_form and "friction" in self.fields)
 
     @property
     def slots(self) -> int:
-        """Slots per primary that readers see."""
+        """Slots per primary in the output."""
         return 1 if self.is_prim_form or self.reduce == "netforce" else self.num_slots
 
     @property
     def threshold(self) -> float | None:
-        """Net force above which the times count as contact, N; None where any contact does."""
+        """Net force above which the times count as contact, N; None if any contact counts."""
         return 1.0 if self.force_threshold is None and self.is_prim_form else self.force_threshold
 
     @staticmethod
@@ -233,32 +246,32 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
         given = [name for name in ("primary", "prim_path") if data.get(name) is not None]
         if len(given) == 2:
             got = f"primary={data['primary']!r}, prim_path={data['prim_path']!r}"
-            return [Fault("primary", got, "one of primary and prim_path", "They are two forms: keep one.")]
+            return [Fault("primary", got, "one of primary and prim_path", "Keep one of the two.")]
         if not given:
             fix = 'Write primary=ContactMatch(mode="body", pattern="...") or prim_path="...".'
             return [Fault("primary", "nothing", "primary or prim_path", fix)]
         others = OF_PRIM_PATH if given == ["primary"] else OF_PRIMARY
         other = "prim_path" if given == ["primary"] else "primary"
-        return [Fault(name, shown(data[name]), "it absent", f"It belongs to a config with {other}=.")
+        return [Fault(name, shown(data[name]), "no such option", f"Omit it; it belongs to a config with {other}=.")
                 for name in others if data.get(name) is not None]  # fmt: skip
 
     def _faults(self) -> list[Fault]:
-        """Return what does not fit together."""
+        """Return the faults in combinations of options."""
         faults = []
         if self.is_prim_form:
             for name in ("track_contact_points", "track_friction_forces"):
                 if getattr(self, name) and not self.filter_prim_paths_expr:
-                    fix = 'Give filter_prim_paths_expr=[...]; "{ENV_REGEX_NS}" is the world.'
-                    faults.append(Fault(name, "True", "something to filter against", fix))
+                    fix = 'Give filter_prim_paths_expr=[...]; "{ENV_REGEX_NS}" means the world.'
+                    faults.append(Fault(name, "True", "at least one filter", fix))
             return faults
         if self.track_air_time and "found" not in self.fields:
             fix = f"Write fields={('found', *self.fields)!r}."
-            faults.append(Fault("track_air_time", "True", "'found' among the fields", fix))
+            faults.append(Fault("track_air_time", "True", "'found' in fields", fix))
         if self.reduce == "netforce":
             refused = [name for name in self.fields if name in ("dist", "normal", "tangent", "friction")]
             refused += [name for name in ("track_contact_points", "track_friction_forces") if getattr(self, name)]
             if refused:
-                fix = f"A sum of contacts has no {', '.join(refused)}: leave it out, or use reduce='maxforce'."
+                fix = f"Omit {', '.join(refused)}, which a sum of contacts does not have, or use reduce='maxforce'."
                 faults.append(Fault("reduce", "'netforce'", "fields that a sum has: found, force, torque, pos", fix))
         return faults
 
@@ -272,19 +285,19 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
 
 
 class ContactPlan(NamedTuple):
-    """What a config resolves to in a model."""
+    """Model elements that a config resolves to."""
 
     primary: Side
     others: tuple[tuple[str, str], ...]
     """The secondaries, or the filters."""
     reports: tuple[Requirement, ...]
-    """Reports of contacts, merged; of a config with `prim_path` the one of everything."""
+    """Merged reports of contacts; with `prim_path`, the one report of all contacts."""
     nets: tuple[Requirement, ...]
-    """Reports of net forces, summed; of a config with `prim_path` those of the filters."""
+    """Reports of net forces, which are summed; with `prim_path`, those of the filters."""
 
 
 def plan_of(cfg: ContactSensorCfg, model: Named) -> ContactPlan:
-    """Return what a config resolves to in a model."""
+    """Return the model elements that a config resolves to."""
     title = f"{type(cfg).__name__}({cfg.label!r})"
     if cfg.prim_path is not None:
         paths = resolve_paths((cfg.prim_path,), model, config=title, field="prim_path")
@@ -304,8 +317,8 @@ def plan_of(cfg: ContactSensorCfg, model: Named) -> ContactPlan:
         sides = [(kind, name) for name in names]
     several = len(sides) > 1
     if several and cfg.reduce == "netforce" and (left := [name for name in ("torque", "pos") if name in cfg.fields]):
-        fix = f"Leave out {' and '.join(left)}, name one secondary, or use another reduction."
-        expected = "found and force alone, where several secondaries match"
+        fix = f"Omit {' and '.join(left)}, name one secondary, or use another reduction."
+        expected = "only found and force, since several secondaries match"
         raise SelectionError(title, [Fault("fields", shown(cfg.fields), expected, fix)])
     wanted = {"found", *cfg.reported}
     if cfg.reduce != "netforce":

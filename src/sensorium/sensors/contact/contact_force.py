@@ -1,13 +1,13 @@
-"""Contact force: the net force of all contacts on a body or a geom, as a foot or a bumper with load cells feels it.
+"""Contact force: the net force of all contacts on a body or a geom, as measured by load cells in a foot or a bumper.
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector). With F the sum of all contact forces that act *on*
-the body, in world axes, and R the orientation of the mount (the body's or the geom's, turned by ``offset.rot``), the
-force is R^T F: a foot that stands reads M g upwards. A body's own weight is no contact force.
+the body, in world axes, and R the orientation of the mount (the body's or the geom's, rotated by ``offset.rot``), the
+force is R^T F: a standing foot reads M g upwards. A body's own weight is not a contact force.
 
-Two spaces: noise, bias and quantisation act on the force (the intermediate space); what a reader sees went through the
-device's range last, on both branches. Per axis, it is clipped to +-`max_force` and is then 0 where less than
-`min_force` is left. The quantum is kept: the measured value is clipped to the multiple of `resolution` that is nearest
-to `max_force`, which is the same as quantising after the clip.
+Two spaces: noise, bias and quantisation act on the force (the intermediate space). The range of the device is applied
+last, on both branches: each axis is clipped to +-`max_force`, and a magnitude below `min_force` reads 0. Clipping keeps
+the quantum: the measured value is clipped to the multiple of `resolution` nearest to `max_force`, which is the same as
+quantising after the clip.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import WORLD, Named, entity_pattern, match_names
 
 TOUCHABLE = (
-    "a body or a geom that can be touched", ("body", "bodies", "geom", "geoms", "link_name", "link_names")
+    "a body or a geom", ("body", "bodies", "geom", "geoms", "link_name", "link_names")
 )  # fmt: skip
-"""What contact reports can be made for, in words, and its selectors."""
+"""Elements that contact reports support, as text and as selectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContactForceData:
-    """One sample of contact forces: `.data` is the tensor itself."""
+    """One sample of contact forces; `.data` is the tensor itself."""
 
     force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at")]
     """Net contact force on the mount, in its axes `[env, mount, 3]`, N."""
 
 
 def three(value: Any) -> tuple[float, float, float]:
-    """Return a number or three as three."""
+    """Return one number or three as three."""
     return value if isinstance(value, tuple) else (value, value, value)
 
 
@@ -59,19 +59,18 @@ def _are_forces(value: Any) -> bool:
 
 
 class ContactForceCfg(MountedSensorCfg[ContactForceData]):
-    """Configuration of contact forces. Select bodies (all their geoms) or geoms; `offset.rot` turns the axes."""
+    """Configuration of contact forces. Select bodies (all their geoms) or geoms; `offset.rot` rotates the axes."""
 
     min_force: Annotated[Float | Vec3, must(_are_forces, "a finite force >= 0, or three"), in_unit("N")] = 0.0
-    """Deadband per axis, N: what is smaller reads 0. A number, or one per axis."""
+    """Deadband per axis, N: smaller magnitudes read 0. One number, or one per axis."""
     max_force: Annotated[
-        Float | Vec3 | None,
-        must(_are_forces, "a finite force >= 0, or three", "None leaves it unbounded."),
-        in_unit("N"),
+        Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "Give None for no limit."), in_unit("N")
     ] = None
-    """Full scale per axis, N: a number, or one per axis; None for none."""
+    """Full scale per axis, N: one number, or one per axis; None for no limit."""
     ignore: str | tuple[str, ...] = ()
-    """Bodies whose contacts with the mount do not count: a name or full-match pattern, or a list of such. ``"world"``
-    means the world's own geoms; a body that is fixed to it is named by itself."""
+    """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
+    means
+    the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 
@@ -80,19 +79,19 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
     def _most(cls, value: Any, info: ValidationInfo) -> Any:
         least = info.data.get("min_force", 0.0)
         if value is not None and any(a > b for a, b in zip(three(least), three(value), strict=True)):
-            raise bad(f"at least min_force, {least} N", "Else nothing but 0 is ever read.")
+            raise bad(f"at least min_force, {least} N", "Increase max_force, since otherwise every reading is 0.")
         return value
 
 
 def selected(cfg: MountedSensorCfg[Any], model: Named) -> tuple[str, tuple[str, ...]]:
-    """Return the kind and the full names of what a config selects, in the order of its mounts."""
+    """Return the kind and the full names of the selected elements, in the order of the mounts."""
     selector, value = cfg.selector
     kind = "geom" if selector.startswith("geom") else "body"
     return kind, matched(cfg, kind, value, selector, model)
 
 
 def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model: Named) -> tuple[str, ...]:
-    """Return the full names that a pattern, a reference or a list of such matches, in their order."""
+    """Return the full names that a pattern, a reference or a list of these matches, in order."""
     known, found = model.names(cast(NameKind, kind)), []
     for pattern in value if isinstance(value, tuple) else (value,):
         name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
@@ -103,13 +102,13 @@ def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model
 
 
 def ignored(cfg: Any, model: Named) -> dict[str, str]:
-    """Return the note on the bodies that a config ignores."""
+    """Return the note on the ignored bodies."""
     names = matched(cfg, "body", cfg.ignore, "ignore", model)
     return {"ignored": ", ".join(names)} if names else {}
 
 
 def reports(cfg: Any, model: Named, reduce: ContactReduce = "netforce") -> list[Requirement]:
-    """Return the report of all contacts of a config's mounts, then one for each body that it ignores."""
+    """Return the report of all contacts of a config's mounts, then one report per ignored body."""
     side, fields = selected(cfg, model), ("found", "force")
     others = matched(cfg, "body", cfg.ignore, "ignore", model)
     return [CONTACT_REPORT(side, other, fields, reduce) for other in (None, *(("body", name) for name in others))]
@@ -117,7 +116,7 @@ def reports(cfg: Any, model: Named, reduce: ContactReduce = "netforce") -> list[
 
 @wp.struct
 class Touching:
-    """The reports of a sensor's mounts `[env, mount, (found, force)]`, see `reports`: that of all contacts first."""
+    """Reports of a sensor's mounts `[env, mount, (found, force)]`, see `reports`: that of all contacts first."""
 
     total: wp.array3d[wp.float32]
     ignored: wp.array[wp.uint64]
@@ -125,7 +124,7 @@ class Touching:
 
 
 def touching(sensor: SimpleSensor[Any, Any], requirements: Iterable[Requirement]) -> Any:
-    """Return where a kernel finds the reports of a sensor's mounts."""
+    """Return the arrays of the reports of a sensor's mounts, for a kernel."""
     total, *ignored = (sensor.engine.array(contact_array(requirement))[:, :, 0] for requirement in requirements)
     t = Touching()
     t.total = wp.from_torch(total)
@@ -136,7 +135,7 @@ def touching(sensor: SimpleSensor[Any, Any], requirements: Iterable[Requirement]
 
 @wp.func
 def net_force(t: Touching, env: int, mount: int) -> wp.vec3:
-    """Return the force of all contacts less those with ignored bodies, exactly 0 without a contact."""
+    """Return the force of all contacts less that of ignored bodies, exactly 0 without a contact."""
     found = t.total[env, mount, 0]
     force = wp.vec3(t.total[env, mount, 1], t.total[env, mount, 2], t.total[env, mount, 3])
     for k in range(t.ignored.shape[0]):
@@ -151,7 +150,7 @@ def net_force(t: Touching, env: int, mount: int) -> wp.vec3:
 
 @wp.struct
 class ForceTask:
-    """One sensor, for the kernel."""
+    """Data of one sensor for the kernel."""
 
     touching: Touching
     mounts: wp.array[Mounts]
@@ -190,11 +189,11 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
         return [BODY_POSE, *reports(cfg, names)]
 
     def intermediate_fields(self) -> Mapping[str, Field]:
-        """Return the same field: what noise acts on is distinct from what went through the range."""
+        """Return the same field: noise acts on the force before the range is applied."""
         return self.fields()
 
     def setup(self) -> None:
-        """Find the reports."""
+        """Look up the reports."""
         cfg = self.cfg
         self.notes = ignored(cfg, self.engine)
         self._touching = touching(self, reports(cfg, self.engine))
@@ -205,7 +204,7 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Turn the net forces in one launch, which all such sensors of one rate share."""
+        """Rotate the net forces in one launch, shared by all such sensors of one rate."""
         t = ForceTask()
         t.touching, t.mounts, t.force = self._touching, self.mount.warp_state(), raw.warp.force
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
@@ -213,7 +212,7 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
 
     @used_if(lambda self: self.cfg.max_force is not None or any(three(self.cfg.min_force)))
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
-        """Clip, then drop what is below the deadband."""
+        """Clip the force, then apply the deadband."""
         most = self._most
         table = self.buffers.knobs.tables.get(("resolution", "force")) if is_measured else None
         if table is not None:

@@ -1,12 +1,14 @@
 """Kernels of the contact sensor: from contact reports to slots, sums, timers, latches and histories in one launch.
 
-A thread is one primary of one env, or all of them where that is faster (on a CPU). What is kept of each from tick to
-tick is one row of 4-byte words,
+A thread handles one primary of one env, or all of them where that is faster (on a CPU). The memory of each primary is
+one
+row of 4-byte words,
 
     [head | new contact, new air | rows of this tick, by slot | history, by slot and field]
 
-The head is whole numbers, among them ticks, and the latches; no time is ever a float in here. A history is a ring that
-runs backwards and is kept twice, one behind the other, so that newest to oldest is always one run of words.
+The head holds whole numbers, among them ticks, and the latches; times are never stored as floats. A history is a ring
+that
+runs backwards and is stored twice in sequence, so that newest to oldest is always one contiguous run of words.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now, tick_of_c
 from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
-"""Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, when the control
-step of the latch began, tick of the last sample, newest entry of the history, and the first latch."""
+"""Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, start of the
+latch's
+control step, tick of the last sample, newest entry of the history, and the first latch."""
 ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
 """Words of a latch: whether there was a contact, its first tick, greatest force, and impulse (3)."""
 IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8
-"""Flags: the present phase is contact; it began with the episode; the last tick was a sample; it was not finite."""
+"""Flags: the present phase is contact; it started with the episode; the last tick was a sample; it was not finite."""
 
 NETFORCE = 3
 """Number of the reduction ``netforce``; ``none``, ``mindist`` and ``maxforce`` are 0, 1 and 2."""
@@ -30,7 +33,7 @@ NETFORCE = 3
 
 @wp.struct
 class Columns:
-    """Where the fields of a contact are in a row, -1 for those it does not have."""
+    """Column of each field in a row, -1 for absent fields."""
 
     width: wp.int32
     found: wp.int32
@@ -54,7 +57,7 @@ class Reports:
 
 @wp.struct
 class Memory:
-    """What lasts from tick to tick, `[env, primary, word]`."""
+    """State that persists between ticks, `[env, primary, word]`."""
 
     address: wp.uint64
     primaries: wp.int32
@@ -68,7 +71,7 @@ class Memory:
 
 @wp.struct
 class Rules:
-    """What the config says.
+    """Options of the config.
 
     `by_force`: contact is a net force above `threshold`, not a count; `by_sample`: a history has one entry per sample.
     """
@@ -84,7 +87,7 @@ class Rules:
 
 @wp.struct
 class Fields:
-    """Where the columns of a row go: per field its first column and width, addresses of data and history (0: none)."""
+    """Outputs of a row's columns: per field its first column and width, addresses of data and history (0: none)."""
 
     count: wp.int32
     column: wp.array[wp.int32]
@@ -96,7 +99,7 @@ class Fields:
 
 @wp.struct
 class Shown:
-    """Fields per primary; arrays of length 0 are not asked for."""
+    """Output fields per primary; arrays that were not requested have length 0."""
 
     current_air: wp.array2d[wp.float32]
     last_air: wp.array2d[wp.float32]
@@ -136,7 +139,7 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 
 @wp.func
 def _open(rows: Rows, memory: Memory, rules: Rules, env: int, primary: int) -> int:
-    """Begin a tick, and return where its rows begin; nothing is kept from before a reset."""
+    """Start a tick, and return the offset of its rows; clear state from before a reset."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     if mode_now(rows) == FIRST:
@@ -177,7 +180,7 @@ def _close(
     found: float,
     force: wp.vec3,
 ) -> None:
-    """Advance timers and latches with this tick's contacts and net force; at a sample show them."""
+    """Advance timers and latches by this tick's contacts and net force; at a sample write them to the outputs."""
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     floats = _floats(memory.address)
@@ -250,7 +253,7 @@ def _close(
     if shown.any.shape[0] > 0:
         lane = first_lane
         start = control
-        if memory.lanes == 2 and before < control:  # a control step went by between two samples
+        if memory.lanes == 2 and before < control:  # a control step passed between two samples
             lane = second_lane
             start = before
         shown.any[env, primary] = ints[lane] != 0
@@ -285,7 +288,7 @@ def _copy(
 
 @wp.func
 def _put_away(sampled: int, memory: Memory, fields: Fields, env: int, primary: int, rows: int) -> None:
-    """Add this tick's rows to the history; at a sample show rows and history."""
+    """Append this tick's rows to the history; at a sample write rows and history to the outputs."""
     base = (env * memory.primaries + primary) * memory.width
     floats = _floats(memory.address)
     entry = _ints(memory.address)[base + wp.static(ENTRY)]
@@ -321,7 +324,7 @@ def _at(reports: Reports, env: int, primaries: int, primary: int, slot: int) -> 
 
 @wp.func
 def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: int, rank: int) -> int:
-    """Return which slot of which report, as report * slots + slot, is shown at a rank; -1 for none.
+    """Return the slot for a rank, as report * slots + slot; -1 for none.
 
     Reports are merged by depth or by force; with ``none``, and among equals, in the order of the reports.
     """
@@ -453,7 +456,7 @@ def slots(
 
 @wp.struct
 class Poses:
-    """Where the bodies are; arrays of length 0 where that is not asked for."""
+    """Poses of the bodies; arrays have length 0 if poses were not requested."""
 
     bodies: wp.array[Mounts]
     pos: wp.array2d[wp.vec3]
@@ -487,7 +490,7 @@ def bodies(
     friction_out: wp.array3d[wp.vec3],
     contact_pos_out: wp.array3d[wp.vec3],
 ) -> None:
-    """Report normal forces on bodies, in all and by filter."""
+    """Report normal forces on bodies, in total and by filter."""
     i, lane = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

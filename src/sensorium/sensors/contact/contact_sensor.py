@@ -1,13 +1,14 @@
-"""Contacts of chosen elements: what touches them, how hard, since when, and what happened within a control step.
+"""Contacts of selected elements: the touching elements, the forces, the times, and the events within a control step.
 
-Axes: ``contact`` is primary * num_slots, primary-major; ``primary`` or ``body`` one per element; ``filter`` what they
-are filtered against; ``history`` physics ticks or samples, 0 = newest. All that is called ``_w`` is in world axes.
+Axes: ``contact`` is primary * num_slots, primary-major; ``primary`` or ``body`` one per element; ``filter`` one per
+filter; ``history`` physics ticks or samples, 0 = newest. All names with ``_w`` are in world axes.
 
-Signs: in the contact's own frame (normal, tangent, normal x tangent), with the normal from the primary to what it
-touches, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
-latched impulse) acts on the primary: a foot that stands reads +z. MuJoCo's own ``netforce`` has the other sign.
+Signs: in the contact's frame (normal, tangent, normal x tangent), with the normal from the primary to the other
+element,
+a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the latched
+impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
 
-The sensor looks at every physics tick, whatever its rate: timers, latches and histories miss none.
+The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import NotTrackedError, SensoriumWarning
 from sensorium.measurement.record import Record
-from sensorium.measurement.stage_runs import States
 from sensorium.readings import DebugShape
 from sensorium.sensors.contact import contact_kernels as kernels
 from sensorium.sensors.contact.contact_cfg import (
@@ -50,7 +50,7 @@ from sensorium.world.select import Named, find_names
 
 
 def _shows_places(sensor: ContactSensor) -> bool:
-    """Whether the data say where a force acts: `track_pose`, or force in world axes and `pos` among the fields."""
+    """Return whether the data locate the forces: by `track_pose`, or by force in world axes with `pos` in fields."""
     cfg = sensor.cfg
     if cfg.is_prim_form:
         return cfg.track_pose
@@ -60,15 +60,19 @@ def _shows_places(sensor: ContactSensor) -> bool:
 class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     """Contacts of elements: fields of contacts or normal forces, times in contact and in the air, latches, histories.
 
-    Every physics tick is looked at in one launch; `update_period` decides only at which ticks what is shown changes,
-    all of it together. Latches cover the ticks since the control step began (`scene.step`, or `begin_control_step`);
-    where samples are rarer than control steps, since the sample before. The capture at a reset counts as found in
-    them, but no time has passed and it brings no impulse.
+    Every physics tick is evaluated in one launch. `update_period` only decides at which ticks the output changes, all
+    fields
+    together. Latches cover the ticks since the start of the control step (`scene.step`, or `begin_control_step`); if
+    samples
+    are rarer than control steps, since the previous sample. In the latches, the capture at a reset counts as found but
+    adds
+    no impulse, because no time has passed.
 
-    Times are counted in whole ticks, so they are exact however long the simulation has run. A phase of k ticks reads
-    k dt while it lasts and (k + 1) dt as the last one, for the tick that ends it counts in both. At a reset all four
-    are 0, and they count from there: a foot that stands reads k dt k ticks later, but that is no first contact, and
-    standing up no landing.
+    Times are counted in whole ticks, so they are exact for any length of the simulation. A phase of k ticks reads k dt
+    while
+    it lasts and (k + 1) dt as the last phase, because the tick that ends it counts in both phases. At a reset all four
+    times
+    are 0 and start to count: a standing foot reads k dt k ticks later. This is neither a first contact nor a landing.
 
     Raises:
         SelectionError: a pattern matches nothing, or an element twice, or subtrees contain each other.
@@ -78,7 +82,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     @classmethod
     def needs(cls, cfg: ContactSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return poses where they are asked for, and the contact reports of what the config matches."""
+        """Return the poses if requested, and the contact reports of the matched elements."""
         plan = plan_of(cfg, names)
         return dict.fromkeys((*((BODY_POSE,) if cfg.track_pose else ()), *plan.reports, *plan.nets))
 
@@ -91,7 +95,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         return plan
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields that are asked for, in the shapes of this config."""
+        """Return the requested fields, in the shapes of this config."""
         cfg, declared = self.cfg, super().fields()
         count, others, ticks = len(self._plan.primary[1]), len(self._plan.others), cfg.history_length
         sizes = {"contact": count * cfg.slots, "primary": count, "body": count, "filter": others,
@@ -120,10 +124,11 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             for name, field in declared.items() if name in names
         }  # fmt: skip
 
-    # What it keeps ----------------------------------------------------------------------------------------------------
+    # Setup
+    # ----------------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Make the memory and the constant arguments of the kernel."""
+        """Allocate the memory and set the constant arguments of the kernel."""
         cfg, plan, device = self.cfg, self._plan, self.device
         element, names = plan.primary
         self.notes = {element: ", ".join(names), "against": ", ".join(self.filter_names) or "anything"}
@@ -142,11 +147,10 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         head = kernels.LATCH + lanes * kernels.LATCH_WORDS
         entries = max(cfg.history_length, 1)
         width = head + 2 + (1 + 2 * entries) * cfg.slots * row
-        self._ticks = States(self.compute_on, {"words": (count, width)})
-        self.buffers.custom["ticks"] = self._ticks
-        self._counts = self._ticks.memory.view(torch.int32).view(self.num_envs, count, width)[..., head:]
+        ticks = self.new_state("ticks", (count, width))
+        self._counts = ticks.view(torch.int32)[..., head:]
         memory = kernels.Memory()
-        memory.address = self._ticks.memory.data_ptr()
+        memory.address = ticks.data_ptr()
         memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
         memory.slots, memory.entries, memory.row = cfg.slots, entries, row
         rules = kernels.Rules()
@@ -171,7 +175,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             )
 
     def _sources(self, requirements: Sequence[Requirement]) -> Any:
-        """Return where the kernel finds some reports of one layout."""
+        """Return the reports of one layout in the form that the kernel takes."""
         arrays = [self.engine.array(contact_array(requirement)) for requirement in requirements]
         reports = kernels.Reports()
         reports.address, reports.count = self._addresses(arrays), len(arrays)
@@ -188,13 +192,13 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Look at this tick and show what it comes to, in one launch."""
+        """Process this tick and write the outputs, in one launch."""
         self._look(raw, sampled=1)
 
     @recorded
     @between_samples
     def observe(self) -> None:
-        """Look at a tick between samples."""
+        """Process a tick between samples."""
         self._look(self.buffers.truth, sampled=0)
 
     def _look(self, raw: Record, sampled: int) -> None:
@@ -240,14 +244,15 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return seen
 
-    # What a reader sees -----------------------------------------------------------------------------------------------
+    # Readings
+    # -------------------------------------------------------------------------------------------------------------
 
     def ensure_current(self, *, is_measured: bool = False) -> None:
-        """Warn of contacts that found no slot, too."""
+        """Make the data current, and warn of contacts that exceeded the slots."""
         super().ensure_current(is_measured=is_measured)
         if not self.cfg.is_prim_form:
             return
-        if not self.compute_on.is_cpu:  # what is copied now is looked at by the next read: nobody waits
+        if not self.compute_on.is_cpu:  # the next read checks this copy, so no read waits
             self._seen.copy_(self._most_found, non_blocking=True)
         if self._seen_host.any():
             self._warn_of_lost()
@@ -262,7 +267,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             most = int(self._seen_host[other, primary])
             warnings.warn(
                 f"sensor {self.name!r}: {self.body_names[primary]!r} has {most} contacts{against}, so {field} lacks "
-                f"the weakest of them; raise max_contact_data_count_per_prim="
+                f"the weakest of them; increase max_contact_data_count_per_prim="
                 f"{self.cfg.max_contact_data_count_per_prim} to {most}",
                 SensoriumWarning,
                 stacklevel=4,
@@ -275,12 +280,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     @property
     def primary_names(self) -> list[str]:
-        """Names of the primaries in the order of their axis, without the prefix of the entity where that is unique."""
+        """Names of the primaries in the order of their axis, without the entity's prefix where that is unique."""
         return short_names(self._plan.primary[1])
 
     @property
     def filter_names(self) -> list[str]:
-        """Names of the secondaries or filters, in order; empty for anything."""
+        """Names of the secondaries or filters, in order; empty if the sensor reports contacts with anything."""
         return short_names([name for _, name in self._plan.others])
 
     @property
@@ -294,21 +299,21 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         return len(self._plan.primary[1])
 
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
-        """Return indices on the primary axis, and names, of the primaries that match.
+        """Return indices on the primary axis, and names, of the matching primaries.
 
         Args:
             name_keys: a name or full-match pattern, or several.
-            preserve_order: in the order of `name_keys`, not in that of the axis.
+            preserve_order: return them in the order of `name_keys`, not in that of the axis.
 
         Raises:
-            SelectionError: a key matches nothing, or what another one matches already.
+            SelectionError: a key matches nothing, or a name that another key also matches.
         """
         title = f"{type(self.cfg).__name__}({self.name!r})"
         return find_names(name_keys, self.body_names, preserve_order, config=title, what="body", once=True)
 
     @property
     def history_valid(self) -> Tensor:
-        """Bool [env, history]: whether an entry is of this episode; earlier entries are 0."""
+        """Bool [env, history]: whether an entry belongs to this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
         if self.cfg.history_of == "sample":
             return ages[None] < self.frame[:, None]
@@ -317,11 +322,11 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
         """Return where contact was established within the last `dt` seconds, bool `[env, primary]`.
 
-        A contact that the episode began with is none.
+        A contact that existed at the start of the episode does not count.
 
         Args:
             dt: s, a multiple of the physics step; usually the control step.
-            abs_tol: s; times are whole ticks here, so any tolerance below half a tick does.
+            abs_tol: s; times are whole ticks, so any tolerance below half a tick gives the same result.
 
         Raises:
             NotTrackedError: (a RuntimeError) the config does not track air time.
@@ -329,13 +334,13 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         return self._began("compute_first_contact", 0, dt, abs_tol)
 
     def compute_first_air(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
-        """Return where contact was broken within the last `dt` seconds, bool `[env, primary]`; else as above."""
+        """Return where contact was broken within the last `dt` seconds; as `compute_first_contact`."""
         return self._began("compute_first_air", 1, dt, abs_tol)
 
     def _began(self, what: str, column: int, dt: float, abs_tol: float) -> Tensor:
         if not self.cfg.track_air_time:
             raise NotTrackedError(
-                f"sensor {self.name!r}: {what} needs the times of contact and air, which its config does not track. "
+                f"sensor {self.name!r}: {what} needs contact and air times, which its config does not track. "
                 "Give ContactSensorCfg(..., track_air_time=True)."
             )
         self.ensure_current()
@@ -344,17 +349,17 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     @property
     def body_physx_view(self) -> NoReturn:
-        """Not available: there is no PhysX here. Poses are in `data.pos_w` and `data.quat_w`."""
+        """Not available without PhysX. Poses are in `data.pos_w` and `data.quat_w`."""
         self._no_handle("body_physx_view", "data.pos_w and data.quat_w (track_pose=True), or scene.engine")
 
     @property
     def contact_physx_view(self) -> NoReturn:
-        """Not available: there is no PhysX here. The contacts behind the data are those of the engine."""
+        """Not available without PhysX. The contacts behind the data are those of the engine."""
         where = "data.net_forces_w and data.force_matrix_w, or scene.engine.array(sn.contact_array(requirement))"
         self._no_handle("contact_physx_view", where)
 
     def _no_handle(self, name: str, instead: str) -> NoReturn:
-        raise NotTrackedError(f"sensor {self.name!r}: {name} is a handle of PhysX, which is not here. Use {instead}.")
+        raise NotTrackedError(f"sensor {self.name!r}: {name} is a PhysX handle, which is not available. Use {instead}.")
 
     @used_if(_shows_places)
     def debug_draw(self) -> Iterable[DebugShape]:
@@ -373,7 +378,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:
-    """Return the width of a row and where its fields are, for a kernel."""
+    """Return the width of a row and the column of each field, for a kernel."""
     columns = kernels.Columns()
     for name in REPORTED:
         setattr(columns, name, parts[name].start if name in parts else -1)

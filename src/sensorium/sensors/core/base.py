@@ -231,7 +231,7 @@ class Sensor(Readable[CfgT, DataT]):
         """
         for run in self.buffers.stages:
             if run.cfg == stage:
-                return run.states.views
+                return run.states
         raise KeyError(f"{self.name!r} has no stage {stage!r}; it has {[run.cfg for run in self.buffers.stages]}")
 
     def stream(self, purpose: str) -> tuple[int, int]:
@@ -382,7 +382,9 @@ class Sensor(Readable[CfgT, DataT]):
 
     def expire(self) -> None:
         """Have the next read evaluate the sensor again, where it is computed on read: a setting of it has changed."""
-        self.buffers.counter.count.version = self._shown_version = -1
+        self._shown_version = -1
+        if self.buffers.group is not None:
+            self.buffers.group.version = -1
 
     def begin_poses(self) -> None:
         """Begin to keep poses anew, where an output publishes them: those of earlier captures are not known."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, SAMPLE, Rows, kernel, mode_now, tick_now
+from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 from sensorium.measurement.transport import Ring
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @wp.struct
 class PoseTask:
-    """The poses of one sensor. `arrival` and `carry` are empty where no sample is lost, other arrays where unused."""
+    """The poses of one sensor. `stamps` is empty where no sample is lost, other arrays where unused."""
 
     head: wp.array[wp.int32]
-    arrival: wp.array2d[wp.int32]
+    stamps: wp.array2d[wp.vec3i]
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
@@ -34,12 +34,11 @@ class PoseTask:
     body_pos: wp.array2d[wp.vec3]
     body_quat: wp.array2d[wp.vec4]
     slots: wp.array4d[wp.float32]
-    carry: wp.array3d[wp.float32]
 
 
 @kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
-    """Write the poses of now beside the newest sample: the same slots as the sample itself, see `Ring.freeze`."""
+    """Write the poses of now beside the sample: into the same slots as the sample itself, see `Ring.freeze`."""
     k, i, mount = wp.tid()
     env = rows.start + i
     t = tasks[k]
@@ -55,26 +54,22 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         turn = t.body_quat[env, body]
         pos = t.body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
-    head = t.head[0]
-    mode = mode_now(rows)
+    head = t.head[env]
+    end = t.slots.shape[0] - 1
     first = head
     last = head
-    if mode == FIRST:  # the first sample of an episode is in all slots
+    if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
         first = 0
-        last = t.slots.shape[0] - 1
-    has_carry = t.carry.shape[0] > 0
-    if has_carry and mode == SAMPLE:
-        if t.arrival[head, env] <= tick_now(rows):
+        last = end
+    elif t.stamps.shape[0] > 0:
+        if t.stamps[head, env][1] <= tick_now(rows):
             for part in range(7):
-                t.carry[env, mount, part] = t.slots[head, env, mount, part]
+                t.slots[end, env, mount, part] = t.slots[head, env, mount, part]
     for slot in range(first, last + 1):
         for part in range(3):
             t.slots[slot, env, mount, part] = pos[part]
         for part in range(4):
             t.slots[slot, env, mount, 3 + part] = quat[part]
-    if has_carry and mode == FIRST:
-        for part in range(7):
-            t.carry[env, mount, part] = t.slots[head, env, mount, part]
 
 
 class CapturePoses:
@@ -91,10 +86,9 @@ class CapturePoses:
         self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
         compute = sensor.compute_on
         shape = (compute.num_envs, self._mount.count, 7)
-        depth, carried = (1, False) if self._ring is None else (self._ring.depth, self._ring.has_carry)
-        self._slots = torch.full((depth, *shape), math.nan, dtype=torch.float32, device=compute.device)
-        self._carry = torch.full((shape[0] if carried else 0, *shape[1:]), math.nan, device=compute.device)
-        self._head = torch.zeros(1, dtype=torch.int32, device=compute.device)
+        slots = 1 if self._ring is None else self._ring.slots
+        self._slots = torch.full((slots, *shape), math.nan, dtype=torch.float32, device=compute.device)
+        self._head = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
         self._envs = torch.arange(compute.num_envs, device=compute.device)
 
     def __repr__(self) -> str:
@@ -103,17 +97,14 @@ class CapturePoses:
     def begin(self) -> None:
         """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
         sensor = self._sensor
-        self._slots.fill_(math.nan)
-        self._carry.fill_(math.nan)
         sensor.engine.refresh()
         self.keep()
-        captures, tick = sensor.buffers.counter, sensor.clock.tick
-        newest = self._slots[0 if self._ring is None else self._ring.position]
-        newest.masked_fill_((captures.arrival_tick != tick)[:, None, None], math.nan)
-        is_first = (captures.first_tick == tick)[:, None, None]
-        self._slots.copy_(torch.where(is_first, newest, self._slots))
-        if len(self._carry):
-            self._carry.copy_(torch.where(is_first, newest, self._carry))
+        captures, tick, ring = sensor.buffers.counter, sensor.clock.tick, self._ring
+        newest, following = (0, 0) if ring is None else (ring.position, (ring.position + 1) % ring.depth)
+        now = self._slots[following].clone()
+        self._slots.fill_(math.nan)
+        self._slots[newest] = torch.where((captures.arrival_tick == tick)[:, None, None], now, math.nan)
+        self._slots.copy_(torch.where((captures.first_tick == tick)[:, None, None], now, self._slots))
 
     def keep(self) -> None:
         """Keep the poses of a sample that is being captured (a recordable task), before the ring stamps it."""
@@ -127,9 +118,8 @@ class CapturePoses:
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=wp.float32)
-        if ring is not None and ring.has_carry:
-            t.arrival = wp.from_torch(ring.arrival, dtype=wp.int32)
-            t.carry = wp.from_torch(self._carry, dtype=wp.float32)
+        if ring is not None and ring.has_loss:
+            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod
@@ -146,9 +136,7 @@ class CapturePoses:
         ring = self._ring
         if ring is None:
             return self._slots[0]
-        slots = ring.shown_slot.to(torch.int64)
-        poses = self._slots[slots.clamp(min=0), self._envs]
-        return torch.where((slots < 0)[:, None, None], self._carry, poses) if ring.has_carry else poses
+        return self._slots[ring.shown_slot.to(torch.int64), self._envs]
 
 
 __all__ = ["CapturePoses"]

@@ -297,7 +297,7 @@ class Readable(Generic[CfgT, DataT]):
         ticks = self.capture_tick
         for run in self.buffers.stages:
             if isinstance(run.cfg, ClockError):
-                return run.cfg.stamps(ticks, run.states.views, run.key)
+                return run.cfg.stamps(ticks, run.states, run.key)
         return ticks.to(torch.float64) * self.clock.dt
 
     @property

@@ -2,8 +2,9 @@
 
 Axes: ``[env, mount, ...]``, one mount per body (no mount axis for a singular selector); ``_w`` world axes.
 
-With d the offset of a mount on its body, turned into the world, p, v and w the position, velocity and angular velocity
-of the body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is the body frame's own origin.
+With d the offset of a mount on its body in world axes, and p, v and w the position, velocity and angular velocity of
+the
+body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is the origin of the body frame.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Three = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class BodyStateData:
-    """One sample of the state of bodies; fields that the config does not name are None."""
+    """One sample of the state of bodies; fields that the config does not select are None."""
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
     """Position in the world, m."""
@@ -43,13 +44,13 @@ class BodyStateData:
     ang_vel_w: Annotated[Tensor, Field("rad/s", (3,), frame="world", role="angular_velocity")]
     """Angular velocity relative to the world, world axes, rad/s."""
     body_names: tuple[str, ...]
-    """The body of each mount."""
+    """Name of the body of each mount."""
     entities: tuple[str, ...]
-    """What each belongs to: the part of its name before the first ``/``, empty where there is none."""
+    """Entity of each mount: the part of its name before the first ``/``, empty where there is none."""
     centers: tuple[Three, ...]
-    """Middle of the bounding box of each body's shapes, in the frame of the body, m."""
+    """Centre of the bounding box of each body's shapes, in the frame of the body, m."""
     half_extents: tuple[Three, ...]
-    """Half the size of that box, m; 0 where a body has no bounded shape, or where the engine knows no shapes."""
+    """Half the size of that box, m; 0 if a body has no bounded shape or the engine provides no shapes."""
 
 
 FIELDS = ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")
@@ -57,10 +58,10 @@ VELOCITIES = ("lin_vel_w", "ang_vel_w")
 
 
 class BodyStateCfg(MountedSensorCfg[BodyStateData]):
-    """Configuration of the state of bodies. Without a selector it is that of all bodies: ``bodies=".*"``."""
+    """Configuration of the state of bodies. By default it selects all bodies: ``bodies=".*"``."""
 
     fields: tuple[str, ...] | Literal["all"] = "all"
-    """What is computed, of pos_w, quat_w, lin_vel_w and ang_vel_w."""
+    """Computed fields: any of pos_w, quat_w, lin_vel_w and ang_vel_w."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     def __init__(self, /, **data: Any) -> None:
@@ -76,7 +77,7 @@ class BodyStateCfg(MountedSensorCfg[BodyStateData]):
 
 @wp.struct
 class BodyStateTask:
-    """One sensor, for the kernel. Of outputs, a length of 0 means that one is not needed."""
+    """Data of one sensor for the kernel. Unused outputs have length 0."""
 
     mounts: wp.array[Mounts]
     # Output
@@ -118,7 +119,7 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
 
     @classmethod
     def needs(cls, cfg: BodyStateCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return only what the selected fields need, and shapes, for the boxes, where the engine knows them."""
+        """Return the requirements of the selected fields, and shapes for the boxes if the engine provides them."""
         yield BODY_POSE
         if set(cfg.selected) & set(VELOCITIES):
             yield BODY_VELOCITY
@@ -131,7 +132,7 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
         return {name: declared[name] for name in self.cfg.selected}
 
     def setup(self) -> None:
-        """Note the names of the bodies, what they belong to, and the boxes around them."""
+        """Store the names of the bodies, their entities and their bounding boxes."""
         names = self.mount.body_names
         boxes = [[0.0] * 6] * len(names)
         if self.engine.supports(SHAPES) is None:
@@ -143,7 +144,7 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute all selected fields in one launch, which all such sensors of one rate share."""
+        """Compute all selected fields in one launch, shared by all such sensors of one rate."""
         t = BodyStateTask()
         t.mounts = self.mount.warp_state(velocities=bool(set(self.cfg.selected) & set(VELOCITIES)))
         for name in self.cfg.selected:

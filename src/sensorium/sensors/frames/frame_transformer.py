@@ -1,10 +1,11 @@
-"""Frame transformer: where frames of bodies are, seen from another frame.
+"""Frame transformer: poses of body-fixed frames relative to another frame.
 
 Axes: ``[env, target, ...]`` (``[env, mount, target, ...]`` for a plural source); ``_w`` world, ``_source`` the source
 frame. Quaternions are (w, x, y, z) with w >= 0.
 
 With p, q the pose of a body in the world and o, r a frame's offset on it, the frame is at p + R(q) o with the
-orientation q r. Of the source s and a target t, the transform T_s^-1 T_t of the target in the source frame is
+orientation
+q r. For the source s and a target t, the transform T_s^-1 T_t of the target in the source frame is
 
     target_pos_source = R(q_s)^T (p_t - p_s)        target_quat_source = q_s^-1 q_t
 """
@@ -36,7 +37,7 @@ from sensorium.world.select import find_names, resolve_frames
 
 @dataclass(frozen=True, slots=True)
 class FrameTransformerData:
-    """Poses of the target frames and of the source frame, after their offsets; unselected fields are None."""
+    """Poses of the target frames and of the source frame, offsets included; unselected fields are None."""
 
     target_frame_names: list[str]
     """Names of the target frames, in the order of the target axis."""
@@ -72,20 +73,20 @@ TARGET_SELECTORS = ("prim_path", "body", "site", "geom", "camera", "joint", "lin
 class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
     """Configuration of a frame transformer. Its mount is the source frame.
 
-    A plural selector for the source gives a mount axis, ``[env, mount, target, ...]``: every target as seen from every
-    source. World poses of the targets are then the same for each of them.
+    A plural selector for the source gives a mount axis, ``[env, mount, target, ...]``: every target relative to every
+    source. World poses of the targets are then the same for each source.
 
     Raises:
-        ConfigError: no or several selectors, two frames of one name, ...
+        ConfigError: no selector or several, two frames with the same name, ...
     """
 
     class FrameCfg(Cfg):
-        """Target frames: one or more elements of the model, and a fixed offset on each. Give exactly one selector."""
+        """Target frames: one or more model elements, with a fixed offset on each. Give exactly one selector."""
 
         prim_path: str | None = None
-        """Path, or pattern of paths, of prims: ``{ENV_REGEX_NS}/Robot/.*`` takes every body of `Robot`."""
+        """Path, or pattern of paths, of prims: ``{ENV_REGEX_NS}/Robot/.*`` selects every body of `Robot`."""
         body: Selector = None
-        """Name or full-match pattern of bodies; ``"world"`` is the world."""
+        """Name or full-match pattern of bodies; ``"world"`` means the world."""
         site: Selector = None
         """Name or pattern of sites."""
         geom: Selector = None
@@ -93,33 +94,33 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
         camera: Selector = None
         """Name or pattern of cameras."""
         joint: Selector = None
-        """Name or pattern of joints: their anchors, in the axes of their bodies."""
+        """Name or pattern of joints: the joint anchor, in the axes of the joint's body."""
         link_name: Selector = None
-        """Name or pattern of bodies, in the words of URDF."""
-        name: Annotated[str | None, must(bool, "a name, or None", "None takes the name of the element.")] = None
-        """Name of the frame; None takes the last part of the element's name, or the full name where that is not
+        """Name or pattern of bodies, by their URDF term."""
+        name: Annotated[str | None, must(bool, "a name, or None", "Give None to use the name of the element.")] = None
+        """Name of the frame; None uses the last part of the element's name, or the full name if the last part is not
         unique."""
         offset: OffsetCfg = OffsetCfg()
-        """Pose of the frame in the frame of the element."""
+        """Pose of the frame relative to the element's frame."""
 
         def __init__(self, /, **data: Any) -> None:
             given = [name for name in TARGET_SELECTORS if data.get(name) is not None]
             faults = []
             if len(given) != 1:
                 got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
-                fix = "Keep one of them." if given else 'The world is body="world".'
+                fix = "Keep one of them." if given else 'For the world, write body="world".'
                 faults.append(Fault("frame", got, f"one of {', '.join(TARGET_SELECTORS)}", fix))
             _init(super().__init__, data, faults, f"FrameTransformerCfg.FrameCfg{name_in(data)}")
 
         @property
         def selector(self) -> tuple[str, Any]:
-            """The selector that was given: its field name and value."""
+            """The given selector: its field name and value."""
             return next((name, getattr(self, name)) for name in TARGET_SELECTORS if getattr(self, name) is not None)
 
     target_frames: tuple[FrameCfg, ...]
-    """The target frames, in this order; those of one pattern in the order of the model."""
+    """Target frames, in this order; the matches of one pattern are in the order of the model."""
     fields: tuple[str, ...] | Literal["all"] = "all"
-    """What is computed; fields that are left out are None and cost nothing."""
+    """Computed fields; omitted fields are None and cost nothing."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @classmethod
@@ -144,13 +145,13 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise bad(
-                f"frames of distinct names, not {names.count(twice[0])} called {twice[0]!r}", "Rename all but one."
+                f"frames with distinct names, not {names.count(twice[0])} named {twice[0]!r}", "Rename all but one."
             )
         return value
 
 
 def _init(init: Any, data: dict[str, Any], faults: list[Fault], title: str) -> None:
-    """Run the base's `__init__` and raise its faults and ours as one error."""
+    """Run the base's `__init__`, and raise its faults together with the given ones."""
     try:
         init(**data)
     except ConfigError as error:
@@ -170,7 +171,7 @@ class _Target(NamedTuple):
 
 @wp.func
 def _body_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
-    """Return position and orientation of the body that a frame is on."""
+    """Return position and orientation of the body that carries a frame."""
     pos = wp.vec3()
     quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
     body = mounts[0].body[mount]
@@ -182,7 +183,7 @@ def _body_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[
 
 @wp.func
 def _upper(q: wp.vec4) -> wp.vec4:
-    """Of the two quaternions of one rotation, return the one with w >= 0."""
+    """Return the one with w >= 0 of the two quaternions of a rotation."""
     if q[0] < 0.0:
         return -q
     return q
@@ -190,11 +191,11 @@ def _upper(q: wp.vec4) -> wp.vec4:
 
 @wp.struct
 class FramesTask:
-    """One sensor, for the kernel."""
+    """Data of one sensor for the kernel."""
 
     sources: wp.array[Mounts]
     targets: wp.array[Mounts]
-    # Output; a first axis of length 0 means that the field is not selected
+    # Output; a first axis of length 0 marks an unselected field
     target_pos_source: wp.array3d[wp.vec3]
     target_quat_source: wp.array3d[wp.vec4]
     target_pos_w: wp.array3d[wp.vec3]
@@ -215,7 +216,7 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
     p_s, turn_s = _body_pose(t.sources, env, mount)
     d_s = quat_rotate(turn_s, t.sources[0].offset_pos[env, mount])
     q_s = quat_multiply(turn_s, t.sources[0].offset_quat[env, mount])
-    if target == 0:  # one thread speaks for the mount
+    if target == 0:  # one thread writes the mount's outputs
         if t.source_pos_w.shape[0] > 0:
             t.source_pos_w[env, mount] = p_s + d_s
         if t.source_quat_w.shape[0] > 0:
@@ -234,7 +235,7 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
     d_t = quat_rotate(turn_t, t.targets[0].offset_pos[env, target])
     q_t = quat_multiply(turn_t, t.targets[0].offset_quat[env, target])
     if t.target_pos_source.shape[0] > 0:
-        # the bodies' origins first: far from the world's origin, offsets would lose their last digits to them
+        # origins of the bodies first: far from the world's origin, adding them to offsets would round off last digits
         t.target_pos_source[env, mount, target] = quat_rotate_inverse(q_s, (p_t - p_s) + (d_t - d_s))
     if t.target_quat_source.shape[0] > 0:
         back = wp.vec4(q_s[0], -q_s[1], -q_s[2], -q_s[3])
@@ -251,7 +252,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     A plural source selector is allowed and gives a mount axis before the target axis.
 
     Raises:
-        SelectionError: a selector matches nothing or what has no frame, or two frames would have one name.
+        SelectionError: a selector matches nothing or an element without a frame, or two frames have the same name.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE,)
@@ -269,8 +270,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
             field = f"target_frames.{number}.{selector}"
             elements, frames = resolve_frames(selector, value, self.engine, config=title, field=field)
             if cfg.name is not None and len(elements) > 1:
-                fix = f"It matches {listed(elements)}. Leave name None, or name one of them."
-                raise SelectionError(title, [Fault(field, shown(value), f"one element, called {cfg.name!r}", fix)])
+                fix = f"It matches {listed(elements)}. Set name to None, or select one element."
+                raise SelectionError(title, [Fault(field, shown(value), f"one element for the name {cfg.name!r}", fix)])
             for element, frame in zip(elements, frames, strict=True):
                 found.append((cfg.name, field, element, frame, cfg.offset))
         short = [given or element.split("/")[-1] for given, _, element, _, _ in found]
@@ -278,35 +279,35 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
                 for leaf, (given, _, element, _, _) in zip(short, found, strict=True)]  # fmt: skip
         for name, (_, field, _, _, _) in zip(full, found, strict=True):
             if full.count(name) > 1:
-                fix = "Give all but one of them a name of its own: FrameCfg(name=...)."
-                expected = f"frames of distinct names, not {full.count(name)} called {name!r}"
+                fix = "Give all but one of them a distinct name: FrameCfg(name=...)."
+                expected = f"frames with distinct names, not {full.count(name)} named {name!r}"
                 raise SelectionError(title, [Fault(field, repr(name), expected, fix)])
         return [_Target(name, *rest[2:]) for name, rest in zip(full, found, strict=True)]
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields, with as many targets as were found."""
+        """Return the selected fields, for the number of targets found."""
         declared, count = super().fields(), len(self._targets)
         sized = {name: replace(each, shape=(count, *each.shape[1:])) if name.startswith("target_") else each
                  for name, each in declared.items()}  # fmt: skip
         return {name: sized[name] for name in self.cfg.selected}
 
     def setup(self) -> None:
-        """Make the view of the target frames."""
+        """Create the view of the target frames."""
         targets, self.target_frame_names = self._targets, self.body_names
         frames, shape = [target.frame for target in targets], (self.num_envs, len(targets))
         offsets = [target.offset for target in targets]
-        flags = lambda: torch.zeros(shape, dtype=torch.uint8, device=self.device)  # noqa: E731 - the kernel has its own
+        flags = lambda: torch.zeros(shape, dtype=torch.uint8, device=self.device)  # noqa: E731 - flags of the kernel
         self.targets = MountView(
             self.engine, self.compute_on, self.clock, self.target_frame_names, frames, offsets, flags
         )
-        """The target frames, as `mount` is the source."""
+        """View of the target frames, as `mount` is the view of the source."""
         pairs = zip(self.targets.names, self.targets.body_names, strict=True)
         self.notes["targets"] = ", ".join(f"{name} on {body}" for name, body in pairs)
         self.buffers.body_at_fault = self._body_at_fault
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute every selected field of all targets in one launch, which all sensors of this kind and rate share."""
+        """Compute every selected field of all targets in one launch, shared by all sensors of this kind and rate."""
         t = FramesTask()
         t.sources, t.targets = self.mount.warp_state(), self.targets.warp_state()
         for name in self.cfg.selected:
@@ -315,7 +316,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         self.compute_on.launch_task(_frames, (self.mount.count, self.targets.count), t)
 
     def _body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the source and the targets, whose pose is not finite."""
+        """Return the name of the first body among source and targets whose pose is not finite."""
         pos, quat = self.engine.array("body_pos_w")[env], self.engine.array("body_quat_w")[env]
         ill = ~(pos.isfinite().all(dim=-1) & quat.isfinite().all(dim=-1)).cpu()
         rows = [int(self.mount.body[mount]), *self.targets.body.tolist()]
@@ -333,11 +334,11 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         return [target.name for target in self._targets]
 
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
-        """Return indices on the target axis, and names, of the target frames that match.
+        """Return indices on the target axis, and names, of the matching target frames.
 
         Args:
             name_keys: a name or full-match pattern, or several.
-            preserve_order: in the order of `name_keys`, not in that of the target axis.
+            preserve_order: return them in the order of `name_keys`, not in that of the target axis.
 
         Raises:
             SelectionError: a key matches nothing.

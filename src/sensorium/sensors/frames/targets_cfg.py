@@ -1,4 +1,4 @@
-"""What every sensor that meets the shapes of a scene has in its config: which of them."""
+"""Config base of sensors that interact with shapes of the scene: the selection of these shapes."""
 
 from __future__ import annotations
 
@@ -13,46 +13,49 @@ DataT = TypeVar("DataT")
 
 
 class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
-    """A sensor that meets shapes of the scene: by rays, or because it is close to them.
+    """Sensor that interacts with shapes of the scene, by rays or by proximity.
 
-    It meets those of its own environment only.
+    Only shapes of the same environment are considered.
     """
 
     geometry: Geometry = "visual"
-    """Which shapes are met: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
-    contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape, visible or not)."""
+    """Candidate shapes: ``"visual"`` (visible, in geom groups 0 to 2), ``"collision"`` (those with contacts), ``"all"``
+    (every
+    visible shape) or ``"any"`` (every shape, visible or not)."""
     include_geom_groups: tuple[int, ...] | None = None
-    """Geom groups that are met, 0 to 5; None leaves that to `geometry`."""
+    """Geom groups of candidate shapes, 0 to 5; None derives them from `geometry`."""
     targets: str | tuple[str, ...] | None = None
-    """Names or full-match patterns of geoms or bodies that are met; None for all. Paths such as
-    ``{ENV_REGEX_NS}/Robot/base`` or ``/World/ground`` count as well; ``/World`` is everything."""
+    """Names or full-match patterns of geoms or bodies to include; None includes all. Paths such as
+    ``{ENV_REGEX_NS}/Robot/base`` or ``/World/ground`` are accepted; ``/World`` means everything."""
     labels: str | tuple[str, ...] | None = None
-    """Semantic labels (patterns) that are met; None for all. They come from ``Scene(semantics=...)`` or the shapes."""
+    """Semantic labels (patterns) to include; None includes all. Labels come from ``Scene(semantics=...)`` or the
+    shapes."""
     exclude: str | tuple[str, ...] = ()
-    """Names, patterns or paths of geoms or bodies that are not met."""
+    """Names, patterns or paths of geoms or bodies to exclude."""
     exclude_parent_body: bool = True
-    """Whether the shapes of the body that the sensor sits on are left out. The world's never are."""
+    """Whether to exclude the shapes of the body that carries the sensor. Shapes of the world are never excluded."""
     exclude_own_links: bool = True
-    """Whether those of the other links of its robot, the bodies of the same kinematic tree, are left out as well. They
-    are met with False, with ``exclude_parent_body=False``, and where `targets` or `labels` ask for them."""
+    """Whether to exclude also the other links of the sensor's robot, the bodies of the same kinematic tree. They are
+    included
+    with False, with ``exclude_parent_body=False``, and if `targets` or `labels` select them."""
 
     @field_validator("include_geom_groups")
     @classmethod
     def _groups(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
         if value is not None and not (value and all(0 <= group <= 5 for group in value)):
-            raise bad("geom groups from 0 to 5", "None takes all that `geometry` says.")
+            raise bad("geom groups from 0 to 5", "Give None to derive the groups from `geometry`.")
         return value
 
     @field_validator("targets", "labels")
     @classmethod
     def _some(cls, value: Any) -> Any:
         if value in ((), ""):
-            raise bad("at least one name", "None takes all.")
+            raise bad("at least one name", "Give None to include all.")
         return value
 
     @property
     def seen(self) -> Targets:
-        """The shapes that it meets."""
+        """The selection of shapes."""
         return Targets(
             geometry=self.geometry,
             groups=self.include_geom_groups,
@@ -65,18 +68,18 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
 
     @property
     def is_clean(self) -> bool:
-        """Whether no knob or stage can make the measured values differ from the true ones."""
+        """Whether no knob or stage can make measured values differ from true ones."""
         return self.first_imperfection is None
 
     @property
     def first_imperfection(self) -> str | None:
-        """Name of the first knob or stage that can make the measured values differ from the true ones, or None."""
+        """Name of the first knob or stage that can make measured values differ from true ones, or None."""
         knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
         return next((knob for knob in knobs if getattr(self, knob) is not None), "stages" if self.stages else None)
 
 
 def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Return one name as a tuple of one."""
+    """Return the names as a tuple; a single name gives a tuple of one."""
     return (value,) if isinstance(value, str) else value
 
 

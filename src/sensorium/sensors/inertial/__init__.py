@@ -1,1 +1,1 @@
-"""Sensors of a body's own motion and of the field around it: IMU, magnetometer, barometer, GNSS."""
+"""Sensors of body motion and of the surrounding fields: IMU, magnetometer, barometer, GNSS."""

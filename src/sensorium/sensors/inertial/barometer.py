@@ -1,14 +1,14 @@
-"""Barometer: static air pressure by the International Standard Atmosphere, and the altitude that follows from it.
+"""Barometer: static air pressure in the International Standard Atmosphere, and the altitude derived from it.
 
 Axes: ``[env, mount]`` (no mount axis for a singular selector).
 
-Up to 11 km the temperature falls by L per metre and the pressure is P0 (1 - L h / T0)^(g M / (R L)); above it the
-temperature stays and the pressure falls exponentially (ISO 2533; US Standard Atmosphere 1976, equations 33a and 33b). h
-is the geopotential altitude. A simulator's gravity is the same at every height, so its z is one.
+Up to 11 km the temperature falls by L per metre and the pressure is P0 (1 - L h / T0)^(g M / (R L)). Above 11 km the
+temperature is constant and the pressure falls exponentially (ISO 2533; US Standard Atmosphere 1976, equations 33a and
+33b). h is the geopotential altitude. The z of a simulation is a geopotential altitude, since its gravity is uniform.
 
-Numbers: pressure is float32. Near sea level its steps are 7.8 mPa, 0.65 mm of height; between 101 kPa and 65 kPa (3.6
-km) rounding moves the altitude by at most 0.5 mm. All powers and logarithms are float64, so that this is the only
-rounding. The true altitude does not go through the pressure: it has the rounding of the height alone.
+Precision: pressure is float32. Near sea level its steps are 7.8 mPa, or 0.65 mm of height; between 101 kPa and 65 kPa
+(3.6 km) rounding changes the altitude by at most 0.5 mm. All powers and logarithms are float64, so there is no other
+rounding. The true altitude is not computed from the pressure: it has the rounding of the height alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import Mounts, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
@@ -42,13 +42,13 @@ P0 = 101325.0
 T0 = 288.15
 """Temperature at sea level, K."""
 LAPSE = 0.0065
-"""Fall of temperature with height in the troposphere L, K/m."""
+"""Temperature lapse rate in the troposphere L, K/m."""
 GRAVITY_0 = 9.80665
 """Standard gravity g, m/s^2."""
 MOLAR_MASS = 0.0289644
 """Mean molar mass of air M, kg/mol."""
 GAS = 8.31432
-"""Gas constant R as the standard has it, J/(mol K); the SI's of 2019 is 1.7e-5 larger."""
+"""Gas constant R of the standard, J/(mol K); the SI value of 2019 is larger by a factor of 1 + 1.7e-5."""
 TROPOPAUSE = 11000.0
 """Height of the tropopause, m."""
 EXPONENT = GRAVITY_0 * MOLAR_MASS / (GAS * LAPSE)
@@ -60,7 +60,7 @@ P11 = P0 * (T11 / T0) ** EXPONENT
 DECAY = GRAVITY_0 * MOLAR_MASS / (GAS * T11)
 """Decay of pressure above the tropopause, 1/m."""
 REFERENCE_TEMPERATURE = 25.0
-"""Temperature at which data sheets state a pressure sensor's offset, degrees Celsius."""
+"""Temperature at which data sheets specify the offset of a pressure sensor, degrees Celsius."""
 
 _P0: F64 = wp.constant(wp.float64(P0))
 _P11: F64 = wp.constant(wp.float64(P11))
@@ -85,10 +85,10 @@ def isa_pressure(height: F64) -> F64:
 
 @wp.func
 def isa_altitude(pressure: F64) -> F64:
-    """Return the geopotential altitude, m, at which the standard atmosphere has a pressure, Pa; infinite for none."""
+    """Return the geopotential altitude, m, of a pressure of the standard atmosphere, Pa; infinite for pressure 0."""
     if pressure < _P11:
         return _TROPOPAUSE - wp.log(wp.max(pressure, _ZERO) / _P11) / _DECAY
-    return (_ONE - wp.pow(pressure / _P0, _ONE / _EXPONENT)) * _T0 / _LAPSE  # also of NaN, which max() would hide
+    return (_ONE - wp.pow(pressure / _P0, _ONE / _EXPONENT)) * _T0 / _LAPSE  # NaN passes through; max() would hide it
 
 
 @wp.func
@@ -104,12 +104,13 @@ class BarometerData:
     pressure: Annotated[Tensor, Field("Pa")]
     """Static air pressure, Pa."""
     altitude: Annotated[Tensor, Field("m", kind="derived")]
-    """Measured: the altitude above sea level that the standard atmosphere has for the measured pressure, m. True: the
-    height of the mount, z + `altitude_offset`."""
+    """Measured: altitude above sea level at which the standard atmosphere has the measured pressure, m. True: the
+    height of
+    the mount, z + `altitude_offset`."""
 
 
 class BarometerCfg(MountedSensorCfg[BarometerData]):
-    """Configuration of a barometer. The knobs act on the pressure; the measured altitude follows from it."""
+    """Configuration of a barometer. The knobs act on the pressure; the measured altitude is derived from it."""
 
     altitude_offset: Annotated[
         Float,
@@ -121,23 +122,27 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
     ] = 0.0
     """Altitude of the world's origin above sea level, m."""
     wind: Annotated[Vec3, must(is_finite, "three finite numbers, m/s"), in_unit("m/s")] = (0.0, 0.0, 0.0)
-    """Velocity of the air, world axes, m/s; what counts is the sensor's velocity relative to it."""
+    """Velocity of the air, world axes, m/s; only the sensor's velocity relative to it has an effect."""
     position_error: Annotated[Float | Vec3, must(is_finite, "a finite number, or three")] = 0.0
-    """Pressure coefficient Cp of the port: it reads Cp rho v^2 / 2 too much in air that passes at v (most ports suck:
-    Cp < 0, and altitude reads too high). Three numbers weigh the squares of v's parts along the sensor's axes."""
+    """Pressure coefficient Cp of the port: in air that passes at speed v the reading is too high by Cp rho v^2 / 2.
+    Most
+    ports cause suction: Cp < 0, and the altitude reads too high. Three numbers weight the squares of the components of
+    v
+    along the sensor's axes."""
     temperature: Annotated[
         Float,
         must(lambda t: -100.0 <= t <= 200.0, "degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius."),
         in_unit("degC"),
     ] = REFERENCE_TEMPERATURE
-    """Temperature of the sensor, degrees Celsius. (`TemperatureDrift` is a stage for a device that warms up.)"""
+    """Temperature of the sensor, degrees Celsius. The stage `TemperatureDrift` models a device that warms up."""
     temperature_coefficient: Annotated[Finite, in_unit("Pa/K")] = 0.0
-    """Offset per kelvin that the sensor is warmer than 25 degrees Celsius, Pa/K."""
+    """Pressure offset per kelvin above 25 degrees Celsius, Pa/K."""
     lag: Annotated[
         Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds"), in_unit("s")
     ] = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
-    period where the pressure changes steadily between samples; it starts settled at the first sample."""
+    period
+    if the pressure changes linearly between samples. At the first sample it is settled."""
 
     @property
     def coefficients(self) -> tuple[float, float, float]:
@@ -148,7 +153,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
 
 @wp.struct
 class BarometerTask:
-    """One barometer, for the kernels. Velocities and memory have a length of 0 where they are not needed."""
+    """Data of one barometer for the kernels. Unused velocities and memory have length 0."""
 
     dt: F64
     lag: F64
@@ -157,7 +162,7 @@ class BarometerTask:
     coefficients: wp.vec3
     wind: wp.vec3
     mounts: wp.array[Mounts]
-    # Memory of the lag: z and excess pressure at the last sample, how far the response is behind, and the tick
+    # Memory of the lag: z and excess pressure at the last sample, difference to the settled response, and the tick
     last_z: wp.array2d[wp.float32]
     last_excess: wp.array2d[wp.float32]
     behind: wp.array2d[wp.float32]
@@ -204,13 +209,13 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
         t.bad[env, mount] = wp.uint8(1)
         t.any_bad[0] = 1
         t.pressure[env, mount] = wp.nan
-        return  # flagged; the response stays where it was
+        return  # flagged; the response keeps its value
     late = _ZERO
     if t.last_tick.shape[0] > 0:
         captured = tick_captured(rows)
         elapsed = captured - t.last_tick[env, mount]
         if not is_first(rows, env) and elapsed > 0:
-            # a change that comes steadily over the time T leaves the response (1 - exp(-T / lag)) lag / T of it behind
+            # a linear change over the time T leaves the response (1 - exp(-T / lag)) lag / T of the change behind
             part = F64(elapsed) * t.dt / t.lag
             kept = wp.exp(-part)
             before = isa_pressure(F64(t.last_z[env, mount]) + t.altitude_offset)
@@ -239,20 +244,20 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
 
     @classmethod
     def needs(cls, cfg: BarometerCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return the pose, and the velocity where the port has a position error."""
+        """Return the pose requirement, and the velocity requirement if the port has a position error."""
         yield BODY_POSE
         if any(cfg.coefficients):
             yield BODY_VELOCITY
 
     def setup(self) -> None:
-        """Make the memory that a lag needs."""
+        """Allocate the memory of the lag."""
         shape = (self.mount.count,)
         if self.cfg.lag:
             self._lagging = [self.new_state(name, shape) for name in ("z", "excess", "behind")]
             self._lag_tick = self.new_state("tick", shape).view(torch.int32)
 
     def _task(self, record: Record) -> Any:
-        """Return this barometer for the kernels; `record` is read and written."""
+        """Return the task struct of this barometer; kernels read and write `record`."""
         cfg, t = self.cfg, BarometerTask()
         t.dt, t.lag, t.altitude_offset = self.clock.dt, cfg.lag, cfg.altitude_offset
         t.warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
@@ -267,17 +272,17 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute height and pressure of each mount in one launch, which all barometers of one rate share."""
+        """Compute height and pressure of each mount in one launch, shared by all barometers of one rate."""
         self.compute_on.launch_task(_air, (self.mount.count,), self._task(raw))
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
-        """Add position error, temperature offset and lag to the measured pressure (one launch, none without them)."""
+        """Add position error, temperature offset and lag to the measured pressure (at most one launch)."""
         t = self._task(slot)
         if self.cfg.lag or any(self.cfg.coefficients) or t.warm:
             self.compute_on.launch_task(_response, (self.mount.count,), t)
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
-        """Compute the altitude that the measured pressure has in the standard atmosphere."""
+        """Compute the altitude of the measured pressure in the standard atmosphere."""
         self.compute_on.launch_task(_altitude, (self.mount.count,), self._task(slot))

@@ -1,13 +1,15 @@
-"""Satellite navigation receiver: position, velocity and the quality of its fix.
+"""Satellite navigation receiver: position, velocity and fix quality.
 
 Axes: ``[env, mount, ...]`` (no mount axis for a singular selector). ENU: east, north, up in the plane at `origin`.
 
-The world is flat: its z is the vertical of the world's origin everywhere. Positions become latitude, longitude and
-height through exact WGS84 (see `sensorium.geometry.geodesy`), in float64: a float32 of degrees has steps of up to 1.7
-m. The error of a position wanders, since satellites, ionosphere and reflections change slowly: a first-order
-Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau), exact for any period T
-(Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994), scaled by the dilution of
-precision.
+The world is flat: its z axis is the vertical of the world's origin everywhere. Positions are converted to latitude,
+longitude and height by exact WGS84 (see `sensorium.geometry.geodesy`) in float64, because a float32 of degrees has
+steps
+of up to 1.7 m. The position error is correlated in time, since satellites, ionosphere and reflections change slowly. It
+is a first-order Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau), exact for
+any
+period T (Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994), scaled by the
+dilution of precision.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import Mounts, is_finite3, mount_motion
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
 
 FIXES: Mapping[str, int] = {"none": 0, "2d": 2, "3d": 3, "float": 4, "fixed": 5}
-"""What kinds of fix there are, and their numbers in the field `fix`."""
+"""Kinds of fix and their numbers in the field `fix`."""
 Fix = Literal["none", "2d", "3d", "float", "fixed"]
 FIX_2D: int = wp.constant(2)
 NO_FIX = 3
@@ -53,37 +55,37 @@ class GnssData:
     """One GNSS sample."""
 
     lla: Annotated[Tensor, Field("deg, deg, m", (3,), axes=("lla",), dtype="float64", frame="WGS84", kind="derived")]
-    """Latitude, longitude, degrees, and height above the ellipsoid, m; float64. It follows from `pos_enu`."""
+    """Latitude and longitude, degrees, and height above the ellipsoid, m; float64. Derived from `pos_enu`."""
     pos_enu: Annotated[Tensor, Field("m", (3,), axes=("enu",), frame="enu", role="point")]
-    """Position of the antenna: east, north, up of the world's origin, m."""
+    """Position of the antenna relative to the world's origin: east, north, up, m."""
     vel_enu: Annotated[Tensor, Field("m/s", (3,), axes=("enu",), frame="enu")]
     """Velocity of the antenna relative to the ground: east, north, up at the world's origin, m/s."""
     fix: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Kind of fix: 0 none, 2 two-dimensional, 3 three-dimensional, 4 RTK float, 5 RTK fixed. The truth has it, too."""
+    """Kind of fix: 0 none, 2 two-dimensional, 3 three-dimensional, 4 RTK float, 5 RTK fixed. Also part of the truth."""
     hdop: Annotated[Tensor, Field("1", kind="derived")]
-    """Horizontal dilution of precision; infinite without a fix. The truth has it, too."""
+    """Horizontal dilution of precision; infinite without a fix. Also part of the truth."""
     vdop: Annotated[Tensor, Field("1", kind="derived")]
-    """Vertical dilution of precision; infinite without a fix. The truth has it, too."""
+    """Vertical dilution of precision; infinite without a fix. Also part of the truth."""
 
 
 class SkyZone(Cfg):
-    """A box in the world, along its axes, in which the sky is not free: a tunnel, a street between houses, a wood."""
+    """Axis-aligned box in the world with an obstructed sky: a tunnel, a street between buildings, a forest."""
 
     low: Vec3
-    """Least corner, m."""
+    """Minimum corner, m."""
     high: Vec3
-    """Greatest corner, m."""
+    """Maximum corner, m."""
     fix: Fix = "none"
-    """The best fix there is in it; ``"none"`` is an outage."""
+    """Best fix available inside; ``"none"`` is an outage."""
     dop: Annotated[
         Float,
         must(
             lambda dop: 1.0 <= dop < math.inf,
             "a finite factor >= 1",
-            "The dilution of the free sky is hdop and vdop of the receiver.",
+            "Set hdop and vdop of the receiver for the dilution under an open sky.",
         ),
     ] = 1.0
-    """Factor on both dilutions of precision, >= 1. Where zones overlap, the least fix and the greatest factor hold."""
+    """Factor on both dilutions of precision, >= 1. Where zones overlap, the worst fix and the largest factor apply."""
 
     @field_validator("high")
     @classmethod
@@ -97,7 +99,7 @@ class SkyZone(Cfg):
 class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
     """Configuration of a GNSS receiver; its antenna is at the mount with `offset`. Knobs: ``pos_noise``, ``vel_noise``.
 
-    Receivers have 1 to 20 Hz and 50 to 200 ms of latency: give `rate_hz` and `delay`. `loss` drops whole samples.
+    Real receivers have 1 to 20 Hz and 50 to 200 ms of latency: set `rate_hz` and `delay`. `loss` drops whole samples.
     """
 
     origin: Annotated[
@@ -105,49 +107,50 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
         must(
             lambda lla: abs(lla[0]) <= 90.0 and abs(lla[1]) <= 360.0 and -1e4 <= lla[2] <= 1e6,
             "latitude in [-90, 90] degrees, longitude in [-360, 360] degrees, height from -10 to 1000 km",
-            "The order is latitude, longitude, height.",
+            "Give latitude, longitude and height in this order.",
         ),
         in_unit("deg"),
     ] = (0.0, 0.0, 0.0)
-    """Place of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. (Height above
-    sea level is something else: the two differ by the geoid, -107 to 86 m.)"""
+    """Location of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. Height above
+    sea
+    level differs from it by the geoid, -107 to 86 m."""
     heading_deg: Annotated[
         Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees"), in_unit("deg")
     ] = 0.0
-    """Angle from east to the world's x axis, counter-clockwise seen from above, degrees: 90 for x to the north."""
+    """Angle from east to the world's x axis, counter-clockwise seen from above, degrees; 90 if x points north."""
     horizontal_sd: Annotated[NonNegative, in_unit("m")] = 0.0
-    """Standard deviation of the wandering position error to the east and to the north, each, at `hdop` 1, m. (Of a
-    circular error probable CEP it is CEP / 1.1774.)"""
+    """Standard deviation of the correlated position error to the east and to the north, each, at `hdop` 1, m. For a
+    circular error probable CEP, give CEP / 1.1774."""
     vertical_sd: Annotated[NonNegative, in_unit("m")] = 0.0
-    """The same upwards, at `vdop` 1, m."""
+    """Standard deviation of the correlated error upwards, at `vdop` 1, m."""
     tau: Annotated[Positive, in_unit("s")] = 60.0
-    """Correlation time of the wandering error, s."""
+    """Correlation time of the position error, s."""
     hdop: Positive = 1.0
-    """Horizontal dilution of precision under a free sky."""
+    """Horizontal dilution of precision under an open sky."""
     vdop: Positive = 1.0
-    """Vertical dilution of precision under a free sky."""
+    """Vertical dilution of precision under an open sky."""
     fix: Annotated[
         Fix,
         must(
             lambda fix: fix != "none",
-            "a kind of fix",
-            "A receiver without one has nothing to say; for outages give zones.",
+            "a kind of fix other than none",
+            "Give zones for outages.",
         ),
     ] = "3d"
-    """The best fix the receiver reaches; give the deviations that go with it."""
+    """Best fix that the receiver reaches; set the deviations to match."""
     time_to_first_fix: NonNegative = 0.0
-    """Seconds after a reset without a fix; captures from then on have one."""
+    """Seconds after a reset without a fix; later captures have a fix."""
     reacquisition_time: NonNegative = 0.0
     """Seconds without a fix after the last capture in an outage."""
     zones: tuple[SkyZone, ...] = ()
-    """Where the sky is not free."""
+    """Regions with an obstructed sky."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"pos": ("pos_enu", "m"), "vel": ("vel_enu", "m/s")}
 
 
 @wp.struct
 class GnssTask:
-    """One receiver, for the kernels."""
+    """Data of one receiver for the kernels."""
 
     mounts: wp.array[Mounts]
     # World
@@ -165,9 +168,9 @@ class GnssTask:
     zone_high: wp.array[wp.vec3]
     zone_fix: wp.array[wp.int32]
     zone_dop: wp.array[wp.float32]
-    # Memory of the last capture in an outage: 0, or the ticks since the reset plus one
+    # Memory of the last capture in an outage: 0, or 1 + the ticks since the reset
     outage: wp.array2d[wp.int32]
-    # The wandering error: its law, the process with deviation 1, and the tick of the last capture
+    # Correlated error: its decay rate, the process with deviation 1, and the tick of the last capture
     decay: F64
     sd: wp.vec3
     key0: wp.uint32
@@ -175,7 +178,7 @@ class GnssTask:
     normals: wp.array[wp.vec3]
     error: wp.array2d[wp.vec3]
     error_tick: wp.array2d[wp.int32]
-    # What was reported last
+    # Last report
     held_pos: wp.array2d[wp.vec3]
     held_vel: wp.array2d[wp.vec3]
     # Output
@@ -253,9 +256,9 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     captured = tick_captured(rows)
     w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
     w = wp.vec3(w4[0], w4[1], w4[2])
-    e = w  # the first sample is drawn from the long-run law
+    e = w  # the first sample is drawn from the stationary distribution
     if not is_first(rows, env):
-        # in float64: for samples that are close together 1 - kept^2 is lost in the rounding of float32
+        # in float64: for short intervals 1 - kept^2 would be lost to the rounding of float32
         kept = wp.exp(-F64(captured - t.error_tick[env, mount]) * t.decay)
         fresh = wp.sqrt(F64(1.0) - kept * kept)
         e = wp.vec3(kept * wp.vec3d(t.error[env, mount]) + fresh * wp.vec3d(w))
@@ -294,16 +297,18 @@ def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
 class Gnss(SimpleSensor[GnssCfg, GnssData]):
     """GNSS receivers at one or several mounts.
 
-    Without a fix (before the first one, in an outage) a sample is not `valid`, and the measured position and velocity
-    are those of the last fix; before the first fix, the world's origin and 0. With a 2D fix the height is that of the
-    last better fix (before any, that of the origin), and the vertical velocity 0. The truth is never held.
+    Without a fix (before the first one, or in an outage) a sample is not `valid`, and the measured position and
+    velocity
+    are those of the last fix; before the first fix, they are the world's origin and 0. With a 2D fix the height is that
+    of
+    the last better fix (before any, that of the origin), and the vertical velocity is 0. The truth is never held.
     """
 
     requires = (BODY_POSE, BODY_VELOCITY)
     checks_state: ClassVar[bool] = True
 
     def setup(self) -> None:
-        """Make the memories of fix, error and last report."""
+        """Allocate the memory of fix, error and last report."""
         count = self.mount.count
         origin = self.cfg.origin
         self._origin_ecef = wp.vec3d(*geodetic_to_ecef(origin).tolist())
@@ -314,11 +319,11 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
         self._error_tick = self.new_state("error_tick", (count,)).view(torch.int32)
 
     def _ticks(self, seconds: float) -> int:
-        """Return the ticks that a time needs, rounded up."""
+        """Return a time in ticks, rounded up."""
         return math.ceil(exact_fraction(seconds) / self.clock.dt_exact)
 
     def _task(self, record: Record) -> Any:
-        """Return this receiver for the kernels; `record` is read and written."""
+        """Return the task struct of this receiver; kernels read and write `record`."""
         cfg, device, t = self.cfg, self.compute_on.wp_device, GnssTask()
         turn = math.radians(cfg.heading_deg)
 
@@ -348,18 +353,18 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute position, velocity and fix in one launch, which all receivers of one rate share."""
+        """Compute position, velocity and fix in one launch, shared by all receivers of one rate."""
         self.compute_on.launch_task(_truth, (self.mount.count,), self._task(raw))
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
-        """Add the wandering error to the measured position (one launch, none without one)."""
+        """Add the correlated error to the measured position (one launch, or none without an error)."""
         if self.cfg.horizontal_sd or self.cfg.vertical_sd:
             self.compute_on.launch_task(_wander, (self.mount.count,), self._task(slot))
 
     @recorded
     def derive_measured(self, slot: Record) -> None:
-        """Hold what a receiver without a fix holds, and compute the geodetic coordinates (one launch)."""
+        """Hold the last report while there is no fix, and compute the geodetic coordinates (one launch)."""
         self.compute_on.launch_task(_report, (self.mount.count,), self._task(slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:

@@ -1,4 +1,4 @@
-"""Inertial measurement unit: accelerometer, gyroscope, magnetometer, and the true motion beside them.
+"""Inertial measurement unit: accelerometer, gyroscope, magnetometer, and the true motion.
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_w`` world, ``_b`` the IMU's own frame.
 
@@ -31,12 +31,12 @@ from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
 from sensorium.world.select import Named
 
 NO_SAMPLE_BEFORE = 2
-"""Validity flag of the first sample after a reset where accelerations are differences: there is nothing to subtract."""
+"""Validity flag of the first sample after a reset if accelerations are differences and need an earlier sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImuData:
-    """One IMU sample; fields that the config does not name are None."""
+    """One IMU sample; fields that the config does not select are None."""
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
     """Position of the IMU in the world, m."""
@@ -49,11 +49,11 @@ class ImuData:
     ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity")]
     """Angular velocity relative to the world, in the IMU frame (gyroscope), rad/s."""
     lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force")]
-    """Specific force in the IMU frame (accelerometer), m/s^2; or acceleration plus a given `gravity_bias`."""
+    """Specific force in the IMU frame (accelerometer), m/s^2; with a `gravity_bias`, acceleration plus that bias."""
     ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor")]
     """Angular acceleration in the IMU frame, rad/s^2."""
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
-    """Magnetic flux in the IMU frame (magnetometer), in the unit of the field it is given (tesla, gauss, ...)."""
+    """Magnetic flux in the IMU frame (magnetometer), in the unit of the given field (tesla, gauss, ...)."""
 
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
@@ -65,16 +65,19 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
     fields: tuple[str, ...] | Literal["all"] = MEASURED
-    """What is computed: by default what a device measures; ``"all"`` adds pose, velocities and angular acceleration."""
+    """Computed fields: by default those that a device measures; ``"all"`` adds pose, velocities and angular
+    acceleration."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     gravity_bias: Vec3 | None = None
-    """None: minus the env's gravity, so that the accelerometer reads specific force. A vector is added to the
-    coordinate acceleration instead, in world axes, m/s^2; (0, 0, 0) gives coordinate acceleration."""
+    """Vector added to the coordinate acceleration, in world axes, m/s^2. None adds the negative of the env's gravity,
+    so that
+    the accelerometer reads specific force; (0, 0, 0) gives coordinate acceleration."""
     magnetic_field: Vec3 | None = None
-    """Flux in world axes, any unit; None takes the engine's."""
+    """Flux in world axes, any unit; None uses the engine's field."""
     acceleration: Literal["auto", "engine", "difference"] = "auto"
-    """Where accelerations come from: the engine, or differences of the mount's world velocity over the true elapsed
-    time, never across a reset (the first sample is then not valid). auto: the engine's where it can give them."""
+    """Source of accelerations: the engine, or differences of the mount's world velocity over the true elapsed time,
+    never
+    across a reset (the first sample is then not valid). ``auto`` uses the engine's accelerations if available."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
         "acc": ("lin_acc_b", "m/s^2"),
@@ -85,7 +88,7 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
 
 @wp.struct
 class ImuTask:
-    """One IMU, for the kernels. Of the engine's arrays and the outputs, a length of 0 means that one is not needed."""
+    """Data of one IMU for the kernels. Unused arrays of the engine and unused outputs have length 0."""
 
     dt: wp.float32
     difference: wp.int32
@@ -115,7 +118,7 @@ class ImuTask:
 
 @kernel
 def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
-    # tasks[k] is not taken into a variable: so large a struct would be copied for each thread
+    # tasks[k] is not assigned to a variable: each thread would copy the large struct
     k, i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0) or mount >= tasks[k].bad.shape[1]:
@@ -184,7 +187,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     @classmethod
     def needs(cls, cfg: ImuCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return only what the selected fields need."""
+        """Return the requirements of the selected fields only."""
         selected = set(cfg.selected)
         yield BODY_POSE
         if selected & MOVING:
@@ -209,13 +212,13 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     @property
     def acceleration_source(self) -> str:
-        """``"engine"``, ``"difference"`` or ``"none"`` (no field needs it)."""
+        """Source of accelerations: ``"engine"``, ``"difference"`` or ``"none"`` (no selected field needs them)."""
         if not {"lin_acc_b", "ang_acc_b"} & set(self.cfg.selected):
             return "none"
         return "engine" if self._from_engine(self.cfg, self.engine.supports) else "difference"
 
     def setup(self) -> None:
-        """Make the memory that differences need."""
+        """Allocate the memory of the differences."""
         self.notes["acceleration"] = self.acceleration_source
         self._difference = self.acceleration_source == "difference"
         shape = (self.mount.count, 3)
@@ -225,7 +228,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute every selected field in one launch, which all IMUs of one rate share."""
+        """Compute every selected field in one launch, shared by all IMUs of one rate."""
         cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
         t.dt = self.clock.dt
         t.mounts = self.mount.warp_state(velocities=bool(names & MOVING))

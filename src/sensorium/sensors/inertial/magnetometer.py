@@ -1,12 +1,15 @@
-"""Magnetometer: the world's magnetic flux in the sensor's frame, as a vehicle made of iron and steel lets it through.
+"""Magnetometer: the world's magnetic flux in the sensor's frame, distorted by the iron and steel of the vehicle.
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_b`` the magnetometer's own frame.
 
-With R the orientation of the sensor and B the flux in the world at its place, the truth is R^T B. A device on a vehicle
-measures A R^T B + b + noise: A is the soft iron (material that the field magnetises, so that it bends the field) and b
-the hard iron (magnets that move along with the sensor); Gebre-Egziabher et al., "Calibration of strapdown magnetometers
-in magnetic field domain", Journal of Aerospace Engineering 19, 2006. Magnets that stay where they are in the world are
-a true disturbance and belong to B: see `MagneticDipole`.
+With R the orientation of the sensor and B the flux in the world at its position, the truth is R^T B. A device on a
+vehicle measures A R^T B + b + noise. A is the soft iron: material that the field magnetises and that distorts the
+field.
+b is the hard iron: magnets that move with the sensor (Gebre-Egziabher et al., "Calibration of strapdown magnetometers
+in
+magnetic field domain", Journal of Aerospace Engineering 19, 2006). Magnets fixed in the world are a true disturbance
+and
+part of B: see `MagneticDipole`.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
-"""Magnetic constant over 4 pi, T m/A; off by less than 1e-9 of itself since the SI of 2019."""
+"""Magnetic constant over 4 pi, T m/A; the relative error against the SI of 2019 is below 1e-9."""
 UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
 """Units of flux density, in tesla."""
 Unit = Literal["T", "mT", "uT", "nT", "G", "mG"]
@@ -47,17 +50,18 @@ class MagnetometerData:
     """One magnetometer sample."""
 
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
-    """Magnetic flux in the sensor's frame, in the config's `unit` (without one, in that of the field it is given)."""
+    """Magnetic flux in the sensor's frame, in the config's `unit` (by default the unit of the given field)."""
 
 
 Finite3 = Annotated[Vec3, must(is_finite, "three finite numbers")]
 
 
 class MagneticDipole(Cfg):
-    """A magnet that stays where it is in the world: a motor of a machine, a steel beam, a loudspeaker.
+    """Magnet fixed in the world, such as the motor of a machine, a steel beam or a loudspeaker.
 
-    A uniformly magnetised sphere. Outside it the flux is mu0/4pi (3 r (m.r)/r^5 - m/r^3), inside mu0/4pi 2 m/radius^3
-    (Jackson, Classical Electrodynamics, section 5.10). Both in tesla; the sensor converts to its `unit`.
+    It is a uniformly magnetised sphere. Outside it the flux is mu0/4pi (3 r (m.r)/r^5 - m/r^3), inside it mu0/4pi 2
+    m/radius^3
+    (Jackson, Classical Electrodynamics, section 5.10). Both are in tesla; the sensor converts them to its `unit`.
     """
 
     pos: Finite3
@@ -69,14 +73,14 @@ class MagneticDipole(Cfg):
         must(
             lambda radius: 0.0 < radius < math.inf,
             "a finite radius > 0 in metres",
-            "Without one the flux at the centre would be infinite.",
+            "Give the radius, since the flux at the centre of a point dipole is infinite.",
         ),
     ] = 0.01
     """Radius of the sphere, m."""
 
 
 def _parts(amount: Any) -> tuple[Any, ...]:
-    """Return the parts that an amount is made of: itself, or the parameters of a distribution."""
+    """Return the components of an amount: the amount itself, or the parameters of a distribution."""
     if isinstance(amount, Uniform):
         return (amount.low, amount.high)
     if isinstance(amount, Normal):
@@ -87,34 +91,40 @@ def _parts(amount: Any) -> tuple[Any, ...]:
 
 
 class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
-    """Configuration of a magnetometer. All fluxes in one unit: that of the field; name it with `unit`."""
+    """Configuration of a magnetometer. All fluxes are in the unit of the field; name that unit in `unit`."""
 
     magnetic_field: Finite3 | None = None
-    """Flux in world axes; None takes the engine's."""
+    """Flux in world axes; None uses the engine's field."""
     unit: Unit | None = None
-    """Unit of the field, of the engine's or of `magnetic_field`, and so of the reading, `hard_iron` and all knobs. It
-    converts nothing but the flux of `dipoles`, which is in tesla by nature. None: the unit stays unnamed."""
+    """Unit of the field (the engine's or `magnetic_field`), of the reading, of `hard_iron` and of all knobs. Only the
+    flux of
+    `dipoles` is converted, from tesla. None leaves the unit unnamed."""
     dipoles: tuple[MagneticDipole, ...] = ()
-    """Magnets that are fixed in the world; part of the truth. They need a `unit`."""
+    """Magnets fixed in the world; part of the truth. They require a `unit`."""
     hard_iron: Annotated[
         Amount | None,
         must(
             lambda amount: all(np.shape(part) in ((), (3,)) for part in _parts(amount)),
-            "a number or three (x, y, z), or a distribution of such",
+            "a number, three numbers (x, y, z), or a distribution of these",
         ),
     ] = None
-    """Flux of magnets that move along with the sensor: a number or three, or a distribution drawn per env and mount at
-    reset; in the field's unit, sensor axes."""
+    """Flux of magnets that move with the sensor, in the field's unit, sensor axes: one number or three, or a
+    distribution
+    drawn per env and mount at reset."""
     soft_iron: Amount | None = None
-    """How the vehicle's iron bends the field, a matrix A that multiplies it, 1: a 3 x 3 matrix; the six numbers (xx,
-    yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn per env and
-    mount at reset (``Normal(0, 0.03)``)."""
+    """Distortion of the field by the vehicle's iron, a matrix A that multiplies the field, 1. Give a 3 x 3 matrix; the
+    six
+    numbers (xx, yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn
+    per
+    env and mount at reset (``Normal(0, 0.03)``)."""
 
     @field_validator("dipoles")
     @classmethod
     def _dipoles(cls, value: tuple[MagneticDipole, ...], info: ValidationInfo) -> tuple[MagneticDipole, ...]:
         if value and info.data.get("unit") is None:
-            raise bad("`unit` beside it", "The flux of a dipole is in tesla; say what unit the field is in: unit='T'.")
+            raise bad(
+                "`unit` together with dipoles", "The flux of a dipole is in tesla; give the field's unit: unit='T'."
+            )
         return value
 
     @field_validator("soft_iron")
@@ -128,7 +138,7 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
             spread = 4.0 * np.abs(value.std).max() if isinstance(value, Normal) else 0.0
             centre = np.abs(value.mean).max() if isinstance(value, Normal) else max(map(abs, amount_bounds(value)))
             if not centre + spread < 1.0 / 3.0:
-                fix = "It is the law of A - I, not of A; a Normal counts to 4 standard deviations."
+                fix = "Give the distribution of A - I, not of A; a Normal counts up to 4 standard deviations."
                 raise bad("deviations below 1/3, so that A stays positive definite", fix)
             return value
         matrix = np.asarray(value, np.float64)
@@ -137,13 +147,14 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
         full = _matrix(value)
         if not np.linalg.eigvalsh(full + full.T).min() > 0.0:
             raise bad(
-                "a positive definite matrix, near the identity", "It is A, not A - I: (1, 1, 1, 0, 0, 0) is none."
+                "a positive definite matrix, near the identity",
+                "Give A, not A - I: (1, 1, 1, 0, 0, 0) is the identity.",
             )
         return value
 
 
 def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the soft iron as a matrix, float64 [3, 3], from six numbers or nine."""
+    """Return the soft iron as a matrix, float64 [3, 3], from six or nine numbers."""
     a = np.asarray(value, np.float64)
     if a.shape == (3, 3):
         return a
@@ -151,12 +162,12 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 FIXED: int = wp.constant(-1)
-"""Kind of an iron that is not drawn."""
+"""Kind of an iron with fixed values."""
 
 
 @wp.struct
 class Iron:
-    """One of the two irons: its numbers per column, or the law they are drawn from."""
+    """Hard or soft iron: its values per column, or the distribution they are drawn from."""
 
     kind: wp.int32
     first: wp.array[wp.float32]
@@ -169,11 +180,11 @@ class Iron:
 
 @wp.struct
 class FluxTask:
-    """One magnetometer, for the kernel of the truth."""
+    """Data of one magnetometer for the kernel of the truth."""
 
     mounts: wp.array[Mounts]
     magnetic: wp.array[wp.vec3]
-    # Dipoles; the moments hold mu0/4pi and the conversion to the field's unit
+    # Dipoles; the moments include mu0/4pi and the conversion to the field's unit
     dipole_pos: wp.array[wp.vec3]
     dipole_moment: wp.array[wp.vec3]
     dipole_radius: wp.array[wp.float32]
@@ -184,7 +195,7 @@ class FluxTask:
 
 @wp.struct
 class IronTask:
-    """One magnetometer on a vehicle of iron, for the kernel of the measured branch."""
+    """Data of one magnetometer with hard or soft iron for the kernel of the measured branch."""
 
     hard: Iron
     soft: Iron
@@ -221,7 +232,7 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
 
 @wp.func
 def _three(rows: Rows, env: int, mount: int, iron: Iron, block: int, table: wp.array[wp.vec3]) -> wp.vec3:
-    """Return three numbers of an iron: the same at every sample of an episode, without being kept anywhere."""
+    """Return three values of an iron: constant during an episode, recomputed at every sample instead of stored."""
     first = 3 * block
     if iron.kind == FIXED:
         return wp.vec3(iron.first[first], iron.first[first + 1], iron.first[first + 2])
@@ -268,19 +279,19 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     @classmethod
     def needs(cls, cfg: MagnetometerCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return the pose, and the engine's field where the config gives none."""
+        """Return the pose requirement, and the engine's field if the config gives none."""
         yield BODY_POSE
         if cfg.magnetic_field is None:
             yield MAGNETIC
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the flux, in the unit that the config names."""
+        """Return the flux, in the config's unit."""
         unit = self.cfg.unit or "field"
         return {"mag_b": Field(unit, (3,), frame="sensor", role="magnetic")}
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Compute the flux at each mount in one launch, which all magnetometers of one rate share."""
+        """Compute the flux at each mount in one launch, shared by all magnetometers of one rate."""
         device, cfg = self.device, self.cfg
 
         def vectors(values: Iterable[Any]) -> Any:
@@ -303,7 +314,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     @recorded
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
-        """Bend the field by the soft iron and add the hard iron's (one launch, none without either)."""
+        """Distort the field by the soft iron and add the hard iron (one launch, or none without either)."""
         cfg = self.cfg
         if cfg.hard_iron is None and cfg.soft_iron is None:
             return
@@ -318,7 +329,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         self.compute_on.launch_task(_iron, (self.mount.count,), t)
 
     def _law(self, purpose: str, amount: Any, columns: int) -> Any:
-        """Return an iron as its kernel takes it."""
+        """Return an iron in the form that the kernel takes."""
 
         def spread(value: Any) -> list[float]:
             row: list[float] = np.broadcast_to(np.asarray(value, np.float64), columns).tolist()

@@ -1,24 +1,26 @@
 """Six-axis force/torque sensor between a body and its parent, with the software of such a device: tare, tool weight.
 
-Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector). A mount is a joint, a site or a body: the frame of
-the sensor, fixed to the child, whose link to its parent (joints of any kind, or a weld) carries it.
+Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector). A mount is a joint, a site or a body. It is the
+frame
+of the sensor, fixed to the child; the link from child to parent (joints of any kind, or a weld) carries the sensor.
 
-The truth is the whole wrench that passes between child and parent. With f and m its force and its torque about the
-origin p of the child body's frame, s the origin of the sensor and R its axes,
+The truth is the whole wrench between child and parent. With f and m its force and its torque about the origin p of the
+child body's frame, s the origin of the sensor and R its axes,
 
     force = R^T f        torque = R^T (m + (p - s) x f)
 
-(Featherstone, Rigid Body Dynamics Algorithms, 2008, section 2.8). The sign is that of `on`: at rest a tool of mass M on
+(Featherstone, Rigid Body Dynamics Algorithms, 2008, section 2.8). The sign depends on `on`: at rest a tool of mass M on
 the child reads M g upwards.
 
-Measured: noise, crosstalk, drift, saturation and quantisation are the device's, by knobs and stages. Its software
-comes last and subtracts what it takes the tool to weigh, and the tare. For a tool of mass M whose centre of mass is at
-c, that has the acceleration a_c, with gravity g, angular velocity w, angular acceleration alpha, inertia I about c, all
-in the sensor's axes,
+Knobs and stages model the device: noise, crosstalk, drift, saturation and quantisation. Its software is applied last
+and
+subtracts the assumed wrench of the tool, and the tare. For a tool of mass M with centre of mass at c, acceleration a_c
+of
+that centre, gravity g, angular velocity w, angular acceleration alpha and inertia I about c, all in the sensor's axes,
 
     force = M (a_c - g)        torque = c x M (a_c - g) + I alpha + w x I w        (Newton, Euler)
 
-of which only M (-g) and c x M (-g) are the weight.
+of which M (-g) and c x M (-g) are the weight.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from sensorium.world.select import Named
 
 @dataclass(frozen=True, slots=True)
 class ForceTorqueData:
-    """One sample of force/torque sensors, in their own axes."""
+    """One sample of force/torque sensors, in the sensors' frames."""
 
     force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at")]
     """Force `[env, mount, 3]`, N."""
@@ -56,31 +58,37 @@ class ForceTorqueData:
 
 
 class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
-    """Configuration of force/torque sensors. Select joints, sites or bodies; `offset` moves and turns the sensor there.
+    """Configuration of force/torque sensors. Select joints, sites or bodies; `offset` moves and rotates the frame.
 
-    What is measured is what joins the body that the selected element belongs to with its parent body.
+    The sensor measures the wrench between the selected element's body and its parent body.
     """
 
     on: Literal["child", "parent"] = "child"
-    """``child``: what the parent exerts on the child (at rest: +M g upwards; as MuJoCo's force and torque sensors).
-    ``parent``: the opposite, what the child exerts on the parent: a tool that hangs on the sensor pulls it down."""
-    tool_mass: Annotated[
-        Float, must(lambda mass: 0.0 <= mass < math.inf, "nothing negative, and finite"), in_unit("kg")
-    ] = 0.0
-    """Mass of the tool that the software compensates, kg: its weight, in the true direction of gravity, is subtracted
-    from the measured wrench. The truth is not compensated."""
+    """``child``: wrench that the parent exerts on the child (at rest +M g upwards, as MuJoCo's force and torque
+    sensors).
+    ``parent``: the opposite wrench, which the child exerts on the parent; a tool that hangs on the sensor pulls it
+    down."""
+    tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "a finite mass >= 0"), in_unit("kg")] = 0.0
+    """Mass of the tool that the software compensates, kg. Its weight, along the true direction of gravity, is
+    subtracted from
+    the measured wrench. The truth is not compensated."""
     tool_com: Annotated[Vec3, must(is_finite, "finite numbers"), in_unit("m")] = (0.0, 0.0, 0.0)
     """Centre of mass of the tool in the sensor's frame, m."""
     compensate: Literal["weight", "motion"] = "weight"
-    """``weight``: gravity only. ``motion``: also what it takes to accelerate the tool, from the true motion."""
+    """``weight``: gravity only. ``motion``: also the force and torque that accelerate the tool, from the true
+    motion."""
     tool_inertia: Annotated[
-        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "nothing negative, and finite"), in_unit("kg m^2")
-    ] = (0.0, 0.0, 0.0)
+        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "finite numbers >= 0"), in_unit("kg m^2")
+    ] = (
+        0.0,
+        0.0,
+        0.0,
+    )
     """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
     ``compensate="motion"``."""
     tare: bool | Literal["manual"] = False
-    """True: the measured wrench of the first sample of an episode, after all else, is subtracted from then on, noise
-    and all; ``sensor.tare()`` does it anew. ``"manual"``: by ``sensor.tare()`` only."""
+    """True: the complete measured wrench of the first sample of an episode, noise included, is subtracted from then on;
+    ``sensor.tare()`` repeats this. ``"manual"``: tare only by ``sensor.tare()``."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = (
         "a joint, a site or a body",
@@ -91,14 +99,17 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     @classmethod
     def _of_a_tool(cls, value: Vec3, info: ValidationInfo) -> Vec3:
         if any(value) and info.data.get("tool_mass") == 0.0:
-            raise bad("a tool_mass beside it", "Give tool_mass=...")
+            raise bad("a tool_mass as well", "Give tool_mass=...")
         return value
 
     @field_validator("tool_inertia")
     @classmethod
     def _of_motion(cls, value: Vec3, info: ValidationInfo) -> Vec3:
         if any(value) and info.data.get("compensate") == "weight":
-            raise bad("it only with compensate='motion'", "Give compensate='motion'; the weight does not depend on it.")
+            raise bad(
+                "0 unless compensate is 'motion'",
+                "Give compensate='motion', since the weight does not depend on the inertia.",
+            )
         return value
 
     @property
@@ -109,7 +120,7 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
 
 @wp.struct
 class SoftwareTask:
-    """One sensor's software, for the kernel. Arrays of length 0 are not needed."""
+    """Data of one sensor's software for the kernel. Unused arrays have length 0."""
 
     sign: wp.float32
     mass: wp.float32
@@ -172,7 +183,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
 
     @classmethod
     def needs(cls, cfg: ForceTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return wrench and pose, and what the compensation of a tool needs."""
+        """Return wrench and pose, and the requirements of the tool compensation."""
         yield JOINT_WRENCH
         yield BODY_POSE
         if cfg.has_tool:
@@ -182,24 +193,24 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_ACCELERATION
 
     def _notes(self) -> dict[str, str]:
-        """Return whose wrench it is, about which point and in which axes, and what the software does."""
+        """Return the side, the reference point and the axes of the wrench, and what the software subtracts."""
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
         subtracted += ["the tare"] if cfg.tare else []
         return {
-            "wrench": f"what the {giver} exerts on the {cfg.on}",
-            "point and axes": "the sensor's own: the mount's, moved and turned by offset",
+            "wrench": f"wrench that the {giver} exerts on the {cfg.on}",
+            "point and axes": "those of the sensor: the mount's, moved and rotated by offset",
             "subtracted from the measured wrench": " and ".join(subtracted) or "nothing",
         }
 
     def setup(self) -> None:
-        """Make the memory of the tare."""
+        """Allocate the memory of the tare."""
         super().setup()
         self.notes = self._notes()
         self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if self.cfg.tare else []
 
     def tare(self, env_ids: Any = None) -> None:
-        """Take the measured wrench of the newest sample for zero, from the next sample on.
+        """Use the measured wrench of the newest sample as zero, from the next sample on.
 
         Args:
             env_ids: int ids, bool mask, or None for all.
@@ -219,13 +230,13 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Move and turn the wrenches in one launch."""
+        """Transform the wrenches to the sensor frames in one launch."""
         self.measure(raw)
 
     @recorded
     @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)
     def derive_measured(self, slot: Record) -> None:
-        """Subtract the tool and the tare from the measured wrench (one launch, none without them)."""
+        """Subtract the tool and the tare from the measured wrench (one launch, or none without them)."""
         cfg, array, t = self.cfg, self.engine.array, SoftwareTask()
         moves = cfg.has_tool and cfg.compensate == "motion"
         t.sign, t.mass, t.com, t.inertia = self.sign, cfg.tool_mass, wp.vec3(*cfg.tool_com), wp.vec3(*cfg.tool_inertia)

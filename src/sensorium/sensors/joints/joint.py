@@ -2,14 +2,14 @@
 
 Axes: ``[env, joint]`` (no joint axis for a singular selector). Hinges in rad, rad/s and N m, slides in m, m/s and N.
 
-An encoder reads the angle of its shaft. With q the joint's position and N the gear between joint and encoder:
+An encoder reads the angle of its shaft. With q the joint's position and N the gear ratio between joint and encoder:
 
     o = min(max(o, q - b), q + b)                                        lost motion: the play operator, width 2 b
     m = o + (A1 sin(N o + p1) + A2 sin(2 N o + p2)) / N                  eccentric and tilted code disc
     position = LSB * round((m + noise + bias) / LSB)                     counts, LSB = 2 pi / (counts N)
 
 The play operator is that of hysteresis theory (Brokate & Sprekels, Hysteresis and Phase Transitions, 1996). A drive
-that has no tachometer derives the velocity from the counts, see `JointSensorCfg.velocity_mode`.
+without a tachometer derives the velocity from the counts, see `JointSensorCfg.velocity_mode`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from sensorium.world.select import Named
 
 @dataclass(frozen=True, slots=True)
 class JointSensorData:
-    """One sample of joints; fields that the config does not name are None."""
+    """One sample of joints; fields that the config does not select are None."""
 
     position: Annotated[Tensor, Field("rad")]
     """Position `[env, joint]`, rad (slide: m)."""
     velocity: Annotated[Tensor, Field("rad/s")]
     """Velocity `[env, joint]`, rad/s (slide: m/s)."""
     effort: Annotated[Tensor, Field("N m")]
-    """What the actuators exert at the joint, through their gears `[env, joint]`, N m (slide: N)."""
+    """Effort of the actuators at the joint, through their gears `[env, joint]`, N m (slide: N)."""
     joint_names: tuple[str, ...]
     """Full names of the joints, in the order of the joint axis."""
 
@@ -57,12 +57,12 @@ FIELDS = ("position", "velocity", "effort")
 class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     """Configuration of joint sensors. Knobs: per field (``noise={"position": 1e-3}``) or by prefix (`position_noise`).
 
-    At slides their units are m, m/s and N.
-    Every number per joint is one for all or a tuple in joint order.
+    At slides the units of the knobs are m, m/s and N.
+    A number per joint is one number for all joints or a tuple in joint order.
     """
 
     fields: tuple[str, ...] | Literal["all"] = ("position", "velocity")
-    """What is computed: any of position, velocity and effort; effort needs an engine that gives JOINT_EFFORT."""
+    """Computed fields: any of position, velocity and effort; effort requires an engine with JOINT_EFFORT."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -74,56 +74,60 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     counts_per_turn: Annotated[
         PerJoint | None, must(lambda n: min(per_joint(n)) > 0.0, "a number of counts above 0, or one per joint")
     ] = None
-    """Counts of the encoder per turn of its shaft (quadrature: four times its lines), instead of `position_resolution`:
-    LSB = 2 pi / (counts gear)."""
+    """Counts of the encoder per turn of its shaft (quadrature: four times its lines); an alternative to
+    `position_resolution`. LSB = 2 pi / (counts gear)."""
     bits: Annotated[int | None, must(lambda bits: 1 <= bits <= 30, "1 to 30 bits")] = None
-    """The same as ``counts_per_turn = 2**bits``."""
+    """Resolution of the encoder in bits; the same as ``counts_per_turn = 2**bits``."""
     gear: Annotated[PerJoint | None, must(lambda n: min(per_joint(n)) > 0.0, "a ratio above 0, or one per joint")] = (
         None
     )
-    """Turns of the encoder per turn of the joint, for an encoder on the motor's side (slide: rad per m, and needed
-    there for everything that turns). None is 1."""
+    """Turns of the encoder per turn of the joint, for an encoder on the motor side. For slides, rad per m, required by
+    all
+    options of the rotating encoder. None means 1."""
     eccentricity: Annotated[
         tuple[Float, Float] | None,
         must(
             lambda pair: min(pair) >= 0.0 and pair[0] + 2.0 * pair[1] < 1.0,
             "two amplitudes >= 0 with A1 + 2 A2 < 1 rad",
-            "With more the reading would run backwards.",
+            "Give smaller amplitudes, since larger ones would make the reading run backwards.",
         ),
         in_unit("rad"),
     ] = None
-    """Amplitudes (A1, A2), rad at the encoder's shaft, of the errors once and twice per turn of it."""
+    """Amplitudes (A1, A2), rad at the encoder's shaft, of the errors with one and two periods per turn of the shaft."""
     eccentricity_phase: Annotated[
         tuple[Float, Float] | None, must(is_finite, "two finite angles, rad"), in_unit("rad")
     ] = None
-    """Their phases (p1, p2), rad; None draws them per env and joint at reset."""
+    """Phases (p1, p2) of these errors, rad; None draws them per env and joint at reset."""
     backlash: Annotated[
         PerJoint | None, must(lambda b: min(per_joint(b)) >= 0.0, "a width >= 0, or one per joint"), in_unit("rad")
     ] = None
     """Width 2 b of the lost motion between joint and encoder, rad at the joint (slide: m)."""
     velocity_mode: Literal["direct", "difference", "period"] = "direct"
-    """Where the measured velocity comes from; the true one is always the engine's.
+    """Source of the measured velocity; the true velocity is always the engine's.
 
     ``direct``: the engine's velocity, with the knobs of velocity. ``difference``: difference of the measured position
-    over the time that passed, in quanta of LSB / period; the first sample after a reset is 0 and not valid.
-    ``period``: counts over the time between the last edges (1/T method), resolved within a sample as by a fast timer;
-    without an edge it is at most LSB over the time since the last one. It is 0 until two edges were seen."""
+    over
+    the elapsed time, in quanta of LSB / period; the first sample after a reset is 0 and not valid. ``period``: counts
+    over
+    the time between the last edges (1/T method), resolved within a sample as by a fast timer. Without a new edge it is
+    at
+    most LSB over the time since the last edge. It is 0 until two edges were seen."""
 
     @field_validator("counts_per_turn", "bits", "eccentricity", "backlash")
     @classmethod
     def _of_the_encoder(cls, value: Any, info: ValidationInfo) -> Any:
         selected = info.data.get("fields", FIELDS)
         if value is not None and selected != "all" and "position" not in selected:
-            raise bad("the position among `fields`", "An encoder measures the position.")
+            raise bad("position in `fields`", "Add position to fields, since an encoder measures the position.")
         return value
 
     @field_validator("counts_per_turn", "bits")
     @classmethod
     def _counts(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.field_name == "bits" and info.data.get("counts_per_turn") is not None:
-            raise bad("no bits beside counts_per_turn", "Keep one of the two.")
+            raise bad("either bits or counts_per_turn", "Keep one of the two.")
         if value is not None and _given("resolution", info.data, "position"):
-            raise bad(f"no {info.field_name} beside a resolution of the position", "Keep one of the two.")
+            raise bad(f"either {info.field_name} or a resolution of the position", "Keep one of the two.")
         return value
 
     @field_validator("gear", "backlash")
@@ -132,14 +136,14 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         for name in ("counts_per_turn", "gear"):
             other = info.data.get(name)
             if isinstance(value, tuple) and isinstance(other, tuple) and len(value) != len(other):
-                raise bad(f"as many numbers as {name}, {len(other)}", "Each has one number per joint.")
+                raise bad(f"as many numbers as {name}, {len(other)}", "Give one number per joint for each.")
         return value
 
     @field_validator("eccentricity_phase")
     @classmethod
     def _phase(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("eccentricity") is None:
-            raise bad("no phases without eccentricity")
+            raise bad("phases only with eccentricity")
         return value
 
     @field_validator("velocity_mode")
@@ -150,14 +154,19 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         if value == "direct" or "velocity" not in selected:
             return value
         if "position" not in selected:
-            raise bad("'direct', or the position among `fields`", "This velocity follows from the measured position.")
+            raise bad(
+                "'direct', or position in `fields`", "Add position to fields, since this velocity is derived from it."
+            )
         for knob in COLUMN_KNOBS:
             if _given(knob, data, "velocity"):
-                fix = f"This velocity follows from the measured position: write position_{knob}."
+                fix = f"Give position_{knob} instead, since this velocity is derived from the measured position."
                 raise bad(f"'direct', or no {knob} of the velocity", fix)
         counts = data.get("counts_per_turn") is not None or data.get("bits") is not None
         if value == "period" and not (counts or _given("resolution", data, "position")):
-            raise bad("'difference', or counts_per_turn, bits or a resolution of the position", "1/T counts edges.")
+            raise bad(
+                "'difference', or counts_per_turn, bits or a resolution of the position",
+                "The 1/T method counts edges of a quantised position.",
+            )
         return value
 
     @classmethod
@@ -167,7 +176,7 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
 
     @property
     def encoder_resolution(self) -> float | tuple[float, ...] | None:
-        """The quantum at the joint that `counts_per_turn` or `bits` and `gear` give, rad (slide: m); None without."""
+        """Quantum at the joint from `counts_per_turn` or `bits` and `gear`, rad (slide: m); None without counts."""
         counts = self.counts_per_turn if self.bits is None else float(2**self.bits)
         if counts is None:
             return None
@@ -180,17 +189,17 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
 
     @property
     def derives_velocity(self) -> bool:
-        """Whether the measured velocity follows from the measured position."""
+        """Whether the measured velocity is derived from the measured position."""
         return self.velocity_mode != "direct" and "velocity" in self.selected
 
     @property
     def has_mechanics(self) -> bool:
-        """Whether the encoder's shaft does not follow the joint exactly."""
+        """Whether the encoder's shaft deviates from the joint."""
         return self.eccentricity is not None or self.backlash is not None
 
 
 def _given(knob: str, data: Mapping[str, Any], field: str) -> bool:
-    """Whether a knob of a field is given, in any of the ways."""
+    """Return whether a knob of a field is given in any of the possible forms."""
     value = data.get(knob)
     of_field = isinstance(value, Mapping) and field in value
     selected = data.get("fields")
@@ -203,7 +212,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
 
     @classmethod
     def needs(cls, cfg: JointSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return only what the selected fields need."""
+        """Return the requirements of the selected fields only."""
         if set(cfg.selected) & {"position", "velocity"}:
             yield JOINT_STATE
         if "effort" in cfg.selected:
@@ -211,14 +220,14 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
 
     @cached_property
     def joints(self) -> ScalarJoints:
-        """The joints that the config selects."""
+        """The selected joints."""
         joints = super().joints
         turning = [name for name in ("counts_per_turn", "bits", "eccentricity") if getattr(self.cfg, name) is not None]
         if turning and any(joints.slides) and self.cfg.gear is None:
             slides = [name for name, slide in zip(joints.names, joints.slides, strict=True) if slide]
             raise ConfigError.single(
                 f"{type(self.cfg).__name__}({self.name!r})", turning[0], getattr(self.cfg, turning[0]),
-                f"a gear (rad per m) as well, since {listed(slides)} slide", "Or give position_resolution in m.",
+                f"a gear (rad per m) as well, since {listed(slides)} slide", "Give gear, or position_resolution in m.",
             )  # fmt: skip
         for name in ("counts_per_turn", "gear", "backlash"):
             joints.numbers(self.cfg, name, getattr(self.cfg, name) or 1.0)
@@ -232,7 +241,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         return fields
 
     def setup(self) -> None:
-        """Make the memory of the encoder and of its counter."""
+        """Allocate the memory of the encoder and its counter."""
         super().setup()
         cfg, count = self.cfg, self.joints.count
         if "velocity" in cfg.selected:
@@ -244,7 +253,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
             self._tables = {knob: self._table(knob) for knob in ("resolution", "bias")}
 
     def _table(self, knob: str) -> Tensor | None:
-        """Return a knob of the position as `[env, joint]` at an address that never moves; None without it."""
+        """Return a knob of the position as `[env, joint]` at a fixed address; None without the knob."""
         table = self.buffers.knobs.tables.get((knob, "position"))
         if table is None:
             return None
@@ -252,7 +261,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         return table.values
 
     def _read(self, raw: Record, slot: Record | None) -> None:
-        """Launch the reading of the engine, which all joint sensors of one rate share."""
+        """Launch the kernel that reads the engine, shared by all joint sensors of one rate."""
         t, names = kernels.JointTask(), {"position": "joint_pos", "velocity": "joint_vel", "effort": "joint_effort"}
         t.columns = self._columns
         for name in self.cfg.selected:
@@ -272,7 +281,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
     @recorded
     @used_if(lambda self: self.cfg.has_mechanics)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Read the engine, and turn the encoder's shaft."""
+        """Read the engine and compute the angles of the encoder shafts."""
         cfg, t = self.cfg, kernels.EncoderTask()
         self._read(raw, slot)
         t.key0, t.key1 = self.stream("eccentricity")

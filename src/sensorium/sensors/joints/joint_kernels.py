@@ -1,4 +1,4 @@
-"""Kernels of the joint sensor: reading the engine, the encoder's shaft, and the velocity from its counts."""
+"""Kernels of the joint sensor: reading the engine, the encoder's shaft angle, and the velocity from its counts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _TURN = wp.constant(2.0 * math.pi)
 
 @wp.func
 def draw_phases(rows: Rows, env: int, joint: int, key0: wp.uint32, key1: wp.uint32) -> wp.vec2:
-    """Return two phases in [0, 2 pi) that belong to one joint of one env in one episode."""
+    """Return two phases in [0, 2 pi), constant for one joint of one env in one episode."""
     words = episode_words(rows, env, wp.uint32(joint), key0, key1)
     return wp.vec2(word_to_uniform(words[0]) * _TURN, word_to_uniform(words[1]) * _TURN)
 
 
 @wp.struct
 class JointTask:
-    """One sensor, for the kernel that reads the engine."""
+    """Data of one sensor for the kernel that reads the engine."""
 
     columns: wp.array[wp.int32]
     # Engine [env, joint of the model]; length 0 where a field is not selected
     joint_pos: wp.array2d[wp.float32]
     joint_vel: wp.array2d[wp.float32]
     joint_effort: wp.array2d[wp.float32]
-    # Truth [env, joint], then the measured branch of what the encoder does not touch (length 0 without mechanics)
+    # Truth [env, joint], then the measured fields that the encoder does not affect (length 0 without mechanics)
     position: wp.array2d[wp.float32]
     velocity: wp.array2d[wp.float32]
     effort: wp.array2d[wp.float32]
@@ -74,7 +74,7 @@ def read_joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
 
 @wp.struct
 class EncoderTask:
-    """One sensor whose shafts do not follow the joints exactly, for the kernel."""
+    """Data of one sensor for the kernel of encoders whose shafts deviate from the joints."""
 
     key0: wp.uint32
     key1: wp.uint32
@@ -85,7 +85,7 @@ class EncoderTask:
     # Per joint
     half_play: wp.array[wp.float32]
     gear: wp.array[wp.float32]
-    # [env, joint]: truth, what the play lets through (length 0 without backlash), measured branch
+    # [env, joint]: truth, output of the play operator (length 0 without backlash), measured branch
     position: wp.array2d[wp.float32]
     shaft: wp.array2d[wp.float32]
     position_slot: wp.array2d[wp.float32]
@@ -101,7 +101,7 @@ def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
         return
     m = t.position[env, joint]
     if not wp.isfinite(m):
-        t.position_slot[env, joint] = m  # flagged; the shaft stays where it was
+        t.position_slot[env, joint] = m  # flagged; the shaft keeps its angle
         return
     o = m
     if t.shaft.shape[0] > 0:
@@ -121,13 +121,14 @@ def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
 
 
 READING, TICK, SPEED, INPUT, EDGE, AGE = 0, 1, 2, 3, 4, 5
-"""Columns of the counter's state: last reading, its tick (bits of an int32), last velocity; for the period method also
-what was quantised to the reading, the position of the last edge, and the time since then (s, -1 before the first)."""
+"""Columns of the counter's state: last reading, its tick (bits of an int32), last velocity. The period method adds the
+unquantised value of the reading, the position of the last edge, and the time since that edge (s, -1 before the
+first)."""
 
 
 @wp.func
 def _share(edge: float, start: float, stop: float) -> float:
-    """Return at which share of a straight way from start to stop the edge is crossed, in [0, 1]."""
+    """Return the fraction of a linear motion from start to stop at which the edge is crossed, in [0, 1]."""
     way = stop - start
     if way == 0.0:
         return 1.0
@@ -138,7 +139,7 @@ def _share(edge: float, start: float, stop: float) -> float:
 def _period_speed(
     start: float, stop: float, before: float, now: float, step: float, interval: float, memory: wp.array[wp.float32]
 ) -> float:
-    """Return counts over the time between edges; `before` and `now` are counts, `start` and `stop` what was counted."""
+    """Return counts over the time between edges; `before` and `now` are counts of the values `start` and `stop`."""
     moved = now - before
     age = memory[wp.static(AGE)]
     if moved == 0.0:
@@ -152,7 +153,7 @@ def _period_speed(
     share = _share(edge, start, stop)
     speed = wp.float32(0.0)
     if age >= 0.0:
-        # at constant speed last edges are never closer than half a sample: less is a glitch
+        # at constant speed the last edges are at least half a sample apart; a shorter interval is a glitch
         gap = wp.max(age + share * interval, 0.5 * interval)
         speed = (edge - memory[wp.static(EDGE)]) / gap
     elif wp.abs(moved) > 1.5:
@@ -166,7 +167,7 @@ def _period_speed(
 
 @wp.struct
 class VelocityTask:
-    """One sensor whose velocity follows from its counts, for the kernel. Tables `[env, joint]`; length 0: none."""
+    """Data of one sensor whose velocity is derived from its counts. Tables `[env, joint]`; length 0 if absent."""
 
     dt: wp.float32
     by_period: wp.int32
@@ -174,7 +175,7 @@ class VelocityTask:
     bias: wp.array2d[wp.float32]
     walk: wp.array2d[wp.float32]
     counted: wp.array2d[wp.float32]
-    """What is quantised to the reading, without bias and walk."""
+    """Unquantised value of the reading, without bias and walk."""
     reading: wp.array2d[wp.float32]
     state: wp.array3d[wp.float32]
     velocity: wp.array2d[wp.float32]
@@ -192,7 +193,7 @@ def derive_velocity(rows: Rows, tasks: wp.array[VelocityTask]) -> None:
     memory = t.state[env, joint]
     reading = t.reading[env, joint]
     if not wp.isfinite(reading):
-        t.velocity[env, joint] = reading  # flagged; the counter stays as it was
+        t.velocity[env, joint] = reading  # flagged; the counter keeps its state
         return
     counted = t.counted[env, joint]
     if t.bias.shape[0] > 0:

@@ -2,9 +2,11 @@
 
 Axes: ``[env, joint]`` (no joint axis for a singular selector). Hinges in N m, slides in N.
 
-What the cell feels is what the drive passes on to the link: actuator force - armature * acceleration + dry friction -
-damping * velocity, see `spec.JOINT_TORQUE`. So a joint at rest reads its load, whether the motor or the drive's
-friction holds it; gravity, contacts and springs show only as the reaction that the drive gives to them.
+The cell measures the torque that the drive delivers to the link: actuator force - armature * acceleration + dry
+friction
+- damping * velocity, see `spec.JOINT_TORQUE`. So a joint at rest reads its load, whether the motor or the drive's
+  friction
+holds it. Gravity, contacts and springs appear only through the reaction of the drive to them.
 
 A strain wave gear disturbs a cell in or behind it: ripple = A sin(c N q + p), with q the joint's position, N the gear
 and c = 2 cycles per turn of the wave generator (Taghirad & Belanger, "Intelligent built-in torque sensor for harmonic
@@ -37,18 +39,18 @@ class JointTorqueData:
     """One sample of torque cells."""
 
     torque: Annotated[Tensor, Field("N m")]
-    """Torque that the drive passes on to the link `[env, joint]`, N m (slide: force, N)."""
+    """Torque that the drive delivers to the link `[env, joint]`, N m (slide: force, N)."""
 
 
 class JointTorqueCfg(JointsCfg[JointTorqueData]):
-    """Configuration of torque cells. Knobs are in N m (slide: N); numbers per joint are one for all or a tuple."""
+    """Configuration of torque cells. Knobs are in N m (slide: N); give one number for all joints or a tuple."""
 
     ripple: Annotated[
         PerJoint | None, must(lambda a: min(per_joint(a)) >= 0.0, "an amplitude >= 0, or one per joint"), in_unit("N m")
     ] = None
     """Amplitude of the ripple A, N m (slide: N)."""
     ripple_cycles: Annotated[Float, must(lambda n: 0.0 < n < math.inf, "a finite number above 0")] = 2.0
-    """Cycles of the ripple per turn of the shaft that makes it: 2 for the wave generator of a strain wave gear."""
+    """Cycles of the ripple per turn of the shaft that causes it: 2 for the wave generator of a strain wave gear."""
     gear: Positive = 1.0
     """Turns of that shaft per turn of the joint, e.g. 100 (slide: rad per m)."""
     ripple_phase: Annotated[Float | None, must(math.isfinite, "a finite angle, rad"), in_unit("rad")] = None
@@ -57,7 +59,7 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
 
 @wp.struct
 class TorqueTask:
-    """One sensor, for the kernel. Without ripple, a length of 0 says that its arrays are not needed."""
+    """Data of one sensor for the kernel. Without ripple, its arrays have length 0."""
 
     columns: wp.array[wp.int32]
     # Ripple
@@ -108,19 +110,19 @@ def _torque(rows: Rows, tasks: wp.array[TorqueTask]) -> None:
 
 
 class JointTorque(ScalarJointSensor[JointTorqueCfg, JointTorqueData]):
-    """Torque at the gearbox output of one or several hinges and slides: `.data` is the tensor itself."""
+    """Torque at the gearbox output of one or several hinges and slides; `.data` is the tensor itself."""
 
     single: ClassVar[bool] = True
 
     @classmethod
     def needs(cls, cfg: JointTorqueCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return JOINT_TORQUE, and JOINT_STATE where there is ripple."""
+        """Return JOINT_TORQUE, and JOINT_STATE if there is ripple."""
         yield JOINT_TORQUE
         if cfg.ripple is not None:
             yield JOINT_STATE
 
     def setup(self) -> None:
-        """Make the constants of each joint."""
+        """Compute the constants of each joint."""
         super().setup()
         self.notes["joints"] = ", ".join(self.joint_names)
         self._ripple, self._gear = self._per_joint("ripple"), self._per_joint("gear")
@@ -128,13 +130,13 @@ class JointTorque(ScalarJointSensor[JointTorqueCfg, JointTorqueData]):
     @recorded
     @used_if(lambda self: self.cfg.ripple is None)
     def update_raw_data(self, raw: Record) -> None:
-        """Read the engine in one launch, which all torque cells of one rate share."""
+        """Read the engine in one launch, shared by all torque cells of one rate."""
         self._measure(raw, None)
 
     @recorded
     @used_if(lambda self: self.cfg.ripple is not None)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Read the engine and add the ripple to the measured torque in that launch."""
+        """Read the engine and add the ripple to the measured torque in the same launch."""
         self._measure(raw, slot)
 
     def _measure(self, raw: Record, slot: Record | None) -> None:

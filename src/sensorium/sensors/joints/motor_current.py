@@ -2,17 +2,17 @@
 
 Axes: ``[env, joint]`` (no joint axis for a singular selector). Current in A, torque in N m (slide: N).
 
-With effort what the actuators exert at the joint, N the gear, eta its efficiency, K the torque constant at the
-winding's temperature and K0 that of the data sheet (at 25 C), q and w the joint's position and velocity:
+With effort the actuators' effort at the joint, N the gear, eta its efficiency, K the torque constant at the winding's
+temperature and K0 that of the data sheet (at 25 C), q and w the joint's position and velocity:
 
     i       = effort / (N eta K)                             K = K0 (1 + c (T - 25))
     i_meas  = i + sum_k A_k sin(k P N q) / K + noise, offset, saturation, resolution
     tau     = N eta K0 i_meas - friction(w)
     friction(w) = (C + (S - C) exp(-(w/w_s)^2)) sign(w) + B w, and 0 at w = 0
 
-The second part of i_meas is cogging: what the drive has to spend so that the torque stays smooth. The friction is what
-the drive takes it to be (C Coulomb, S static, w_s Stribeck, B viscous: Armstrong-Helouvry, Dupont & Canudas de Wit,
-Automatica 30, 1994). The true torque is that of `spec.JOINT_TORQUE`, at the gearbox output.
+The second term of i_meas is cogging: the extra current that keeps the torque smooth. The friction is the drive's own
+model (C Coulomb, S static, w_s Stribeck, B viscous: Armstrong-Helouvry, Dupont & Canudas de Wit, Automatica 30, 1994).
+The true torque is that of `spec.JOINT_TORQUE`, at the gearbox output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
 from sensorium.world.select import Named
 
 REFERENCE_TEMPERATURE = 25.0
-"""Winding temperature at which data sheets state the torque constant, degrees Celsius."""
+"""Winding temperature at which data sheets specify the torque constant, degrees Celsius."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,32 @@ class MotorCurrentData:
     """One sample of motor currents."""
 
     current: Annotated[Tensor, Field("A")]
-    """Current of the motor `[env, joint]`, A: the part that makes torque (q axis)."""
+    """Torque-producing current of the motor (q axis) `[env, joint]`, A."""
     torque: Annotated[Tensor, Field("N m", kind="derived")]
-    """Torque at the joint `[env, joint]`, N m (slide: N): at the gearbox output; the measured one is the estimate."""
+    """Torque at the gearbox output `[env, joint]`, N m (slide: N); the measured value is the drive's estimate."""
     joint_names: tuple[str, ...]
     """Full names of the joints, in the order of the joint axis."""
 
 
-NotNegative = Annotated[PerJoint, must(lambda value: min(per_joint(value)) >= 0.0, "nothing negative")]
+NotNegative = Annotated[PerJoint, must(lambda value: min(per_joint(value)) >= 0.0, "a number >= 0, or one per joint")]
 FRICTION = ("coulomb", "static", "stribeck_velocity", "viscous")
 
 
 class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
-    """Configuration of motor current sensors. Knobs are those of the current, in A: `noise` or `current_noise`.
+    """Configuration of motor current sensors. Knobs apply to the current, in A: `noise` or `current_noise`.
 
-    Every number per joint is one for all or a tuple in joint order. Full scale is a `Saturation` stage.
+    A number per joint is one number for all joints or a tuple in joint order. A `Saturation` stage sets the full scale.
     """
 
     fields: Annotated[
         tuple[Literal["current", "torque"], ...],
-        must(lambda fields: "current" in fields, "the current among `fields`", "The torque is estimated from it."),
+        must(
+            lambda fields: "current" in fields,
+            "current in `fields`",
+            "Add current to fields, since the torque is estimated from it.",
+        ),
     ] = ("current", "torque")
-    """What is computed; the torque needs the current beside it, and an engine that gives JOINT_TORQUE."""
+    """Computed fields; the torque requires the current as well, and an engine with JOINT_TORQUE."""
     selectable: ClassVar[tuple[str, ...]] = ("current", "torque")
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"current": ("current", "A")}
@@ -81,17 +85,17 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
     ] = 1.0
     """Efficiency of the gearbox eta, in (0, 1], the same in both directions."""
     kt_temperature_coefficient: Float = 0.0
-    """Change c of the torque constant, relative per K; about -0.001 for neodymium magnets."""
+    """Relative change c of the torque constant per kelvin; about -0.001 for neodymium magnets."""
     winding_temperature: Annotated[Float, in_unit("degC")] = REFERENCE_TEMPERATURE
     """Temperature T of the motor, degrees Celsius."""
     coulomb: Annotated[NotNegative, in_unit("N m")] = 0.0
-    """Coulomb friction C that the drive assumes, N m at the joint (slide: N)."""
+    """Coulomb friction C in the drive's model, N m at the joint (slide: N)."""
     static: Annotated[NotNegative | None, in_unit("N m")] = None
-    """Static friction S that it assumes, N m; None is that of `coulomb`."""
+    """Static friction S in the drive's model, N m; None uses `coulomb`."""
     stribeck_velocity: Annotated[Positive, in_unit("rad/s")] = 0.01
-    """Velocity w_s at which friction has fallen from static towards Coulomb by 63 %, rad/s (slide: m/s)."""
+    """Velocity w_s at which friction has fallen by 63 % from static towards Coulomb, rad/s (slide: m/s)."""
     viscous: Annotated[NotNegative, in_unit("N m s/rad")] = 0.0
-    """Viscous friction B that it assumes, N m s/rad."""
+    """Viscous friction B in the drive's model, N m s/rad."""
     cogging: Annotated[
         tuple[Float, ...],
         must(lambda row: all(0.0 <= amplitude < math.inf for amplitude in row), "finite amplitudes >= 0"),
@@ -99,7 +103,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
     ] = ()
     """Amplitudes A_1, A_2, ... of the cogging torque, N m at the motor."""
     cogging_cycles: Annotated[Float, must(lambda n: 0.0 < n < math.inf, "a finite number above 0")] = 1.0
-    """Periods P of its fundamental per turn of the motor: the least common multiple of slots and poles."""
+    """Periods P of the fundamental per turn of the motor: the least common multiple of slots and poles."""
 
     @field_validator("kt_temperature_coefficient", "winding_temperature")
     @classmethod
@@ -107,7 +111,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
         data = {**info.data, str(info.field_name): value}
         rise = data.get("winding_temperature", REFERENCE_TEMPERATURE) - REFERENCE_TEMPERATURE
         if not 0.0 < 1.0 + data.get("kt_temperature_coefficient", 0.0) * rise < math.inf:
-            raise bad("a motor that still has a torque constant above 0", "About -0.001 per K is usual.")
+            raise bad("values that keep the torque constant above 0", "Use a coefficient of about -0.001 per K.")
         return value
 
     @property
@@ -123,10 +127,10 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
 
 @wp.struct
 class CurrentTask:
-    """One sensor, for the kernels. Of the engine's arrays and the outputs, 0 length says that one is not needed."""
+    """Data of one sensor for the kernels. Unused arrays of the engine and unused outputs have length 0."""
 
     columns: wp.array[wp.int32]
-    # Per joint; of cogging the amplitude of each harmonic, rad of the fundamental per rad of the joint, A per N m
+    # Per joint; for cogging: amplitude of each harmonic, rad of the fundamental per rad of the joint, A per N m
     amperes: wp.array[wp.float32]
     torque_per_ampere: wp.array[wp.float32]
     cogging: wp.array[wp.float32]
@@ -203,11 +207,11 @@ def _estimate(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
 
 
 class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
-    """Current, and the torque estimated from it, of the motors of one or several hinges and slides."""
+    """Current of the motors of one or several hinges and slides, and the torque estimated from it."""
 
     @classmethod
     def needs(cls, cfg: MotorCurrentCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return only what the selected fields and the parts of the model need."""
+        """Return the requirements of the selected fields and of the configured model."""
         yield JOINT_EFFORT
         if "torque" in cfg.fields:
             yield JOINT_TORQUE
@@ -252,17 +256,17 @@ class MotorCurrent(ScalarJointSensor[MotorCurrentCfg, MotorCurrentData]):
     @recorded
     @used_if(lambda self: not self.cfg.cogging)
     def update_raw_data(self, raw: Record) -> None:
-        """Compute true current and torque in one launch, which all such sensors of one rate share."""
+        """Compute true current and torque in one launch, shared by all motor current sensors of one rate."""
         self._measure(raw, None)
 
     @recorded
     @used_if(lambda self: self.cfg.cogging)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Compute true current and torque, and the current with cogging, in that launch."""
+        """Compute true current and torque, and the current with cogging, in the same launch."""
         self._measure(raw, slot)
 
     def _task(self, engine: Mapping[str, bool], outputs: Mapping[str, tuple[Record, str]]) -> Any:
-        """Return this sensor for the kernels, with what it needs of the engine and where its outputs are."""
+        """Return the task struct of this sensor, with the engine's arrays and the addresses of the outputs."""
         t = CurrentTask()
         for name, values in self._constants.items():
             setattr(t, name, values)

@@ -1,4 +1,4 @@
-"""What the sensors of hinges and slides share: their joints, fields in the units of these, constants per joint."""
+"""Common base of the sensors of hinges and slides: their joints, fields with joint units, constants per joint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DataT = TypeVar("DataT")
 
 
 class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, DataT]):
-    """A sensor of one or several hinges and slides. Its flag of a state that is not finite is one for all joints."""
+    """Sensor of one or several hinges and slides. One flag for all joints marks a state that is not finite."""
 
     checks_state: ClassVar[bool] = True
 
     @cached_property
     def joints(self) -> ScalarJoints:
-        """The joints that the config selects."""
+        """The selected joints."""
         return resolve_joints(self.cfg, self.engine)
 
     @property
@@ -40,7 +40,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
         return self.joints.fields({name: declared[name] for name in self.cfg.selected or declared})
 
     def setup(self) -> None:
-        """Find the joints in the engine's arrays."""
+        """Look up the joints in the engine's arrays."""
         self._columns = self._per_joint(self.joints.columns, wp.int32)
         self.buffers.body_at_fault = self._body_at_fault
 
@@ -50,7 +50,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
         return f"of joint {self.joint_names[int(finite.int().argmin())]}"
 
     def _inspected(self, env: int) -> list[Tensor]:
-        """Return the values `[joint]` of an env that may not be finite."""
+        """Return the values `[joint]` of an env that are checked for being finite."""
         return [self._rows(self.buffers.truth, name)[env] for name in self.fields()]
 
     def _rows(self, record: Record, name: str) -> Tensor:
@@ -58,7 +58,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
         return record[name].view(self.num_envs, -1)
 
     def _per_joint(self, values: Any, dtype: Any = wp.float32) -> Any:
-        """Return numbers of the joints, or their names in the config, as a Warp array `[joint]`."""
+        """Return per-joint numbers, or a config field of that name, as a Warp array `[joint]`."""
         row = (
             self.joints.numbers(self.cfg, values, getattr(self.cfg, values) or 0.0)
             if isinstance(values, str)

@@ -1,4 +1,4 @@
-"""What the sensors of the wrench between a body and its parent share: the kernel, and who may carry them."""
+"""Common base of the sensors of the wrench between a body and its parent: the kernel, and the check of mounts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sensorium.world.mount import Mounts, is_finite3, is_finite4
 CfgT = TypeVar("CfgT", bound=MountedSensorCfg[Any])
 DataT = TypeVar("DataT")
 JOINT, CHILD, PARENT, WORLD = 0, 1, 2, 3
-"""Axes of a wrench: the mount's, those of the child, of the parent, of the world."""
+"""Axes of a wrench: those of the mount, the child, the parent or the world."""
 
 
 @wp.struct
 class WrenchTask:
-    """One sensor, for the kernel. All mounts are on bodies; `parents` may have length 0 but for the parent's axes."""
+    """Data of one sensor for the kernel. `parents` has length 0 unless the axes are the parent's."""
 
     sign: wp.float32
     axes: wp.int32
@@ -72,25 +72,25 @@ def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
 
 
 class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
-    """A sensor of the wrench between a body and its parent, at one or several mounts; its config has `on`."""
+    """Sensor of the wrench between a body and its parent, at one or several mounts; its config has `on`."""
 
     checks_state: ClassVar[bool] = True
 
     @property
     def sign(self) -> float:
-        """1 for what the parent exerts on the child, -1 for the opposite."""
+        """1 for the wrench that the parent exerts on the child, -1 for the opposite."""
         return 1.0 if self.cfg.on == "child" else -1.0  # type: ignore[attr-defined]
 
     def setup(self) -> None:
-        """Refuse mounts on the world."""
+        """Reject mounts on the world."""
         for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
             if body < 0:
                 title = f"{type(self.cfg).__name__}({self.name!r})"
-                fix = "It is the world's, which has no parent."
-                raise ConfigError.single(title, self.cfg.selector[0], name, "something that moves", fix)
+                fix = "Select an element of a body that has a parent; this one belongs to the world."
+                raise ConfigError.single(title, self.cfg.selector[0], name, "an element of a moving body", fix)
 
     def measure(self, raw: Record, axes: int = JOINT, parents: Tensor | None = None) -> None:
-        """Move and turn the wrenches in one launch, which all such sensors of one rate share."""
+        """Transform the wrenches in one launch, shared by all such sensors of one rate."""
         t = WrenchTask()
         t.sign, t.axes, t.mounts = self.sign, axes, self.mount.warp_state()
         if parents is not None:

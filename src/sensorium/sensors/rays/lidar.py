@@ -1,17 +1,18 @@
-"""Lidar: a scan of rays that fire one after the other, with what a receiver makes of the light that comes back.
+"""Lidar: a scan of rays that fire one after the other, with a model of the receiver.
 
 Axes: ``[env, mount, ray]`` (no mount axis for a singular selector); with two returns per ray ``[env, mount, ray,
 return]``. Rays are in the order in which they fire; the last one fires at the capture. A scan is a window of the
-pattern's time table that ends there and always has the same number of rays.
+pattern's time table that ends at the capture and always has the same number of rays.
 
-Truth is the scan as it would be if all rays fired at the capture, without noise. The measured scan is distorted: each
-ray leaves from where the mount is when it fires, at shapes where they are then, and its point is shown in the sensor's
-frame as if the sensor had stood still.
+The truth is the scan as if all rays fired at the capture, without noise. The measured scan is distorted by motion: each
+ray starts at the pose of the mount when it fires and is cast at the shapes as they are then. Its point is expressed in
+the sensor's frame as if the sensor had not moved.
 
-Power that comes back from an extended target of reflectance rho at distance R under the angle of incidence theta is
+The power returned by an extended target of reflectance rho at distance R under the angle of incidence theta is
 P = rho |cos theta| exp(-2 alpha R) / R^2 up to a factor. The factor is such that `reference_reflectance` at
-`reference_range`, head-on, gives the signal-to-noise ratio `reference_snr`. Source: the lidar equation for a beam that
-the target fills (e.g. W. Wagner et al., ISPRS J. 60, 2006).
+`reference_range`, head-on, gives the signal-to-noise ratio `reference_snr`. Source: the lidar equation for a target
+that
+fills the beam (e.g. W. Wagner et al., ISPRS J. 60, 2006).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ VECTORS_AND_IDS = {
     **dict.fromkeys(("points_b", "points_w", "normals_w"), wp.vec3),
     **dict.fromkeys(("geom_ids", "semantic_ids", "channel"), wp.int32),
 }
-"""Types of the fields that are no numbers."""
+"""Types of the fields that are not floating-point numbers."""
 
 
 class Lidar(RaySensor[LidarCfg, LidarData]):
@@ -72,13 +73,13 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     @cached_property
     def window(self) -> Window:
-        """Which of them a scan has."""
+        """The rays of the pattern that are part of a scan."""
         every = Fraction(self.rate.numerator, self.rate.denominator) * self.clock.dt_exact
         return window_of(self.cfg, self.pattern, every, self.clock.dt_exact)
 
     @cached_property
     def distorts(self) -> bool:
-        """Whether the rays of the measured scan leave when they fire."""
+        """Whether each ray of the measured scan is cast at the time when it fires."""
         return self.cfg.motion_distortion and self.window.duration > 0.0
 
     @property
@@ -94,7 +95,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             if name == "channel" and self.pattern.channels is None:
                 if self.cfg.fields == "all":
                     continue
-                expected, fix = "fields that the pattern has; it has no channels", "Leave it out of fields."
+                expected, fix = "fields that the pattern provides; it has no channels", f"Remove {name} from fields."
                 raise ConfigError.single(self.cfg.title, "fields", name, expected, fix)
             sizes = (count, self.returns) if self.returns > 1 and name not in PER_RAY else (count,)
             found[name] = ray_field(declared[name], *sizes)
@@ -102,14 +103,16 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     @property
     def _differs(self) -> bool:
-        """Whether the measured scan differs from the true one from the start."""
-        shows_misses = self._has_chain and self.cfg.no_hit_value is not None  # in the truth at once, else at the end
+        """Whether the measured scan differs from the true one before the standard chain."""
+        shows_misses = (
+            self._has_chain and self.cfg.no_hit_value is not None
+        )  # truth: set when cast; measured: set at the end
         return self.distorts or self.cfg.alters_returns or shows_misses
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Choose the shapes, and make the memory of a scan."""
+        """Select the shapes, and allocate the memory of a scan."""
         cfg, rays, window = self.cfg, self.pattern, self.window
         starts, directions = rays.starts.numpy(), rays.directions.numpy()
         slots = math.ceil(window.oldest / self.clock.dt - 1e-6) + 1 if self.distorts else 1
@@ -188,7 +191,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     @between_samples
     @used_if(lambda self: self.distorts)
     def observe(self) -> None:
-        """Keep where everything is at a tick between two samples."""
+        """Store the poses at a tick between two samples."""
         self._cast.look()
         self._pass_flags(keep_flags)
 
@@ -199,19 +202,19 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     @recorded
     @used_if(lambda self: not self._differs)
     def update_raw_data(self, raw: Record) -> None:
-        """Cast the true scan and describe it (two launches)."""
+        """Cast the true scan and compute its fields (two launches)."""
         found = self._find(self._cast, raw, instant=True, look=True)
         self._describe_truth(raw, found)
 
     @recorded
     @used_if(lambda self: self._differs)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Cast the true scan, and the measured one where it is another; describe both."""
+        """Cast the true scan, and the measured one if it differs; compute the fields of both."""
         true = self._find(self._cast, raw, instant=True, look=True)
         if self.distorts:
             self._pass_flags(take_flags)
         if not self.distorts and self._beams is self._cast:
-            self._describe_measured(slot, true)  # before a miss gets another value
+            self._describe_measured(slot, true)  # before misses get `no_hit_value`
             self._describe_truth(raw, true)
         else:
             self._describe_truth(raw, true)
@@ -219,7 +222,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             self._describe_measured(slot, measured)
 
     def _find(self, cast: RayCast, record: Record, *, instant: bool, look: bool) -> Any:
-        """Cast rays, and return what they met; into the record itself where it has room for it."""
+        """Cast rays and return their hits, stored in the record itself where it has the fields."""
         direct = cast is self._cast and self.returns == 1
         names = {"distance": "distances", "cosine": "cos_incidence", "shape": "geom_ids", "normal": "normals_w"}
         if "normals_w" not in record:
@@ -236,7 +239,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         return found
 
     def _spare(self, what: str, count: int) -> Tensor:
-        """Return memory that lasts while a sample is computed."""
+        """Return scratch memory for the computation of a sample."""
         if (what, count) not in self._scratch:
             shape = (self.num_envs, self.mount.count, count, *((3,) if what == "normal" else ()))
             dtype = torch.int32 if what == "shape" else torch.float32
@@ -244,7 +247,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         return self._scratch[what, count]
 
     def _out(self, record: Record, *, moves: bool, miss: float) -> Any:
-        """Return a record as kernels write it."""
+        """Return the struct through which kernels write a record."""
         out = Scan()
         for name in FIELDS:
             dtype = VECTORS_AND_IDS.get(name, wp.float32)
@@ -268,7 +271,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     @recorded
     @used_if(lambda self: self._has_chain)
     def derive_measured(self, slot: Record) -> None:
-        """Put the measured points where the measured distances end, and show misses as `no_hit_value`."""
+        """Move the measured points to the measured distances, and set misses to `no_hit_value`."""
         columns = self.num_rays * self.returns
         if "distances" not in slot:
             return
@@ -277,7 +280,8 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 
-    # Host -------------------------------------------------------------------------------------------------------------
+    # Reading on the host
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def num_rays(self) -> int:
@@ -291,16 +295,16 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     @property
     def channels(self) -> int:
-        """Number of channels, 1 where the pattern has none."""
+        """Number of channels; 1 if the pattern defines none."""
         return 1 if self.pattern.channels is None else int(self.pattern.channels.max()) + 1
 
     @property
     def semantic_names(self) -> tuple[str, ...]:
-        """Names of the semantic labels: what `semantic_ids` count; the first is that of no label, empty."""
+        """Names of the semantic labels, indexed by `semantic_ids`; the first, empty name means no label."""
         return ("", *self.rays.label_names)
 
     def ray_ids(self, env: int = 0) -> NDArray[np.int64]:
-        """Return which ray of the pattern each ray of the sample shown is, `[ray]`, by its row in `pattern`."""
+        """Return the row in `pattern` of each ray of the shown sample, `[ray]`."""
         begin, total = 0, len(self.pattern)
         if self.window.moves:
             per_tick = total / (self.pattern.period or 1.0) * self.clock.dt
@@ -309,15 +313,15 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     @property
     def horizontal_angle(self) -> float:
-        """Azimuth of the newest ray of the scan of env 0, rad, left positive: where the head of a spinning lidar is."""
+        """Azimuth of the newest ray of the scan of env 0, rad, left positive: the angle of a spinning lidar's head."""
         return float(self._azimuth[self.ray_ids()[-1]])
 
     def point_cloud(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
         """Return the points of one env without misses, on the host: each selected field as an array `[point, ...]`.
 
         Args:
-            env: which environment.
-            mount: which mount, where the selector is plural.
+            env: index of the environment.
+            mount: index of the mount, for a plural selector.
             measured: False for the true scan.
         """
         rows = self._rows_of(env, mount, measured=measured)
@@ -327,13 +331,13 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         return {name: row[is_hit] for name, row in rows.items()}
 
     def get_point_count(self, channel: int, env: int = 0, mount: int = 0) -> int:
-        """Return how many points of a channel the measured scan has.
+        """Return the number of points of a channel in the measured scan.
 
         Raises:
-            IndexError: there is no such channel.
+            IndexError: no such channel.
         """
         if not 0 <= channel < self.channels:
-            raise IndexError(f"channel {channel}: this lidar has {self.channels}, 0 to {self.channels - 1}")
+            raise IndexError(f"channel: got {channel}, expected 0 to {self.channels - 1}")
         data = self.data
         is_hit = self.is_hit(data.distances) if data.points_b is None else data.points_b.isfinite().all(dim=-1)
         row = is_hit[env][mount] if self._mount_axis else is_hit[env]

@@ -1,4 +1,4 @@
-"""What a lidar gives (`LidarData`) and how it is described (`LidarCfg`)."""
+"""Data (`LidarData`) and configuration (`LidarCfg`) of a lidar."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from sensorium.spec import Field
 
 @dataclass(frozen=True, slots=True)
 class LidarData:
-    """One scan; fields that the config does not name are None.
+    """One scan; fields that the config does not select are None.
 
     With ``returns="dual"`` the fields of a point have an axis of 2 after the rays: the strongest return, and the last.
     """
 
     distances: Annotated[Tensor, Field("m", role="range")]
-    """Distance along each ray as the device believes it, m; +inf (or `no_hit_value`) for no return."""
+    """Distance along each ray as measured by the device, m; +inf (or `no_hit_value`) for no return."""
     points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point")]
-    """Point at that distance along the ray, m, as if the sensor had stood still; +inf for no return."""
+    """Point at that distance along the ray, m, as if the sensor had not moved during the scan; +inf for no return."""
     points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
-    """Point at that distance along the ray from where the sensor was when it fired, m; +inf for no return."""
+    """Point at that distance along the ray from the sensor's pose when the ray fired, m; +inf for no return."""
     intensity: Annotated[Tensor, Field("1", kind="derived")]
-    """Strength of the return, see `intensity_mode`; 0 for none."""
+    """Intensity of the return, see `intensity_mode`; 0 for no return."""
     cos_incidence: Annotated[Tensor, Field("1", kind="derived", low=0.0, high=1.0)]
-    """Cosine of the angle between the outward normal and the way back to the sensor; 0 for no return."""
+    """Cosine of the angle between the outward normal and the direction back to the sensor; 0 for no return."""
     normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
     """Outward unit normal of the surface; 0 for no return."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """What was met: row in the sensor's `geom_names`; -1 for no return."""
+    """Shape that was hit: row in the sensor's `geom_names`; -1 for no return."""
     semantic_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Its semantic label: row in the sensor's `semantic_names`; 0 for none, and for no return."""
+    """Semantic label of the shape: row in the sensor's `semantic_names`; 0 for no label and for no return."""
     time_offset: Annotated[Tensor, Field("s", kind="derived")]
-    """When each ray fires, s from the capture, not above 0."""
+    """Firing time of each ray relative to the capture, s; at most 0."""
     channel: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Laser of each ray."""
+    """Laser index of each ray."""
     azimuth: Annotated[Tensor, Field("rad", kind="derived")]
-    """Direction of each ray about the sensor's z axis from its x axis, left positive."""
+    """Azimuth of each ray about the sensor's z axis, from its x axis, rad, left positive."""
     elevation: Annotated[Tensor, Field("rad", kind="derived")]
-    """Its direction above the sensor's x-y plane."""
+    """Elevation of each ray above the sensor's x-y plane, rad."""
 
 
 FIELDS = ("distances", "points_b", "points_w", "intensity", "cos_incidence", "normals_w", "geom_ids", "semantic_ids",
           "time_offset", "channel", "azimuth", "elevation")  # fmt: skip
 PER_RAY = ("time_offset", "channel", "azimuth", "elevation")
-"""Fields that have one value per ray, whatever comes back."""
+"""Fields with one value per ray, independent of the returns."""
 
 PHYSICAL = ("intensity_mode", "intensity_max", "intensity_noise", "attenuation", "reference_snr",
             "reference_reflectance", "reference_range", "detection_threshold", "detection_sd", "drop_rate",
             "range_noise", "range_noise_snr", "channel_bias", "beam_divergence", "beam_diameter", "sub_rays", "returns",
             "pulse_duration", "reflectance")  # fmt: skip
-"""Fields that only ``model="physical"`` has."""
+"""Fields that only ``model="physical"`` uses."""
 DROPOFF = ("atmosphere_attenuation_rate", "dropoff_general_rate", "dropoff_intensity_limit", "dropoff_zero_intensity",
          "noise_stddev")  # fmt: skip
-"""Fields that only ``model="dropoff"`` has."""
+"""Fields that only ``model="dropoff"`` uses."""
 
 
 def _above_0(value: Any) -> bool:
@@ -76,93 +76,103 @@ Table = Annotated[Float | tuple[Float, ...], must(_above_0, "numbers greater tha
 
 
 class LidarCfg(RayCfg[LidarData]):
-    """Configuration of a lidar. Knobs such as `noise` act on the distances, m, after all else; points follow.
+    """Configuration of a lidar. Knobs such as `noise` act last, on the distances, m; points are derived from them.
 
-    Without any imperfection the measured scan is the true one.
+    Without any imperfection the measured scan equals the true one.
     """
 
     pattern: PatternField = SpinningPatternCfg.vlp16()
-    """The rays, and when they fire, in the sensor's frame: x forward, y left, z up."""
+    """Directions and firing times of the rays, in the sensor's frame: x forward, y left, z up."""
     scan_duration: Annotated[Positive | None, in_unit("s")] = None
-    """Length of the scan that ends at the capture, s; None is the time between samples. Not for patterns without times,
-    which are whole at each sample."""
+    """Length of the scan that ends at the capture, s; None uses the time between samples. Not for patterns without
+    times,
+    whose scan is always the whole pattern."""
     motion_distortion: bool = True
-    """Whether each ray of the measured scan leaves when it fires, instead of all at the capture. It needs a pattern
-    with times."""
+    """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Requires a
+    pattern with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
-    """What is computed; ``"all"`` is all that the pattern has."""
+    """Computed fields; ``"all"`` selects every field that the pattern provides."""
     max_distance: Annotated[Float, in_unit("m")] = 200.0
-    """A farther hit is a miss, m."""
+    """Largest measured distance, m; farther hits are misses."""
     model: Literal["physical", "dropoff"] = "physical"
-    """How light comes back: with ``"dropoff"`` distance alone counts, and faint points are lost."""
+    """Model of the returns. With ``"dropoff"`` they depend on distance only, and weak points are lost."""
     reflectance: dict[str, NonNegative] = {}  # noqa: RUF012
-    """Reflectance by semantic label, or by name or pattern of geoms or bodies, instead of the shapes' own; later
-    entries win. 1 is a white matt surface; retro-reflectors are above."""
+    """Reflectance by semantic label, or by name or pattern of geoms or bodies; overrides that of the shapes. Later
+    entries
+    override earlier ones. 1 is a white matt surface; retro-reflectors are above 1."""
     intensity_mode: Literal["calibrated", "raw"] = "calibrated"
-    """``"calibrated"``: rho |cos| exp(-2 alpha R), as devices that undo 1/R^2 show it. ``"raw"``: received power as a
-    share of the reference's."""
+    """``"calibrated"``: rho |cos| exp(-2 alpha R), as reported by devices that correct for 1/R^2. ``"raw"``: received
+    power
+    relative to that of the reference target."""
     intensity_scale: Positive = 1.0
-    """Factor on intensities, of both models: 100 shows a white surface as 100."""
+    """Factor on intensities, in both models: with 100 a white surface reads 100."""
     intensity_max: Positive | None = None
-    """Greatest measured intensity: retro-reflectors saturate the receiver."""
+    """Largest measured intensity; retro-reflectors saturate the receiver."""
     intensity_noise: NonNegative = 0.0
-    """Standard deviation of a measured intensity, as a share of it."""
+    """Standard deviation of a measured intensity, relative to the intensity."""
     attenuation: Annotated[NonNegative, in_unit("1/m")] = 0.0
     """Extinction alpha of the air, 1/m: fog, rain, dust. Visibility V is about 3.9 / alpha."""
     reference_snr: Positive | None = None
-    """Signal-to-noise ratio (of powers, no dB) of the reference target; None leaves noise and detection without it."""
+    """Signal-to-noise ratio of the reference target, as a ratio of powers, not in dB; None makes noise and detection
+    independent of it."""
     reference_reflectance: Positive = 0.8
     """Reflectance of the reference target."""
     reference_range: Annotated[Positive, in_unit("m")] = 100.0
-    """Its distance, m."""
+    """Distance of the reference target, m."""
     detection_threshold: Annotated[Finite | None, in_unit("dB")] = None
-    """Signal-to-noise ratio, dB, at which half of the returns are noticed; None notices all. It needs
+    """Signal-to-noise ratio at which half of the returns are detected, dB; None detects all. Requires
     `reference_snr`."""
     detection_sd: Annotated[NonNegative, in_unit("dB")] = 1.0
-    """Softness s of that threshold, dB: a return is noticed with probability Phi((SNR - threshold) / s)."""
+    """Softness s of that threshold, dB: a return is detected with probability Phi((SNR - threshold) / s)."""
     drop_rate: Share = 0.0
-    """Probability that a return is lost, whatever its strength."""
+    """Probability that a return is lost, independent of its intensity."""
     range_noise: Annotated[Table | None, in_unit("m", minimum=0.0)] = None
-    """Standard deviation of a distance, m: one number, or several for the ratios `range_noise_snr`."""
+    """Standard deviation of a distance, m: one number, or one for each ratio in `range_noise_snr`."""
     range_noise_snr: Table | None = None
-    """Signal-to-noise ratios of `range_noise`. One: the deviation goes with 1/sqrt(SNR). Several: it is interpolated
-    between them, in logarithms, and constant beyond."""
+    """Signal-to-noise ratios of `range_noise`. One ratio: the deviation scales with 1/sqrt(SNR). Several: it is
+    interpolated
+    between them in logarithms, and constant outside."""
     channel_bias: Annotated[
         Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None, in_unit("m")
     ] = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
-    mount and env at each reset."""
+    mount
+    and env at each reset."""
     beam_divergence: Annotated[
         Float | tuple[Float, Float],
         must(
             lambda value: all(0.0 <= angle < 0.5 for angle in np.atleast_1d(value)),
             "angles from 0 to 0.5, rad",
-            "0.003 is 3 mrad, 0.17 degrees.",
+            "Give radians: 0.003 is 3 mrad or 0.17 degrees.",
         ),
         in_unit("rad"),
     ] = 0.0
-    """Full angle of the beam at half its greatest power, rad: one, or across azimuth and across elevation. Above 0, or
-    with a `beam_diameter` above 0, each ray is a bundle of `sub_rays`."""
+    """Full angle of the beam at half its peak power, rad: one number, or one across azimuth and one across elevation.
+    If it
+    or `beam_diameter` is above 0, each ray is a bundle of `sub_rays`."""
     beam_diameter: Annotated[NonNegative, in_unit("m")] = 0.0
-    """Diameter of the beam at half its greatest power where it leaves, m."""
+    """Diameter of the beam at half its peak power where it leaves the sensor, m."""
     sub_rays: Literal[7, 19] = 7
-    """Rays in the bundle, on a hexagonal grid of a half (7) or 0.4 (19) of the beam's width, with Gaussian weights."""
+    """Rays in the bundle, on a hexagonal grid with a pitch of 0.5 (7) or 0.4 (19) of the beam width, with Gaussian
+    weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
-    """Which echo of a bundle is shown. ``"dual"``: the strongest and the last, on an axis of 2; where these are one,
-    the second strongest, or none."""
+    """Reported echo of a bundle. ``"dual"``: the strongest and the last, on an axis of 2; if these are the same, the
+    second
+    strongest, or none."""
     pulse_duration: Annotated[Positive, in_unit("s")] = 5.0e-9
-    """Length t_p of the pulse of a beam with a footprint, s: echoes less than c t_p / 2 behind each other become one in
-    between (a mixed pixel)."""
+    """Pulse length t_p of a beam with a footprint, s: echoes less than c t_p / 2 apart merge into one echo in between
+    (a
+    mixed pixel)."""
     atmosphere_attenuation_rate: Annotated[NonNegative, in_unit("1/m")] = 0.004
-    """Of ``"dropoff"``: intensity is exp(-a d) with this a, 1/m."""
+    """Rate a of ``"dropoff"``, 1/m: the intensity is exp(-a d)."""
     dropoff_general_rate: Share = 0.45
-    """Of ``"dropoff"``: share of rays that never leave."""
+    """Fraction of rays that ``"dropoff"`` removes before casting."""
     dropoff_intensity_limit: NonNegative = 0.8
-    """Of ``"dropoff"``: points above this intensity are kept."""
+    """Intensity above which ``"dropoff"`` keeps all points."""
     dropoff_zero_intensity: Share = 0.4
-    """Of ``"dropoff"``: probability that a point of intensity 0 is lost; linear from there to 0 at the limit."""
+    """Probability that ``"dropoff"`` loses a point of intensity 0; it decreases linearly to 0 at the limit."""
     noise_stddev: Annotated[NonNegative, in_unit("m")] = 0.0
-    """Of ``"dropoff"``: standard deviation of the points along their rays, m."""
+    """Standard deviation of the points along their rays in ``"dropoff"``, m."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
@@ -170,29 +180,35 @@ class LidarCfg(RayCfg[LidarData]):
     def _fits(self) -> Any:
         given = self.model_fields_set
         if not {"distances", "points_b"} & {*self.selected}:
-            raise bad("fields: distances or points_b among the fields", "Without them a miss cannot be told.")
+            raise bad("fields: distances or points_b in fields", "Add distances, since only these two mark misses.")
         for other, names in (("physical", DROPOFF), ("dropoff", PHYSICAL)):
             wrong = [name for name in names if name in given]
             if self.model == other and wrong:
                 model = "dropoff" if other == "physical" else "physical"
-                raise bad(f'{wrong[0]}: nothing, for model="{other}" does not know it', f'Give model="{model}".')
+                raise bad(f'{wrong[0]}: no such field with model="{other}"', f'Give model="{model}".')
         if self.reference_snr is None:
             for name in ("detection_threshold", "range_noise_snr"):
                 if getattr(self, name) is not None:
-                    raise bad(f"{name}: beside reference_snr", "The ratio of a known target says what others give.")
+                    raise bad(
+                        f"{name}: reference_snr as well",
+                        "Give reference_snr, from which the ratios of all targets follow.",
+                    )
         if self.detection_threshold is None and "detection_sd" in given:
-            raise bad("detection_sd: beside detection_threshold", "It is the softness of that threshold.")
+            raise bad("detection_sd: detection_threshold as well", "Give detection_threshold, whose softness it is.")
         sds, ratios = (np.size(np.asarray(value)) for value in (self.range_noise, self.range_noise_snr))
         if self.range_noise_snr is not None and (self.range_noise is None or sds != ratios):
             raise bad(f"range_noise_snr: one ratio for each of the {sds} deviations in range_noise, not {ratios}")
         if self.range_noise_snr is None and isinstance(self.range_noise, tuple):
             raise bad("range_noise: one number, or range_noise_snr with a ratio for each")
         if isinstance(self.range_noise_snr, tuple) and len(set(self.range_noise_snr)) < ratios:
-            raise bad("range_noise_snr: ratios that differ")
+            raise bad("range_noise_snr: distinct ratios")
         if not self.has_footprint:
             for name in ("returns", "sub_rays", "pulse_duration"):
                 if name in given and getattr(self, name) != "strongest":
-                    raise bad(f"{name}: beside beam_divergence", "A ray without width has one return.")
+                    raise bad(
+                        f"{name}: beam_divergence as well",
+                        "Give beam_divergence, since a ray without width has one return.",
+                    )
         return self
 
     @property
@@ -203,12 +219,12 @@ class LidarCfg(RayCfg[LidarData]):
 
     @property
     def has_footprint(self) -> bool:
-        """Whether each ray is a bundle."""
+        """Whether each ray is cast as a bundle."""
         return self.beam_diameter > 0.0 or any(angle > 0.0 for angle in self.divergence)
 
     @property
     def alters_returns(self) -> bool:
-        """Whether the measured returns differ from the true ones, apart from distortion and the standard chain."""
+        """Whether measured returns differ from true ones, apart from distortion and the standard chain."""
         if self.model == "dropoff":
             return self.dropoff_general_rate > 0.0 or self.dropoff_zero_intensity > 0.0 or self.noise_stddev > 0.0
         return (

@@ -1,6 +1,6 @@
-"""What a lidar's receiver makes of what its rays meet: kernels, and the structs they take.
+"""Kernels of a lidar: from the hits of its rays to the returns of its receiver; and their structs.
 
-Draws are a pure function of the key in `Model` and of (capture tick, env, episode, ray and return).
+Random draws are a pure function of the key in `Model` and of (capture tick, env, episode, ray and return).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sensorium.random import F32, draw, word_to_normal, word_to_uniform
 
 MOST_SUB_RAYS = 19
 NEAREST = wp.constant(1.0e-3)
-"""Power is that of this distance where a target is nearer, m: 1/R^2 has no end."""
+"""Lower limit of the distance in the power formula, m, because 1/R^2 diverges."""
 STRONGEST, LAST, DUAL = 0, 1, 2
 RETURNS = {"strongest": STRONGEST, "last": LAST, "dual": DUAL}
 FIXED: int = wp.constant(-1)
-"""Kind of a channel bias that is not drawn."""
+"""Kind of a channel bias with fixed values."""
 if TYPE_CHECKING:
     Depths: TypeAlias = Any
     Order: TypeAlias = Any
@@ -31,19 +31,19 @@ else:
 
 @wp.struct
 class Model:
-    """How light comes back; see `LidarCfg` for most.
+    """Model of the returns; see `LidarCfg`.
 
     Attributes:
         dropoff: 1 for the model of that name.
-        range_x: logarithms of signal-to-noise ratios, rising; empty where the deviation is the same for all.
-        range_y: logarithms of deviations; empty for none.
+        range_x: logarithms of signal-to-noise ratios, rising; empty if one deviation applies to all.
+        range_y: logarithms of deviations; empty for no range noise.
         power: power of the reference target.
-        snr: its ratio; 0 where that is not known.
-        threshold: dB; -inf notices all.
+        snr: signal-to-noise ratio of the reference target; 0 if not given.
+        threshold: dB; -inf detects all returns.
         depth: c t_p / 2, m.
-        weights: of the sub-rays, which sum up to 1.
-        bias_kind: kind of the law of channel biases, `FIXED` for numbers.
-        bias_first: its first number per channel; empty for no bias.
+        weights: weights of the sub-rays, with sum 1.
+        bias_kind: kind of the distribution of channel biases, `FIXED` for numbers.
+        bias_first: its first parameter per channel; empty for no bias.
     """
 
     dropoff: wp.int32
@@ -78,7 +78,7 @@ class Model:
 
 @wp.struct
 class Tables:
-    """What is known of shapes and of rays before anything is cast.
+    """Properties of shapes and rays that do not depend on a cast.
 
     Attributes:
         reflectance: of each shape.
@@ -97,7 +97,7 @@ class Tables:
 
 @wp.struct
 class Found:
-    """What was met `[env, mount, ray]`; the sub-rays of a ray are neighbours."""
+    """Hits `[env, mount, ray]`; the sub-rays of a ray are adjacent."""
 
     distance: wp.array3d[wp.float32]
     cosine: wp.array3d[wp.float32]
@@ -107,7 +107,7 @@ class Found:
 
 @wp.struct
 class Scan:
-    """The fields of a record `[env, mount, ray * returns]` or `[env, mount, ray]`; empty ones are left out."""
+    """Fields of a record, `[env, mount, ray * returns]` or `[env, mount, ray]`; absent ones are empty."""
 
     distances: wp.array3d[wp.float32]
     points_b: wp.array3d[wp.vec3]
@@ -130,7 +130,7 @@ class Scan:
 def keep_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
-    """Keep the flag of a tick between samples for the next sample, and bring back that of the one shown."""
+    """Store the flag of a tick between samples for the next sample, and restore the flag of the shown sample."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] != wp.uint8(0):
@@ -142,7 +142,7 @@ def keep_flags(
 def take_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
-    """Flag a sample where one of the ticks that led to it was."""
+    """Flag a sample if any of the ticks in its scan was flagged."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] != wp.uint8(0):
@@ -155,7 +155,7 @@ def take_flags(
 @wp.func
 def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: int, env: int, mount: int, ray: int,
                place: int, index: int) -> None:  # fmt: skip
-    """Write what belongs to a ray whatever comes back."""
+    """Write the fields of a ray that do not depend on its returns."""
     if out.time_offset.shape[0] > 0:
         time = wp.float32(0.0)
         if bundle.times.shape[0] > 0:
@@ -172,7 +172,7 @@ def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captur
 @wp.func
 def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest: int, env: int, mount: int,
                   column: int, place: int, index: int, t: float) -> None:  # fmt: skip
-    """Write where a ray of a length ends, in the sensor's frame and in the world."""
+    """Write the end point of a ray of a given length, in the sensor's frame and in the world."""
     if out.points_b.shape[0] == 0 and out.points_w.shape[0] == 0:
         return
     inside = wp.vec3(wp.inf, wp.inf, wp.inf)
@@ -197,7 +197,7 @@ def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest
 @wp.func
 def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, t: float, intensity: float,
                   cosine: float, shape: int, normal: wp.vec3) -> None:  # fmt: skip
-    """Write a return; none where its distance is not finite."""
+    """Write a return, or no return if its distance is not finite."""
     is_hit = wp.isfinite(t)
     if out.distances.shape[0] > 0:
         out.distances[env, mount, column] = wp.where(is_hit, t, out.miss)
@@ -218,14 +218,14 @@ def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, 
 
 @wp.func
 def _power(model: Model, reflectance: float, cosine: float, t: float) -> F32:
-    """Return the power that comes back, up to a factor."""
+    """Return the received power, up to a factor."""
     r = wp.max(t, NEAREST)
     return reflectance * wp.abs(cosine) * wp.exp(-2.0 * model.attenuation * t) / (r * r)
 
 
 @wp.func
 def _strength(model: Model, power: float, t: float) -> F32:
-    """Return the intensity of a return, without noise and without limit."""
+    """Return the intensity of a return, before noise and saturation."""
     if model.is_raw != 0:
         return model.scale * power / model.power
     r = wp.max(t, NEAREST)
@@ -254,7 +254,7 @@ def _range_sd(model: Model, snr: float) -> F32:
 
 @wp.func
 def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, table: wp.array[wp.vec3]) -> F32:
-    """Return the error of a channel, m: the same at every sample of an episode, without being kept anywhere."""
+    """Return the error of a channel, m: constant during an episode, recomputed at every sample instead of stored."""
     channels = model.bias_first.shape[0]
     if model.bias_kind == FIXED:
         return model.bias_first[channel]
@@ -271,7 +271,7 @@ def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, 
 
 @wp.func
 def _is_noticed(model: Model, power: float, need: float) -> bool:
-    """Return whether a return of a power exceeds a threshold in dB; without a reference all do."""
+    """Return whether the power of a return exceeds a threshold in dB; always true without a reference."""
     if model.snr == 0.0:
         return True
     if power <= 0.0:
@@ -281,7 +281,7 @@ def _is_noticed(model: Model, power: float, need: float) -> bool:
 
 @wp.func
 def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: int, need: float) -> int:
-    """Return which echo is shown as a return, -1 for none; `number` is 1 for the second of two."""
+    """Return the echo reported as a return, -1 for none; `number` is 1 for the second of two returns."""
     chosen = wp.int32(strongest)
     if model.returns == LAST or number == 1:
         chosen = wp.int32(-1)
@@ -307,7 +307,7 @@ def true_scan(
     found: Found,
     out: Scan,
 ) -> None:
-    """Describe what the rays of a scan meet, without any error; `found` and `out` may share memory."""
+    """Compute the fields of the true scan from its hits; `found` and `out` may share memory."""
     i, mount, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -348,7 +348,7 @@ def measured_scan(
     found: Found,
     out: Scan,
 ) -> None:
-    """Describe what a receiver notices of what the rays, or bundles of rays, of a scan meet."""
+    """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""
     i, mount, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -358,7 +358,7 @@ def measured_scan(
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
-    # Echoes: hits in the order of their distance, those close behind each other as one
+    # Echoes: hits sorted by distance; hits at nearly the same distance form one echo
     subs = model.weights.shape[0]
     first = ray * subs
     depths = Depths()
@@ -472,7 +472,7 @@ def finish(
     distance_in: wp.array3d[wp.float32],
     out: Scan,
 ) -> None:
-    """Put points where distances end, and take back the returns whose distances are gone."""
+    """Move points to the measured distances, and remove returns whose distances are lost."""
     i, mount, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

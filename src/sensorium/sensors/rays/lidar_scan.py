@@ -1,4 +1,4 @@
-"""Which rays the scan of a lidar has: its window of the pattern, the sub-rays of its beams; and its channel biases."""
+"""Scan of a lidar: its window of the pattern, the sub-rays of its beams, and its channel biases."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which rays of a pattern a scan has.
+    """Window of a pattern that forms a scan.
 
     Attributes:
-        count: rays of a scan.
-        duration: its length, s.
-        moves: whether scans begin at different places of the pattern; where not, each is one whole period.
+        count: number of rays in a scan.
+        duration: length of the scan, s.
+        moves: whether scans start at different rays of the pattern; otherwise each scan is one whole period.
         oldest: greatest age of a ray at the capture, s.
     """
 
@@ -38,22 +38,22 @@ class Window:
 
 
 def window_of(cfg: LidarCfg, rays: Rays, every: Fraction, dt: Fraction) -> Window:
-    """Return which rays of a pattern a scan has.
+    """Return the window of a pattern that forms a scan.
 
     Args:
-        cfg: the lidar.
-        rays: those of one period.
+        cfg: the lidar's config.
+        rays: the rays of one period.
         every: time between samples, s.
         dt: physics step, s.
 
     Raises:
-        ConfigError: the pattern has no such scan.
+        ConfigError: the pattern does not support the scan.
     """
     if rays.times is None or rays.period is None:
         for name in ("scan_duration", "motion_distortion"):
             if name in cfg.model_fields_set and getattr(cfg, name):
-                expected = "nothing, for all rays of this pattern fire at once"
-                fix = "Patterns with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg and others."
+                expected = "it absent, since all rays of this pattern fire at once"
+                fix = "Use a pattern with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg or others."
                 raise ConfigError.single(cfg.title, name, getattr(cfg, name), expected, fix)
         return Window(len(rays), 0.0, False, 0.0)
     duration = float(every) if cfg.scan_duration is None else cfg.scan_duration
@@ -63,20 +63,20 @@ def window_of(cfg: LidarCfg, rays: Rays, every: Fraction, dt: Fraction) -> Windo
         return Window(len(rays), period, False, period - float(times[0]))
     count = round(len(rays) * duration / period)
     if count < 1:
-        fix = f"Its rays are {period / len(rays):g} s apart."
+        fix = f"Give at least {period / len(rays):g} s, the interval between its rays."
         raise ConfigError.single(cfg.title, "scan_duration", duration, "time for at least one ray of the pattern", fix)
     even = np.arange(len(rays)) * (period / len(rays))
     if (times - even).max() > float(dt):
-        fix = f"Let scan_duration be {period:g} s, and sample every {period:g} s or a multiple of it."
-        expected = "whole periods, for the rays of this pattern do not fire at an even rate"
+        fix = f"Set scan_duration to {period:g} s, and sample every {period:g} s or a multiple of it."
+        expected = "whole periods, since the rays of this pattern do not fire at even intervals"
         raise ConfigError.single(cfg.title, "scan_duration", duration, expected, fix)
     is_even = (turns * len(rays)).denominator == (every / dt).denominator == 1
-    late = 0.0 if is_even else 0.5  # by so much of a ray a window's end may be rounded down
+    late = 0.0 if is_even else 0.5  # the end of a window may be rounded down by this fraction of a ray
     return Window(count, duration, True, (count + late) * period / len(rays) + max(float((even - times).max()), 0.0))
 
 
 def sub_rays(cfg: LidarCfg, starts: NDArray[Any], directions: NDArray[Any]) -> tuple[Array, Array, Array]:
-    """Return starts and directions of the sub-rays of all rays, neighbours of each other, and their weights."""
+    """Return starts and directions of the sub-rays, adjacent for each ray, and the weights of the sub-rays."""
     step, turns = 0.5, [(6, 1.0, 0.0)]
     if cfg.sub_rays == 19:
         step, turns = 0.4, [(6, 1.0, 0.0), (6, math.sqrt(3.0), math.pi / 6.0), (6, 2.0, 0.0)]
@@ -102,7 +102,7 @@ def sub_rays(cfg: LidarCfg, starts: NDArray[Any], directions: NDArray[Any]) -> t
 
 @dataclass(frozen=True, slots=True)
 class BiasLaw:
-    """The law of the errors of channels; see `lidar_kernels.Model`."""
+    """Distribution of channel biases; see `lidar_kernels.Model`."""
 
     kind: int
     joint: int
@@ -112,10 +112,10 @@ class BiasLaw:
 
 
 def bias_law(cfg: LidarCfg, channels: int) -> BiasLaw:
-    """Return the law of the errors of channels, m.
+    """Return the distribution of channel biases, m.
 
     Raises:
-        ConfigError: it has another number of columns than there are channels.
+        ConfigError: the number of columns differs from the number of channels.
     """
     amount: Any = cfg.channel_bias
     columns = channels if amount is not None else 0

@@ -1,17 +1,18 @@
-"""Radar: a cone of rays, each with the distance and the radial velocity of what it meets, and what a receiver notices.
+"""Radar: a cone of rays with distance and radial velocity of each hit, and the detections of the receiver.
 
-Axes: ``[env, mount, ray]`` (no mount axis for a singular selector). The rays are drawn anew for each sample; all mounts
-of an environment have the same ones, each in its own frame. Azimuth is positive to the left, altitude upwards.
+Axes: ``[env, mount, ray]`` (no mount axis for a singular selector). The rays are redrawn for each sample; all mounts of
+an environment have the same rays, each in its own frame. Azimuth is positive to the left, altitude upwards.
 
-Velocity is the rate at which the distance changes, d . (v_target - v_radar) with d the direction of the ray in the
-world: negative is approaching, as in CARLA's code (its documentation says the opposite). v_target is the velocity of
-the very point that is hit, v + w x r, v_radar that of the radar's origin with its lever arm on the body.
+Velocity is the rate of change of the distance, d . (v_target - v_radar) with d the direction of the ray in the world.
+Negative means approaching, as in CARLA's code (its documentation states the opposite). v_target is the velocity of the
+hit point, v + w x r; v_radar is that of the radar's origin, including the lever arm on the body.
 
-The measured branch is that of a radar with linear chirps of bandwidth B and length T_c, a frame of T_f and N channels
-half a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Processing", 2014):
+The measured branch models a radar with linear chirps of bandwidth B and length T_c, a frame of T_f and N channels half
+a
+wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Processing", 2014):
 
     range cell c / (2 B)     velocity cell lambda / (2 T_f)     angle cell 2 / N rad
-    longest range f_s c T_c / (2 B)     velocities from -lambda / (4 T_c) to lambda / (4 T_c), others fold into them
+    maximum range f_s c T_c / (2 B)     velocities from -lambda / (4 T_c) to lambda / (4 T_c), others are aliased
     SNR = SNR_0 sigma |cos theta|^n (R_0 / R)^4     probability of detection p_fa^(1 / (1 + SNR)) (Swerling 1)
     standard deviation of range and velocity: cell / sqrt(2 SNR)
 """
@@ -53,7 +54,7 @@ from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement, exact_fraction
 
 MOST_POINTS = 1 << 24
-"""Rays times mounts of one radar: so many elements its random numbers have."""
+"""Maximum of rays times mounts of one radar: the number of elements of its random stream."""
 
 
 class Radar(RaySensor[RadarCfg, RadarData]):
@@ -63,7 +64,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
 
     @cached_property
     def pattern(self) -> Rays | None:
-        """The rays of a fixed pattern; None where they are drawn."""
+        """Rays of a fixed pattern; None if the rays are drawn."""
         return None if self.cfg.pattern is None else self.rays_of("pattern")
 
     @cached_property
@@ -78,12 +79,12 @@ class Radar(RaySensor[RadarCfg, RadarData]):
             every = Fraction(self.rate.numerator, self.rate.denominator) * self.clock.dt_exact
             count = math.floor(exact_fraction(cfg.points_per_second) * every)
             if count < 1:
-                fix = f"A sample comes every {float(every):g} s; `points` gives their number itself."
+                fix = f"Give points, or more rays for the {float(every):g} s between samples."
                 raise ConfigError.single(
                     title, "points_per_second", cfg.points_per_second, "at least one ray per sample", fix
                 )
         if count * self.mount.count > MOST_POINTS:
-            expected = f"at most {MOST_POINTS} rays of all mounts in a sample"
+            expected = f"at most {MOST_POINTS} rays per sample, all mounts together"
             raise ConfigError.single(title, "points", count * self.mount.count, expected)
         self.compute_on.memory.check_cast((count,), self.mount.count)
         return count
@@ -95,11 +96,11 @@ class Radar(RaySensor[RadarCfg, RadarData]):
 
     @property
     def _finishes(self) -> bool:
-        """Whether the measured scan differs from the true one in any way."""
+        """Whether the measured scan differs from the true one."""
         return self.cfg.detects or self.cfg.folds or not self.cfg.is_clean
 
     def _notes(self) -> dict[str, str]:
-        """Return the number of rays, and the cells and limits that are known."""
+        """Return the number of rays, and the known cells and limits."""
         cfg = self.cfg
         found = {"rays": str(self.num_rays)}
         if cfg.range_cell is not None:
@@ -115,7 +116,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Choose the shapes, and make the memory of the rays."""
+        """Select the shapes, and allocate the memory of the rays."""
         cfg, count = self.cfg, self.num_rays
         common: dict[str, Any] = {"targets": cfg.seen, "limits": cfg.limits, "miss": cfg.miss}
         self.notes = self._notes()
@@ -168,13 +169,13 @@ class Radar(RaySensor[RadarCfg, RadarData]):
     @recorded
     @used_if(lambda self: not self.cfg.detects)
     def update_raw_data(self, raw: Record) -> None:
-        """Draw the rays, cast them, and describe what they meet (three launches)."""
+        """Draw the rays, cast them, and compute the fields of their hits (three launches)."""
         self._scan(raw)
 
     @recorded
     @used_if(lambda self: self.cfg.detects)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Describe the true scan, and what the receiver notices of it."""
+        """Compute the true scan, and the detections of the receiver."""
         self._scan(raw)
         table = normal_table(self.compute_on.wp_device)
         inputs = [table, self._cast.bundle, self._model, self._out(raw, spare=True)]
@@ -200,7 +201,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         compute.launch(true_scan, (self.mount.count, self.num_rays), inputs, [self._out(raw, spare=True), *flags])
 
     def _motion(self) -> Any:
-        """Return how mounts and bodies move, for kernels."""
+        """Return the motion of mounts and bodies, for kernels."""
         motion, array, mount = Motion(), self.engine.array, self.mount
         motion.body = self._body
         for name, tensor in (("body_pos", array("body_pos_w")), ("body_lin_vel", array("body_lin_vel_w")),
@@ -211,7 +212,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         return motion
 
     def _out(self, record: Record, *, spare: bool = False) -> Any:
-        """Return a record as kernels write it, with memory of our own for what it lacks if asked for."""
+        """Return the struct through which kernels write a record, with scratch memory for absent fields on request."""
         out = Scan()
         for name in FIELDS:
             dtype = {"points_b": wp.vec3, "geom_ids": wp.int32}.get(name, wp.float32)
@@ -222,18 +223,19 @@ class Radar(RaySensor[RadarCfg, RadarData]):
     @recorded
     @used_if(lambda self: self._finishes)
     def derive_measured(self, slot: Record) -> None:
-        """Fold and round the measured values, put points where they say, and show misses as `no_hit_value`."""
+        """Alias and round the measured values, move points to match, and set misses to `no_hit_value`."""
         inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
         self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
-    # Host -------------------------------------------------------------------------------------------------------------
+    # Reading on the host
+    # --------------------------------------------------------------------------------------------------
 
     def detections(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
         """Return the detections of one env, on the host: each selected field as an array `[detection, ...]`.
 
         Args:
-            env: which environment.
-            mount: which mount, where the selector is plural.
+            env: index of the environment.
+            mount: index of the mount, for a plural selector.
             measured: False for the true scan.
         """
         rows = self._rows_of(env, mount, measured=measured)
@@ -241,7 +243,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         return {name: row[is_hit] for name, row in rows.items()}
 
     def _body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the body whose state is not finite: the mount's, or one that carries a shape."""
+        """Return the name of the body whose state is not finite: the mount's, or that of a shape."""
         bodies = [shape.row for shape in self.rays.shapes if not shape.is_static]
         states = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w")
         return self.query_context.body_at_fault(env, mount, bodies, states)

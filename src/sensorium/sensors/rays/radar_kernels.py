@@ -1,6 +1,6 @@
-"""What a radar's receiver makes of what its rays meet: kernels, and the structs they take.
+"""Kernels of a radar: from the hits of its rays to the detections of its receiver; and their structs.
 
-Draws are a pure function of the keys and of (capture tick, env, episode, ray).
+Random draws are a pure function of the keys and of (capture tick, env, episode, ray).
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from sensorium.random import F32, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3
 
 NEAREST = wp.constant(1.0e-3)
-"""Power is that of this distance where a target is nearer, m: 1/R^4 has no end."""
+"""Lower limit of the distance in the power formula, m, because 1/R^4 diverges."""
 AREA, CENTRAL = 0, 1
-"""How rays lie in their cone; see `RadarCfg.distribution`."""
+"""Distributions of the rays in the cone; see `RadarCfg.distribution`."""
 
 
 @wp.struct
 class Model:
-    """The receiver; see `RadarCfg`.
+    """Model of the receiver; see `RadarCfg`.
 
     Attributes:
-        detects: 1 where `measured_scan` says what is detected, with a range of +inf for nothing.
-        snr: ratio of the reference target; 0 for none.
-        reach: its distance, m.
-        exponent: of |cos| of the angle of incidence.
+        detects: 1 if `measured_scan` decides what is detected, with a range of +inf for no detection.
+        snr: signal-to-noise ratio of the reference target; 0 if not given.
+        reach: distance of the reference target, m.
+        exponent: exponent of |cos| of the angle of incidence.
         sections: cross-section of each shape, m^2.
-        threshold: ratio above which a cell is a detection, in powers of the noise; 0 notices all.
-        limit: longest range that is noticed, m.
-        range_cell: m, for the scatter; 0 for none.
-        velocity_cell: m/s, likewise.
+        threshold: power relative to the noise above which a cell is a detection; 0 detects all.
+        limit: maximum range of detections, m.
+        range_cell: m, for the noise; 0 for none.
+        velocity_cell: m/s, for the noise; 0 for none.
         clutter: probability of a false alarm on a ray.
-        clutter_range: its least and greatest range, m.
-        clutter_speed: its greatest speed, m/s.
-        fold: greatest velocity that is told apart, m/s; 0 for all.
-        grid: cells of range, velocity, azimuth and altitude that values are rounded to; 0 for none.
+        clutter_range: least and greatest range of a false alarm, m.
+        clutter_speed: greatest speed of a false alarm, m/s.
+        fold: maximum unambiguous velocity, m/s; 0 for no aliasing.
+        grid: cells for rounding range, velocity, azimuth and altitude; 0 for no rounding.
     """
 
     detects: wp.int32
@@ -61,7 +61,7 @@ class Model:
 
 @wp.struct
 class Motion:
-    """Where mounts and bodies are and how they move, world axes; `body` is the body of each shape, -1 if it stands."""
+    """Poses and velocities of mounts and bodies, world axes; `body` is that of each shape, -1 if static."""
 
     body: wp.array[wp.int32]
     body_pos: wp.array2d[wp.vec3]
@@ -75,7 +75,7 @@ class Motion:
 
 @wp.struct
 class Scan:
-    """The fields of a record `[env, mount, ray]`; empty ones are left out."""
+    """Fields of a record `[env, mount, ray]`; absent ones are empty."""
 
     range: wp.array3d[wp.float32]
     velocity: wp.array3d[wp.float32]
@@ -95,7 +95,7 @@ def draw_rays(
     size: wp.vec2,
     directions: wp.array2d[wp.vec3],
 ) -> None:
-    """Draw directions in a cone; `size` is half its angles, rad, or their tangents in the central law."""
+    """Draw directions in a cone; `size` is half its angles, rad, or their tangents for the central distribution."""
     i, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -126,7 +126,7 @@ def true_scan(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    """Describe what the rays meet, whose ranges are in `out` already, and flag what has no finite velocity."""
+    """Compute the fields of the hits, whose ranges are already in `out`, and flag velocities that are not finite."""
     i, mount, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -171,13 +171,13 @@ def true_scan(
 
 @wp.func
 def _open_uniform(word: wp.uint32) -> F32:
-    """Return a uniform number above 0 and at most 1, a multiple of 2^-32 and a half."""
+    """Return a uniform number above 0 and at most 1, on a grid of 2^-32 shifted by half a step."""
     return (wp.float32(word >> wp.uint32(1)) + 0.5) * wp.static(2.0**-31)
 
 
 @wp.func
 def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: float) -> None:
-    """Write where a ray of a length in the directions of `out` ends."""
+    """Write the end point of a ray of a given length in the directions of `out`."""
     if out.points_b.shape[0] == 0:
         return
     point = wp.vec3(wp.inf, wp.inf, wp.inf)
@@ -199,7 +199,7 @@ def measured_scan(
     ideal: Scan,
     out: Scan,
 ) -> None:
-    """Describe what the receiver notices of the true scan, and what it takes for a target."""
+    """Compute the receiver's detections of the true scan, and its false alarms."""
     i, mount, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -258,7 +258,7 @@ def _folded(velocity: float, limit: float) -> F32:
 
 @kernel
 def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
-    """Fold and round what was measured, keep what is no detection as it is, and put points where the ranges end."""
+    """Alias and round measured values, keep misses unchanged, and move points to the measured ranges."""
     i, mount, ray = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

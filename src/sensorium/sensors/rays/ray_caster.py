@@ -1,10 +1,11 @@
-"""Ray caster: distances along a pattern of rays, as a height scanner or a plain range finder gives them.
+"""Ray caster: distances along a pattern of rays, as for a height scanner or a simple range finder.
 
 Axes: ``[env, mount, ray]`` (no mount axis for a singular selector). Rays are in the order of the pattern.
 
-With R the turn of the alignment (base: the mount's; yaw: its heading only; world: none), p the mount's position, and s
-and d start and direction of a ray after `offset`, a ray leaves from p + R s along R d. A hit is the nearest point in
-between `min_distance` and `max_distance`; both faces of a surface count.
+With R the rotation of the alignment (base: the mount's; yaw: its heading only; world: none), p the mount's position,
+and
+s and d start and direction of a ray after `offset`, a ray starts at p + R s and points along R d. A hit is the nearest
+point between `min_distance` and `max_distance`; both sides of a surface can be hit.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ from sensorium.world.ray_cast import Alignment
 
 @dataclass(frozen=True, slots=True)
 class RayCasterData:
-    """One scan; fields that the config does not name are None."""
+    """One scan; fields that the config does not select are None."""
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
-    """Position of the mount in the world, without `offset`, m; the measured one drifts where that is asked for."""
+    """Position of the mount in the world, without `offset`, m; the measured position includes a configured drift."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
     """Orientation of the mount in the world, unit quaternion (w, x, y, z)."""
     distances: Annotated[Tensor, Field("m", role="range")]
-    """Length of each ray up to its hit, m; +inf (or `no_hit_value`) for a miss."""
+    """Distance along each ray to its hit, m; +inf (or `no_hit_value`) for a miss."""
     ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
-    """Where each ray meets a surface, m; +inf for a miss. The measured one follows from the measured distance."""
+    """Hit point of each ray, m; +inf for a miss. The measured point is derived from the measured distance."""
     points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point")]
-    """The same in the frame of the mount (`pos_w`, `quat_w`), m."""
+    """Hit point in the frame of the mount (`pos_w`, `quat_w`), m."""
     normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
-    """Unit normal of the surface there, outward; 0 for a miss."""
+    """Outward unit normal of the surface at the hit; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """What was met: row in the sensor's `geom_names`; -1 for a miss."""
+    """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
     body_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Row of its body in ``engine.names("body")``; -1 for the world, -2 for a miss."""
+    """Body that was hit: row in ``engine.names("body")``; -1 for the world, -2 for a miss."""
     face_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Triangle of a mesh (row of its faces) or height field that was met; -1 for others and for a miss."""
+    """Triangle that was hit, of a mesh (row of its faces) or height field; -1 for other shapes and for a miss."""
 
 
 FIELDS = ("pos_w", "quat_w", "distances", "ray_hits_w", "points_b", "normals_w", "geom_ids", "body_ids", "face_ids")
@@ -62,28 +63,31 @@ PER_RAY = FIELDS[2:]
 
 
 class RayScanCfg(RayCfg[DataT], Generic[DataT]):
-    """What the configs of ray casters and of sensors made of them share.
+    """Common config of ray casters and of sensors derived from them.
 
-    Knobs such as `noise` act on the distances, m; hits follow from them.
+    Knobs such as `noise` act on the distances, m; hits are derived from them.
     """
 
     mount_has_offset: ClassVar[bool] = False
 
     pattern: PatternField = GridPatternCfg()
-    """The rays, in the sensor's frame: x forward, y left, z up."""
+    """Rays in the sensor's frame: x forward, y left, z up."""
     fields: tuple[str, ...] | Literal["all"] = ("pos_w", "quat_w", "distances", "ray_hits_w")
-    """What is computed; ``"all"`` adds hits in the mount's frame, normals and what was met."""
+    """Computed fields; ``"all"`` adds hits in the mount's frame, normals and ids."""
     ray_alignment: Alignment = "base"
-    """How the rays follow their mount: wholly, about the vertical only, with their starts only and that about the
-    vertical (directions stay as the pattern has them, in world axes), or not at all."""
+    """Rotation of the rays with their mount: ``base`` fully, ``yaw`` about the vertical only, ``yaw_starts`` the starts
+    about
+    the vertical while directions keep world axes, ``world`` not at all."""
     drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
-    """Range of an error of the measured position along each world axis, m, drawn anew per env at each reset; a mapping
-    has one for each axis."""
+    """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
+    gives one
+    range per axis."""
     ray_cast_drift_range: Annotated[DriftRanges, in_unit("m")] = {}  # noqa: RUF012
-    """Ranges of errors of the measured scan, m, drawn likewise: x and y move the rays along the axes of their
+    """Ranges of errors of the measured scan, m, redrawn per env at each reset: x and y move the rays along the axes of
+    their
     alignment, z moves the hits."""
     debug_rays: bool = False
-    """Whether debug drawing shows the rays beside the hits: up to them, and of misses the first metre."""
+    """Whether debug drawing shows the rays in addition to the hits: up to the hit, or the first metre of a miss."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
@@ -94,25 +98,25 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of the data class."""
+        """The computed fields, in the order of the data class."""
         wanted = {*super().selected}
         if not self.is_clean and wanted & {"ray_hits_w", "points_b"}:
-            wanted.add("distances")  # the measured hits follow from them
+            wanted.add("distances")  # the measured hits are derived from them
         return tuple(name for name in self.selectable if name in wanted)
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Ranges of the drift of the position, and of that of the scan, for x, y and z, m."""
+        """Ranges of the drift of the position, and of the drift of the scan, for x, y and z, m."""
         return spans_of(self.drift_range), spans_of(self.ray_cast_drift_range)
 
     @property
     def drifts(self) -> bool:
-        """Whether the measured scan is taken from elsewhere than the true one."""
+        """Whether the measured scan is cast from a different pose than the true one."""
         return any(any(span) for spans in self.drift_spans for span in spans)
 
 
 class RayCasterCfg(RayScanCfg[RayCasterData]):
-    """Configuration of a ray caster. Knobs such as `noise` act on the distances, m; hits follow from them."""
+    """Configuration of a ray caster. Knobs such as `noise` act on the distances, m; hits are derived from them."""
 
 
 @kernel
@@ -203,16 +207,16 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
 
     @property
     def _casts_twice(self) -> bool:
-        """Whether truth and measured value differ from the start."""
+        """Whether truth and measured value differ before the standard chain."""
         return self.cfg.drifts or self._shows_misses
 
     @property
     def _shows_misses(self) -> bool:
-        """Whether the measured misses are +inf while noise is added, and a number in the end."""
+        """Whether measured misses are +inf while noise is added, and become a number at the end."""
         return self.cfg.no_hit_value is not None and not self.cfg.is_clean
 
     def setup(self) -> None:
-        """Choose the shapes, and build what is not built yet."""
+        """Select the shapes, and build their acceleration structures where needed."""
         cfg, pattern, shape = self.cfg, self.pattern, (self.num_envs, self.mount.count)
         pos, quat = (torch.tensor(part, device=self.device) for part in (cfg.offset.pos, cfg.offset.rot))
         self.pose_offset = pos.float().expand(*shape, 3), quat.float().expand(*shape, 4)
@@ -249,7 +253,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
 
     @property
     def flat(self) -> RayCasterData:
-        """`data` with the mount axis and the rays as one axis, `[env, mount * ray, ...]`, the mount's rays together."""
+        """`data` with mount and ray as one axis, `[env, mount * ray, ...]`, the rays of a mount together."""
         data = self.data
         if not self._mount_axis:
             return data
@@ -257,13 +261,13 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
-        """Return how far the mount is above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
+        """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
 
-        It is what observations are made of in mjlab (offset 0) and Isaac Lab (offset 0.5).
+        Observations use it in mjlab (offset 0) and Isaac Lab (offset 0.5).
 
         Args:
             offset: height that reads as 0, m.
-            miss_value: value for misses, m; None for `max_distance`, as in mjlab.
+            miss_value: value for misses, m; None uses `max_distance`, as in mjlab.
 
         Raises:
             ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
@@ -272,13 +276,15 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         for name in ("pos_w", "ray_hits_w"):
             if getattr(data, name) is None:
                 config = self.cfg.title
-                raise ConfigError.single(config, "fields", self.cfg.fields, f"{name!r} among them for height_scan")
+                raise ConfigError.single(
+                    config, "fields", self.cfg.fields, f"{name!r} in fields, which height_scan needs"
+                )
         hit = data.ray_hits_w[..., 2]
         miss = self.cfg.max_distance if miss_value is None else miss_value
         return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
 
     def reset_state(self, env_mask: Tensor) -> None:
-        """Draw the drifts anew."""
+        """Redraw the drifts."""
         key0, key1 = self.stream("drift")
         for number, (state, spans) in enumerate(zip(self._drifts, self.cfg.drift_spans, strict=True)):
             if state is None:
@@ -290,15 +296,15 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @recorded
     @used_if(lambda self: not self._casts_twice)
     def update_raw_data(self, raw: Record) -> None:
-        """Cast all rays (one launch), and note the pose."""
+        """Cast all rays (one launch), and store the pose."""
         self._scan(raw, (None, None))
 
     @recorded
     @used_if(lambda self: self._casts_twice)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Cast the true rays, and the measured ones from where the sensor believes itself to be.
+        """Cast the true rays, and the measured ones from the drifted pose.
 
-        The true ones show misses as they are read; the measured ones keep +inf, which noise does not move.
+        True misses have their final value; measured misses stay +inf until noise was added.
         """
         self._scan(raw, (None, None), miss=self.cfg.miss)
         self._scan(slot, self._drifts, look=False)
@@ -326,13 +332,13 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         self._follow(record, drifts)
 
     def _moved(self, drift: Tensor | None) -> Any:
-        """Return a drift `[env, mount]` for kernels; an empty one where there is none."""
+        """Return a drift `[env, mount]` for kernels; an empty array for None."""
         if drift is None:
             return wp.zeros((0, 0), dtype=wp.vec3, device=self.device)
         return wp.from_torch(drift, dtype=wp.vec3)
 
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
-        """Launch what follows from the hits in the world."""
+        """Launch the kernels that derive fields from the hits in the world."""
         if "points_b" not in record:
             return
         drift, _ = drifts
@@ -343,7 +349,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @recorded
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Put the measured hits where the measured distances end, and show misses as `no_hit_value`."""
+        """Move the measured hits to the measured distances, and set misses to `no_hit_value`."""
         drift, cast_drift = self._drifts
         hits = "ray_hits_w" if "ray_hits_w" in slot else "points_b"
         if hits in slot:
@@ -354,7 +360,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [slot.warp.distances])
 
     def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
-        """Return starts and directions `[env, mount, ray, 3]` of the rays of mounts in these poses, for drawing."""
+        """Return starts and directions `[env, mount, ray, 3]` of the rays in given poses, for drawing."""
         offset = torch.tensor([self.cfg.offset.rot], dtype=torch.float32, device=self.device)
         starts = quat_apply(offset, self.pattern.starts.to(self.device)) + torch.tensor(
             self.cfg.offset.pos, dtype=torch.float32, device=self.device
@@ -371,7 +377,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else quat_apply(turn, directions)
 
     def debug_draw(self) -> list[DebugShape]:
-        """Return true hits as green points, misses as red ones at the starts of their rays; rays if configured."""
+        """Return true hits (green), misses at the starts of their rays (red), and rays if configured."""
         data = self.ground_truth
         if data.ray_hits_w is None and data.distances is None:
             return []

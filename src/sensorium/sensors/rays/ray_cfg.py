@@ -1,4 +1,4 @@
-"""What every sensor that measures distances has in its config: which shapes it meets, how far, what a miss shows."""
+"""Config base of sensors that measure distances: the candidate shapes, the limits, and the value of a miss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DataT = TypeVar("DataT")
 LIGHT_SPEED = 299_792_458.0
 """Speed of light, m/s, exact (SI)."""
 Distance = Annotated[Float, must(lambda distance: 0.0 <= distance < math.inf, "a finite distance >= 0, m")]
-MissValue = Annotated[Float | None, must(lambda value: value == value, "a number, m", "+inf is the default.")]
+MissValue = Annotated[Float | None, must(lambda value: value == value, "a number, m", "Omit it for +inf.")]
 Range = tuple[Float, Float]
 AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 
@@ -30,33 +30,33 @@ DriftRange = Annotated[Range, RISING] | DriftRanges
 
 
 class DistanceCfg(TargetsCfg[DataT], Generic[DataT]):
-    """A sensor of distances to the shapes of the scene."""
+    """Sensor of distances to the shapes of the scene."""
 
     min_distance: Annotated[Distance, in_unit("m")] = 0.0
-    """A nearer hit is a miss, m."""
+    """Smallest measured distance, m; nearer hits are misses."""
     no_hit_value: Annotated[MissValue, in_unit("m")] = None
-    """The distance that a miss shows, m; None for +inf."""
+    """Distance reported for a miss, m; None means +inf."""
 
     @property
     def miss(self) -> float:
-        """The distance that a miss shows, m."""
+        """Distance reported for a miss, m."""
         return float("inf") if self.no_hit_value is None else self.no_hit_value
 
     def refuse_idle_knobs(self, where: str, *fields: str) -> None:
-        """Raise what a validator may where a knob or a stage has none of the fields that it acts on."""
+        """Raise as a validator does if none of the fields is computed on which a given knob or stage acts."""
         knob = self.first_imperfection
         if knob is not None and not {*fields} & {*self.selected}:
-            raise bad(f"{knob}: it absent where {where}", f"It acts on {fields[0]}.")
+            raise bad(f"{knob}: no such option while {where}", f"Omit it; it acts on {fields[0]}.")
 
 
 class RayCfg(DistanceCfg[DataT], Generic[DataT]):
-    """A sensor that casts rays at the shapes of the scene.
+    """Sensor that casts rays at the shapes of the scene.
 
-    It sees what a viewer shows, of every environment its own shapes only, and not the robot that it sits on.
+    By default it sees all visible shapes of its own environment, except those of the robot that carries it.
     """
 
     max_distance: Annotated[Float, in_unit("m")] = 1.0e6
-    """A farther hit is a miss, m."""
+    """Largest measured distance, m; farther hits are misses."""
 
     @model_validator(mode="after")
     def _rising(self) -> Any:
@@ -66,7 +66,7 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Least and greatest distance, m."""
+        """Least and greatest measured distance, m."""
         return self.min_distance, self.max_distance
 
 

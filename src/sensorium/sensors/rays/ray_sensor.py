@@ -1,4 +1,4 @@
-"""What the sensors that cast rays share: the rays, the names of what they hit, and values of shapes by name."""
+"""Common base of the sensors that cast rays: the rays, the names of the hit shapes, and values of shapes by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RayDataT = TypeVar("RayDataT")
 
 
 class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
-    """A sensor that casts rays; `setup` makes them."""
+    """Sensor that casts rays; `setup` creates the cast."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
     checks_state: ClassVar[bool] = True
@@ -32,11 +32,11 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
 
     @property
     def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene: what `geom_ids` count."""
+        """Names of all shapes of the scene, indexed by `geom_ids`."""
         return tuple(shape.name for shape in self.rays.shapes)
 
     def is_hit(self, distances: Any) -> Any:
-        """Return where distances, m, as readers see them, are those of hits; tensor or array."""
+        """Return which distances, m, as read from the sensor, are hits; tensor or array."""
         isfinite = torch.isfinite if isinstance(distances, Tensor) else np.isfinite
         none = self.cfg.no_hit_value
         return isfinite(distances) if none is None else isfinite(distances) & (distances != np.float32(none))
@@ -54,17 +54,17 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
 
     def _twin(self, tensor: Tensor | None, count: int, dtype: Any) -> Any:
-        """View a tensor as a Warp array `[env, mount, count]`; an empty one where there is none."""
+        """View a tensor as a Warp array `[env, mount, count]`; an empty array for None."""
         if tensor is None:
             return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
         shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
         return wp.from_torch(tensor.view(shape), dtype=dtype)
 
     def _of_shapes(self, field: str) -> list[float]:
-        """Return the reflectance of each shape, replaced by what a field of the config says, by label or name.
+        """Return the reflectance of each shape, overridden by a field of the config by label or name.
 
         Raises:
-            SelectionError: a word of the field is no label and matches no name.
+            SelectionError: a key of the field is not a label and matches no name.
         """
         scene, given = self.rays, getattr(self.cfg, field)
         values = [shape.reflectance for shape in scene.shapes]
@@ -76,11 +76,13 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
                 regex = re.compile(word)
             except re.error as error:
                 expected = "a label, a name or a regular expression"
-                raise SelectionError(title, [Fault(what, repr(word), expected, f"It is broken: {error}.")]) from None
+                raise SelectionError(
+                    title, [Fault(what, repr(word), expected, f"The regular expression is invalid: {error}.")]
+                ) from None
             rows = [i for i, each in enumerate(names) if any(word == name or regex.fullmatch(name) for name in each)]
             if not rows:
                 known = [*scene.label_names, *dict.fromkeys(scene.body_names), *self.geom_names]
-                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes here: {listed(known)}.".strip()
+                fix = f"{nearest(word, known).strip()} Labels, bodies and shapes of the scene: {listed(known)}.".strip()
                 expected = "a semantic label, or the name of a body or a geom"
                 raise SelectionError(title, [Fault(what, repr(word), expected, fix)])
             for i in rows:

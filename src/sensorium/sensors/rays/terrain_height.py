@@ -1,11 +1,13 @@
-"""Terrain height: how far feet, or whatever it is mounted on, are above what is below them.
+"""Terrain height: the height of feet, or of any other mount, above the surface below.
 
 Axes: ``[env, mount]`` (no mount axis for a singular selector); rays ``[env, mount, ray]``.
 
-A ray gives the height z - z_hit, with z that of the mount and z_hit that of the hit; both differ from the ray's length
-where the ray starts elsewhere or is slanted. A surface that is met from behind (its outward normal points down) has the
-mount inside the terrain: 0. Where some rays of a mount hit and others miss, the misses count as `max_distance`. Where
-all miss there is no height: +inf, or `no_hit_value`.
+A ray gives the height z - z_hit, with z of the mount and z_hit of the hit. This differs from the length of a ray that
+is
+slanted or does not start at the mount. A hit on the back of a surface (its outward normal points down) means that the
+mount is inside the terrain: height 0. If some rays of a mount hit and others miss, misses count as `max_distance`. If
+all
+rays miss, the height is +inf, or `no_hit_value`.
 """
 
 from __future__ import annotations
@@ -32,30 +34,31 @@ _REDUCTIONS = ("min", "max", "mean", "none")
 
 @dataclass(frozen=True, slots=True)
 class TerrainHeightData(RayCasterData):
-    """Heights, and the rays that they come from; fields that the config does not name are None."""
+    """Heights and the underlying rays; fields that the config does not select are None."""
 
     heights: Annotated[Tensor, Field("m", kind="derived", role="range")]
-    """Height of the mount above what its rays meet, m: one for each mount, or for each ray with ``"none"``."""
+    """Height of the mount above the hits of its rays, m: one per mount, or one per ray with ``"none"``."""
 
 
 class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     """Configuration of a terrain height sensor: one mount for each foot, ``sites=("FL", "FR", ...)``.
 
-    Knobs such as `noise` act on the distances of the rays, m; heights follow from them.
+    Knobs such as `noise` act on the distances of the rays, m; heights are derived from them.
     """
 
     pattern: PatternField = RingPatternCfg.single_ring(radius=0.04, num_samples=6)
-    """The rays; by default one at the mount, and six on a circle of 4 cm around it."""
+    """Rays; by default one at the mount, and six on a circle of 4 cm around it."""
     fields: tuple[str, ...] | Literal["all"] = ("heights",)
-    """What is computed beside `heights`, `distances`, `ray_hits_w` and `normals_w`, which always are."""
+    """Computed fields in addition to `heights`, `distances`, `ray_hits_w` and `normals_w`, which are always
+    computed."""
     reduction: Literal["min", "max", "mean", "none"] = "min"
-    """What becomes of the heights of one mount's rays."""
+    """How the heights of one mount's rays are combined; ``"none"`` keeps one height per ray."""
     mount_height_on_miss: bool = False
-    """Where all rays of a mount miss, take the mount's height in the world, from 0 to `max_distance`."""
+    """Whether the height is the mount's height in the world, from 0 to `max_distance`, if all its rays miss."""
     ray_alignment: Alignment = "yaw"
-    """How the rays follow their mount, see `RayCasterCfg`."""
+    """Rotation of the rays with their mount, see `RayCasterCfg`."""
     max_distance: Annotated[Float, in_unit("m")] = 10.0
-    """A farther hit is a miss, m; what a miss counts as beside hits."""
+    """Largest measured distance, m; farther hits are misses, and misses count as this distance beside hits."""
 
     selectable: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")
     always: ClassVar[tuple[str, ...]] = ("distances", "ray_hits_w", "normals_w", "heights")

@@ -1,14 +1,14 @@
-"""Contact depth probe: how deep probes on a link are in the shapes around them.
+"""Contact depth probe: penetration of probes on a link into the shapes around them.
 
 Axes: ``[env, mount, probe]``, m (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 
-A probe is a ball of radius R at p, sd the signed distance from p to the deepest shape of all other links (negative
+A probe is a ball of radius R at p; sd is the signed distance from p to the deepest shape of all other links (negative
 inside). It reads
 
     depth = max(0, R - sd)
 
-which is 0 clear of contact, at most R while the centre is outside, and goes on growing inside. It is a geometric
-estimate: shapes that the solver does not let collide are felt as well, and its own penetration plays no part.
+which is 0 without contact, at most R while the centre is outside, and larger inside. It is a geometric estimate: it
+includes shapes that the solver does not let collide, and ignores the solver's own penetration.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from sensorium.spec import Field
 
 @dataclass(frozen=True, slots=True)
 class ContactDepthProbeData:
-    """One sample of contact depth probes: `.data` is the tensor itself."""
+    """One sample of contact depth probes; `.data` is the tensor itself."""
 
     depth: Annotated[Tensor, Field("m")]
-    """How deep each probe is in the deepest shape, m; 0 clear of contact."""
+    """Penetration of each probe into the deepest shape, m; 0 without contact."""
 
 
 class ContactDepthProbeCfg(TaxelCfg[ContactDepthProbeData]):
@@ -80,25 +80,25 @@ def _depths(
 
 
 class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDataT]):
-    """A sensor whose pipeline has the depth of each probe as its field `depth`."""
+    """Sensor whose pipeline carries the depth of each probe as its field `depth`."""
 
     single: ClassVar[bool] = True
 
     def feel(self, raw: Record, slot: Record | None) -> None:
-        """Write how deep each probe is (a launch)."""
+        """Compute the depth of each probe (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, taxels.query.shapes, taxels.query.around]
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
         self.compute_on.launch(_depths, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a point at each probe that touches something."""
+        """Return a point at each probe in contact."""
         truth: Any = self.ground_truth
         yield DebugShape.where(truth.view(self._taxels.shape) > 0, "points", self._taxels.points_w)
 
 
 class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):
-    """How deep probes on a link are in the shapes around them."""
+    """Penetration of probes on a link into the shapes around them."""
 
 
 __all__ = [

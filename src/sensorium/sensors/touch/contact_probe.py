@@ -3,12 +3,12 @@
 Axes: ``[env, mount, probe]``, bool (no mount axis for a singular selector); a grid of probes has two axes instead of
 one.
 
-Two spaces: the depth of `ContactDepthProbe`, m (the intermediate space), is what noise, bias and stages
-act on; the flag is what readers see. With the depth d of a sample and the flag of the sample before it,
+Two spaces: noise, bias and stages act on the depth of `ContactDepthProbe`, m (the intermediate space); readers get the
+flag. With the depth d of a sample and the flag of the previous sample,
 
     on = d > contact_threshold or (previous and d > release_threshold)
 
-(a Schmitt trigger). Truth and measured each have a memory of their own, which starts from off at a reset.
+(a Schmitt trigger). Truth and measured value have separate memories, which start from off at a reset.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from sensorium.spec import Field
 
 @dataclass(frozen=True, slots=True)
 class ContactProbeData:
-    """One sample of contact probes: `.data` is the tensor itself."""
+    """One sample of contact probes; `.data` is the tensor itself."""
 
     contact: Annotated[Tensor, Field("1", dtype="bool", kind="flag")]
-    """Whether each probe touches something."""
+    """Whether each probe is in contact."""
 
 
-Depth = Annotated[Float, must(lambda depth: 0.0 <= depth < math.inf, "a finite depth from 0 up, m")]
+Depth = Annotated[Float, must(lambda depth: 0.0 <= depth < math.inf, "a finite depth >= 0, m")]
 
 
 class ContactProbeCfg(TaxelCfg[ContactProbeData]):
-    """Configuration of contact probes. Knobs such as `noise` act on the depth, m. Thresholds may be set per env."""
+    """Configuration of contact probes. Knobs such as `noise` act on the depth, m. Thresholds can be set per env."""
 
     contact_threshold: Annotated[Depth, in_unit("m")] = 1e-4
     """Depth above which a probe turns on, m."""
     release_threshold: Annotated[Depth | None, in_unit("m")] = None
-    """Depth at or below which it turns off again, m; None: `contact_threshold`, no hysteresis."""
+    """Depth at or below which a probe turns off, m; None uses `contact_threshold`, which means no hysteresis."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Any:
@@ -82,11 +82,11 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
     """Whether probes on a link touch the shapes around them."""
 
     def intermediate_fields(self) -> Mapping[str, Field]:
-        """Return the depth, which noise acts on."""
+        """Return the depth, on which noise acts."""
         return laid_out({"depth": Field("m")}, self.cfg.layout)
 
     def setup(self) -> None:
-        """Gather probes, shapes and thresholds."""
+        """Collect probes, shapes and thresholds."""
         super().setup()
         on, off = self.cfg.contact_threshold, self.cfg.release_threshold
         self.notes = {"on": f"depth > {on:g} m", "off": f"depth <= {on if off is None else off:g} m"}
@@ -102,13 +102,14 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         """Set a knob as `Sensor.set` does, or a threshold, m, for some envs.
 
         Args:
-            knob: which one.
+            knob: name of the knob or threshold.
             value: a number, or `[n]` for n envs.
             env_ids: int ids, bool mask or None.
 
         Raises:
-            ConfigError: the config does not give the knob, the value does not fit, or the release threshold would be
-                above the contact threshold.
+            ConfigError: the knob is not given in the config, the value is invalid, or the release threshold would
+            exceed the
+                contact threshold.
         """
         before = self._on.clone(), self._off.clone()
         super().set(knob, value, env_ids)

@@ -1,4 +1,4 @@
-"""Regular grids of probes: what each place does to every other, as a table over offsets and as a convolution."""
+"""Regular grids of probes: the effect of each place on every other, as a table over offsets and as a convolution."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 EXACT = 1e-4
-"""A grid is regular whose probes are off by no more than this times the spacing."""
+"""Largest deviation of the probes from a regular grid, relative to the spacing."""
 PERIOD = 8
-"""The layer repeats itself after so many times the grid's extent; its images then change it by 1 % of its peak."""
+"""Period of the layer in grid extents; the periodic images then change it by 1 % of its peak."""
 SHALLOW, DEEP = 1e-3, 30.0
-"""The wave number times the thickness is held between these: below, the response of a layer grows beyond all bounds;
-above, it is 0 in float32."""
+"""Limits of wave number times thickness: below, the response of a layer diverges; above, it is 0 in float32."""
 
 CHUNK = 64
-"""Grids that are transformed together on the CPU: so many fit into its caches."""
+"""Number of grids that are transformed together on the CPU, chosen to fit into its caches."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,12 +26,12 @@ class Lattice:
     """A regular rectangular grid of places.
 
     Attributes:
-        rows: how many.
-        columns: how many.
-        origin: the first place, m.
+        rows: number of rows.
+        columns: number of columns.
+        origin: first place, m.
         along_rows: unit vector from row to row.
         along_columns: unit vector from column to column.
-        spacing: between rows and between columns, m; where there is one row only, or one column, that of the other.
+        spacing: between rows and between columns, m; a single row or column has the spacing of the other axis.
     """
 
     rows: int
@@ -43,7 +42,7 @@ class Lattice:
     spacing: tuple[float, float]
 
     def offsets(self) -> tuple[Array, Array]:
-        """Return how far one place is from another along rows and columns `[2 rows - 1, 2 columns - 1]`, m."""
+        """Return the offsets between places along rows and columns `[2 rows - 1, 2 columns - 1]`, m."""
         x, y = (
             step * np.arange(1.0 - count, count)
             for count, step in zip((self.rows, self.columns), self.spacing, strict=True)
@@ -53,7 +52,7 @@ class Lattice:
 
 
 def lattice_of(places: Array) -> Lattice | str:
-    """Return the regular grid that places are, or, in words, why they are none.
+    """Return the regular grid formed by places, or a text on why they form none.
 
     Args:
         places: `[probe, 3]` or `[row, column, 3]`, m.
@@ -67,7 +66,7 @@ def lattice_of(places: Array) -> Lattice | str:
     sizes = [float(np.linalg.norm(step)) for step in steps]
     for count, size, what in ((rows, sizes[0], "rows"), (columns, sizes[1], "columns")):
         if count > 1 and size == 0.0:
-            return f"its first and last {what} begin at one place"
+            return f"its first and last {what} start at the same place"
     if rows > 1 and columns > 1:
         slant = abs(float(steps[0] @ steps[1])) / (sizes[0] * sizes[1])
         if slant > EXACT:
@@ -81,7 +80,7 @@ def lattice_of(places: Array) -> Lattice | str:
             f"probe [{row}, {column}] is {off.max():.3g} m off a plane grid with a spacing of "
             f"{sizes[0]:.4g} m by {sizes[1]:.4g} m"
         )
-    if rows == 1 or columns == 1:  # a line: the other axis is any one across it
+    if rows == 1 or columns == 1:  # a line: the other axis is any perpendicular direction
         k = 0 if columns == 1 else 1
         axis = steps[k] / sizes[k]
         other = np.cross(axis, np.eye(3)[np.abs(axis).argmin()])
@@ -93,7 +92,7 @@ def lattice_of(places: Array) -> Lattice | str:
 
 
 def typical_spacing(places: Array) -> tuple[float, float]:
-    """Return the median and the greatest distance from a place `[probe, 3]` to its nearest other, m; 0 for one."""
+    """Return median and maximum of the distances to the nearest neighbour, m; 0 for a single place."""
     if len(places) < 2:
         return 0.0, 0.0
     nearest = np.empty(len(places))
@@ -105,13 +104,14 @@ def typical_spacing(places: Array) -> tuple[float, float]:
 
 
 def layer_table(lattice: Lattice, thickness: float) -> Array:
-    """Return the in-plane displacement by a unit depth at one place, along rows and columns `[..., 2]`, m per m.
+    """Return the in-plane displacement for a unit depth at one place, along rows and columns `[..., 2]`, m per m.
 
     A layer of an incompressible gel that is bonded to a rigid backing and pressed by a depth field H moves by
 
         u^(k) = -i k / |k| S(|k| t) H^(k)        S(q) = 2 q^2 / (sinh 2q - 2q)
 
-    along its surface: the gel can only go aside, and the backing holds it. The response is that of a periodic layer,
+    along its surface: the gel can only move sideways, and the backing holds it. The response is that of a periodic
+    layer,
     `PERIOD` times as large as the grid.
 
     Args:
@@ -128,14 +128,14 @@ def layer_table(lattice: Lattice, thickness: float) -> Array:
     table = np.empty((2 * lattice.rows - 1, 2 * lattice.columns - 1, 2))
     at = [np.arange(1 - count, count) % n for count, n in zip((lattice.rows, lattice.columns), counts, strict=True)]
     for axis, along in enumerate((k0, k1)):
-        # At the highest wave number of an even count left and right are one: the real part leaves it out.
+        # At the highest wave number of an even count, left and right coincide: taking the real part removes it.
         kernel = np.fft.ifft2(-1j * along / k * response).real
         table[..., axis] = kernel[np.ix_(*at)]
     return table
 
 
 def fast_size(least: int) -> int:
-    """Return the smallest size from `least` up that has no prime factors but 2, 3 and 5: FFTs of it are fast."""
+    """Return the smallest size >= `least` with no prime factors but 2, 3 and 5, for which FFTs are fast."""
     size = max(least, 1)
     while True:
         rest = size
@@ -148,11 +148,12 @@ def fast_size(least: int) -> int:
 
 
 class Convolution:
-    """The sums over a grid for all environments and mounts, by FFT. Nothing wraps around: the sizes leave room for it.
+    """The sums over a grid for all environments and mounts, by FFT, padded so that nothing wraps around.
 
     Args:
-        tables: what a unit at one place does at each offset `[3, 2 rows - 1, 2 columns - 1]`: depths make the first
-            two, their powers the third.
+        tables: effect of a unit at one place at each offset `[3, 2 rows - 1, 2 columns - 1]`: depths cause the first
+        two,
+            their powers the third.
         batch: sizes of env and mount.
         device: torch device.
     """
@@ -166,9 +167,9 @@ class Convolution:
         wrapped[:, at[0][:, None], at[1]] = tables
         self._response = torch.from_numpy(np.fft.rfft2(wrapped)).to(device, torch.complex64)
         self.heights = torch.zeros((*batch, 2, *self.size), dtype=torch.float32, device=device)
-        """Depths and their powers `[env, mount, 2, *size]`, m, written in the first rows and columns only."""
+        """Depths and their powers `[env, mount, 2, *size]`, m; only the first rows and columns are written."""
         self.sums = torch.zeros((*batch, 3, *self.size), dtype=torch.float32, device=device)
-        """What came out, likewise."""
+        """Results, in the same layout."""
         count = batch[0] * batch[1]
         chunk = min(CHUNK, count) if torch.device(device).type == "cpu" else count
         half = (self.size[0], self.size[1] // 2 + 1)

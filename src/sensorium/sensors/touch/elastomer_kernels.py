@@ -11,40 +11,41 @@ from sensorium.geometry.solid_around import Around, Shapes, deepest
 from sensorium.geometry.solids import signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
 
 ON_SURFACE = wp.constant(1e-6)
-"""A foot that is so far outside of its shape, m, is on a wall that goes through the skin: rounding, not a gap."""
+"""Tolerance outside a shape, m, for a foot point on a wall that passes through the skin: rounding, not a gap."""
 
 
 @wp.struct
 class Gel:
-    """The elastomer: its probes, and how far each place acts.
+    """The elastomer: its probes and its influence functions.
 
     Attributes:
         points: places of the probes, m, in the mount's frame.
         normals: unit normals out of the skin.
-        radius: m; a probe of radius 0 is none.
-        rows: of a regular grid; 0 where there is none.
-        columns: likewise.
+        radius: m; a probe of radius 0 is unused.
+        rows: of a regular grid; 0 without one.
+        columns: of a regular grid; 0 without one.
         width: elements from row to row in `heights`.
         origin: place of the first probe of a regular grid, m.
         along_rows: unit vector from row to row.
         along_columns: unit vector from column to column.
         per_row: rows per metre.
         per_column: columns per metre.
-        reach: how far beside a probe the skin goes on, m.
-        deepest: depth from which on a point is not under this skin, m.
+        reach: lateral extent of the skin beyond a probe, m.
+        deepest: depth beyond which a point is not under this skin, m.
         gauss: weight of exp(-lambda_d r^2).
         inverse: weight of 1 / (r^2 + soft2).
         lambda_d: 1/m^2.
         lambda_s: 1/m^2.
         soft2: m^2.
-        layer: in-plane displacement by a unit depth, along rows and columns, of `[rows between + rows - 1, columns
-            between + columns - 1]`; empty where the two weights say it.
+        layer: in-plane displacement for a unit depth, along rows and columns, `[rows between + rows - 1, columns
+        between +
+            columns - 1]`; empty if the two weights apply.
     """
 
     points: wp.array[wp.vec3]
@@ -70,15 +71,15 @@ class Gel:
 
 @wp.struct
 class Law:
-    """Numbers that may differ from env to env; see the config.
+    """Numbers that can differ between envs; see the config.
 
     Attributes:
         dilate: factor of the dilation.
         exponent: of the depth, along the normal.
         shear: factor of the shear.
         threshold: depth at which a point sticks, m.
-        release: depth at which it comes off, m.
-        slip: farthest that the skin is dragged along, m; NaN for no bound.
+        release: depth at which a point detaches, m.
+        slip: largest distance that the skin is dragged, m; NaN for no limit.
     """
 
     dilate: wp.array2d[wp.float32]
@@ -95,13 +96,13 @@ class Surface:
 
     Attributes:
         point: in the link's frame, m.
-        weight: of each.
-        start: first point of each block, and at the end the number of all points.
-        centre: of a ball around each block, in the link's frame, m.
-        radius: m.
-        body: row of the link's body, -1 for what stands still.
+        weight: of each point.
+        start: first point of each block, and finally the number of all points.
+        centre: centre of a ball around each block, in the link's frame, m.
+        radius: radius of that ball, m.
+        body: row of the link's body, -1 if static.
         link: number of the link.
-        hidden: 1 where a mount does not feel a block `[mount, block]`.
+        hidden: 1 if a mount ignores a block `[mount, block]`.
         link_of_row: number of the link of each instance row.
     """
 
@@ -118,7 +119,7 @@ class Surface:
 
 @wp.func
 def _slot(gel: Gel, probe: int) -> wp.int32:
-    """Return where the depth of a probe is in memory: rows of a grid have room for the transform behind them."""
+    """Return the index of a probe's depth in memory: rows of a grid are padded for the transform."""
     if gel.width > 0:
         return (probe / gel.columns) * gel.width + probe % gel.columns
     return probe
@@ -128,7 +129,7 @@ def _slot(gel: Gel, probe: int) -> wp.int32:
 def press(
     rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: Around, heights: wp.array4d[wp.float32]
 ) -> None:
-    """Write how deep each probe is in the shapes, `heights[env, mount, 0]`, and that to the exponent."""
+    """Write the depth of each probe in the shapes, `heights[env, mount, 0]`, and its power by the exponent."""
     i, mount, first = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -151,7 +152,7 @@ def press(
 
 @wp.func
 def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
-    """Return the probe that is nearest to a point; -1 where all those around have no radius."""
+    """Return the probe nearest to a point; -1 if all neighbouring probes have no radius."""
     best = wp.int32(-1)
     least = wp.float32(wp.inf)
     if gel.rows == 0:
@@ -178,7 +179,7 @@ def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
 
 @wp.func
 def _is_inside(shapes: Shapes, around: Around, surface: Surface, env: int, mount: int, link: int, p: wp.vec3) -> bool:
-    """Return whether a point of the mount is in, or on, a shape of a link."""
+    """Return whether a point in the mount's frame is inside, or on, a shape of a link."""
     for k in range(around.count[env, mount]):
         row = around.row[env, mount, k]
         if surface.link_of_row[row] == link:
@@ -210,25 +211,25 @@ def stick(
     place: wp.array3d[wp.vec3],
     drag: wp.array3d[wp.vec3],
 ) -> None:
-    """Let points stick to the skin where they come under it, and come off; write how deep they are and how far dragged.
+    """Attach points to the skin where they come under it, and detach them; write their depths and drags.
 
     Args:
-        rows: which environments.
-        ball: centre of a ball around all that is under the skin, in the mount's frame, m.
+        rows: the environments.
+        ball: centre of a ball around everything under the skin, in the mount's frame, m.
         ball_radius: its radius, m.
         gel: the elastomer.
-        law: numbers.
+        law: numbers per env.
         surface: the points.
         shapes: the shapes.
-        around: those near each mount.
-        pos_in: where the mounts are, m, world.
-        quat_in: how they are turned.
-        body_pos_in: where the bodies are.
-        body_quat_in: how they are turned.
-        anchor: where each point stuck `[env, mount, point]`, m, in the mount's frame, and 1; 0 for none.
-        pressed: weighted depth of each, m; 0 for those that do not press.
-        place: where they are now, of those that press.
-        drag: how far they are from their anchors.
+        around: shapes near each mount.
+        pos_in: positions of the mounts, m, world.
+        quat_in: orientations of the mounts.
+        body_pos_in: positions of the bodies.
+        body_quat_in: orientations of the bodies.
+        anchor: point of attachment of each point `[env, mount, point]`, m, in the mount's frame, and 1; 0 for none.
+        pressed: weighted depth of each, m; 0 for points without pressure.
+        place: current positions of the pressing points.
+        drag: their displacements from the anchors.
     """
     i, mount, block = wp.tid()
     env = rows.start + i
@@ -286,7 +287,7 @@ def stick(
 def gather(
     rows: Rows, pressed: wp.array3d[wp.float32], count: wp.array2d[wp.int32], listed: wp.array3d[wp.int32]
 ) -> None:
-    """List the points that press, in order, so that sums do not depend on threads."""
+    """List the pressing points in order, so that sums do not depend on the threads."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -301,14 +302,14 @@ def gather(
 
 @wp.struct
 class Dragged:
-    """The points that press, as `gather` and `stick` left them.
+    """The pressing points, as written by `gather` and `stick`.
 
     Attributes:
-        count: how many.
-        listed: which.
+        count: number of points.
+        listed: indices of the points.
         pressed: weighted depths, m.
-        place: where they are, m.
-        drag: how far they are from their anchors, m.
+        place: positions, m.
+        drag: displacements from the anchors, m.
     """
 
     count: wp.array2d[wp.int32]
@@ -320,13 +321,13 @@ class Dragged:
 
 @wp.func
 def _flat(v: wp.vec3, normal: wp.vec3) -> wp.vec3:
-    """Return the part of a vector across a unit normal."""
+    """Return the component of a vector perpendicular to a unit normal."""
     return v - wp.dot(v, normal) * normal
 
 
 @kernel
 def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
-    """Write by how much the dragged points shear each probe."""
+    """Write the shear of each probe by the dragged points."""
     i, mount, first = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -344,10 +345,10 @@ def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out
 
 @kernel
 def shear_grid(rows: Rows, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
-    """Write by how much the dragged points shear each probe of a regular grid, one row of it per thread.
+    """Write the shear of each probe of a regular grid by the dragged points, with one thread per row of the grid.
 
-    From a column to the next, a Gaussian changes by a factor that changes by a constant factor itself: from the nearest
-    column outwards no more exponentials are needed. Products are in float64, so that their rounding does not add up.
+    From one column to the next, a Gaussian changes by a factor that itself changes by a constant factor. So no further
+    exponentials are needed from the nearest column outwards. Products are in float64 to limit accumulated rounding.
     """
     i, mount, row = wp.tid()
     env = rows.start + i

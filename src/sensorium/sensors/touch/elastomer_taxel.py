@@ -1,34 +1,39 @@
-"""Elastomer taxels: how far markers in a soft skin move where shapes press it, drag it and twist it.
+"""Elastomer taxels: displacements of markers in a soft skin where shapes press, drag and twist it.
 
 Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 Frame: that of the parent link (of the mount).
 
-A probe is a marker at p_i of the skin at rest, with a normal n_i out of it. Its depth is how far it is inside of the
-deepest shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
+A probe is a marker at p_i of the skin at rest, with the outward normal n_i. Its depth is its distance inside the
+deepest
+shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
 
     dilate_i = dilate_scale sum_j [ T_i (p_i - p_j) w_ij + n_i h_j^e exp(-lambda_d r_ij^2) ]      T_i = 1 - n_i n_i'
     shear_i = shear_scale T_i sum_o (x_o - x_o at entry) h_o a_o exp(-lambda_s |p_i - x_o|^2)
 
-The gel gives aside in a way that `compressibility` c says, with r = r_ij:
+The lateral response of the gel depends on `compressibility` c, with r = r_ij:
 
     c = 1       w = h_j exp(-lambda_d r^2)
     c = 0       w = h_j / (r^2 + s^2)                       s = elastomer_thickness, or the spacing of the probes
     between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 + s^2) / N_i)
 
-N_g = exp(-1/2) / sqrt(2 lambda_d) and N_i = 1 / 2s are the peaks of r times each, so that c weighs like with like. On a
-regular grid, a thickness t > 0 makes the gel an incompressible layer that is bonded to its backing; the first part is
-then the response `elastomer_grid.layer_table`, whatever c is.
+N_g = exp(-1/2) / sqrt(2 lambda_d) and N_i = 1 / 2s are the peaks of r times each term, so that c weights comparable
+quantities. On a regular grid, a thickness t > 0 makes the gel an incompressible layer bonded to its backing; the first
+part is then the response `elastomer_grid.layer_table`, for any c.
 
-The second sum is over points o on the surfaces of the tracked links. Such a point is h_o below the skin: as deep as it
-is behind the tangent plane of the nearest probe, if that is at most half a grid cell's diagonal beside it, and if the
-shape goes on from there up to the skin (so that what touches the back of a finger does not drag its front). Where it
-comes deeper than `contact_threshold` it sticks to the skin there, at x_o at entry, until it is no deeper than `release`
-or leaves the skin sideways. Beyond `max_shear` it slips: its entry follows. A twist needs no term of its own: points
-around the centre are dragged around it. a_o is 1, or the area that a point stands for.
+The second sum is over points o on the surfaces of the tracked links. h_o is the depth of such a point behind the
+tangent
+plane of the nearest probe. It counts if the point is at most half a grid cell's diagonal beside the probe, and if the
+shape extends from the point up to the skin (so that contact at the back of a finger does not drag its front). A point
+deeper than `contact_threshold` sticks to the skin at that place, x_o at entry, until its depth is at most `release` or
+it
+leaves the skin sideways. Beyond `max_shear` it slips, and its entry point follows. Twist needs no separate term: points
+around the centre are dragged around it. a_o is 1, or the area that a point represents.
 
-Lengths are in metres and so is the displacement, where the scales have the units that make it so: `dilate_scale` 1/m
-for c = 1 (with an exponent of 2 along the normal, too), m for c = 0, and none between and for a layer; `shear_scale`
-1/m, or 1/m^3 for areas. Scales of 1, the defaults, are those of Genesis: model units, to be calibrated.
+Lengths are in metres. The displacement is in metres if the scales have matching units: `dilate_scale` 1/m for c = 1
+(with
+an exponent of 2 along the normal), m for c = 0, and dimensionless in between and for a layer; `shear_scale` 1/m, or
+1/m^3
+with areas. The default scales of 1 are those of Genesis: model units that need calibration.
 
 The model follows Y. Zhao et al., "FOTS: A Fast Optical Tactile Simulator for Sim2Real Learning of Tactile-motor Robot
 Manipulation Skills", IEEE Robotics and Automation Letters, 2024 (dilation, shear and twist of markers by Gaussians),
@@ -62,9 +67,9 @@ from sensorium.sensors.touch.elastomer_grid import Convolution, Lattice, layer_t
 from sensorium.sensors.touch.taxels import TaxelSensor, check_points
 
 TRIED = 4000
-"""Places at which the shapes of a link are asked whether another of them covers them."""
+"""Number of points of a link's shapes that are tested for being covered by another of its shapes."""
 BESIDE = 1.001
-"""Cells overlap by so much, so that rounding leaves no seam between them."""
+"""Overlap of cells, so that rounding leaves no gap between them."""
 
 
 class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
@@ -76,7 +81,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Gather probes, the shapes that press them, the points that drag them, and the tables of the sums."""
+        """Collect probes, the shapes that press, the points that drag, and the tables of the sums."""
         cfg = self.cfg
         self._lattice = None if isinstance(cfg.lattice, str) else cfg.lattice
         typical, widest = typical_spacing(cfg.places) if self._lattice is None else self._lattice.spacing
@@ -123,7 +128,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     @property
     def _centre(self) -> NDArray[np.float64]:
-        """The centre of the probes, m."""
+        """Centre of the probes, m."""
         places = self.cfg.places
         return np.asarray(0.5 * (places.min(axis=0) + places.max(axis=0)))
 
@@ -149,7 +154,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._heights = self._convolution.heights.flatten(3)
 
     def _tables(self, lattice: Lattice) -> NDArray[np.float64]:
-        """Return what a unit depth does along rows and columns, and a unit power of it along the normal."""
+        """Return the effect of a unit depth along rows and columns, and of a unit of its power along the normal."""
         x, y = lattice.offsets()
         far = x**2 + y**2
         gauss, inverse = self._weights()
@@ -160,10 +165,10 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         return np.stack([x * weight, y * weight, near])
 
     def _make_surface(self) -> None:
-        """Spread points over what is tracked, and make the memory of where they stick.
+        """Distribute points over the tracked surfaces, and allocate the memory of their anchors.
 
         Raises:
-            ConfigError: nothing that is tracked has a surface of bounded area.
+            ConfigError: no tracked surface has a bounded area.
         """
         cfg, device, config = self.cfg, self.device, self.cfg.title
         shapes, bodies = self.rays.shapes, self.mount.body.tolist()
@@ -174,7 +179,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
                 links.setdefault(shapes[k].row, []).append(shapes[k])
         if not links:
             names = [shapes[k].name for k in view.shapes]
-            fix = "Unbounded planes have no points that could stick: shear_scale=0 leaves shear out."
+            fix = "Select another link, since unbounded planes have no points, or disable shear with shear_scale=0."
             raise ConfigError.single(config, "targets", names, "a link with a bounded surface", fix)
         area = sum(surface_area(shape) for each in links.values() for shape in each)
         check_points(self.compute_on.memory, cfg.sample_spacing, cfg.n_sample_points, area, config)
@@ -209,7 +214,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         out.start, out.body = array(starts, wp.int32, np.int32), array(block_body, wp.int32, np.int32)
         out.link, out.link_of_row = array(block_link, wp.int32, np.int32), array(of_row, wp.int32, np.int32)
         out.centre = array(np.stack(centres), wp.vec3, np.float32)
-        out.radius = array(np.array(radii) * BESIDE + 1e-6, wp.float32, np.float32)  # above what rounding can do
+        out.radius = array(np.array(radii) * BESIDE + 1e-6, wp.float32, np.float32)  # larger than rounding errors
         out.hidden = array(is_hidden, wp.uint8, np.uint8)
         self._surface, self._num_blocks = out, len(block_body)
         self._anchor = self.new_state("anchor", (self.mount.count, len(points), 4))
@@ -223,27 +228,28 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._dragged.pressed = wp.from_torch(pressed)
         self._dragged.place, self._dragged.drag = (wp.from_torch(each, dtype=wp.vec3) for each in (place, drag))
 
-    # What is asked of it ----------------------------------------------------------------------------------------------
+    # Interface
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def sample_points(self) -> Mapping[str, SurfaceSamples]:
-        """The points that can stick to the skin, of each link, in its frame (of what stands still in the world's)."""
+        """Points that can stick to the skin, by link, in the link's frame (for static links, in the world's)."""
         return dict(zip(self._links, self._samples, strict=True))
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
         """Set a knob as `Sensor.set` does.
 
         Raises:
-            ConfigError: the config does not give the knob, the value does not fit, or the tables are built from it.
+            ConfigError: the knob is not given in the config, the value is invalid, or fixed tables depend on it.
         """
         if self._is_param(knob) and not self.params.has_table(knob):
             fix = f"Use scene.reconfigure({self.name!r}, {knob}=...)."
-            expected = f"a number that is read anew: {', '.join(self._live.values())}"
+            expected = f"a number that can be set at run time: {', '.join(self._live.values())}"
             raise ConfigError.single(self.cfg.title, knob, value, expected, fix)
         super().set(knob, value, env_ids)
 
     def _notes(self) -> dict[str, str]:
-        """Return how the sums are made, how the gel gives, and what drags it."""
+        """Return how the sums are computed, the response of the gel, and the links that drag it."""
         cfg, found = self.cfg, {}
         if self._convolution is not None:
             found["sums"] = "FFT of {} x {}".format(*self._convolution.size)
@@ -269,7 +275,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
     @used_if(lambda self: self.cfg.uses_fft, otherwise="_direct")
     def update_raw_data(self, raw: Record) -> None:
-        """Find what presses and drags, convolve, and displace: launches, the FFT in torch, and a launch."""
+        """Find contacts and drags, convolve, and displace: launches, the FFT in torch, and a launch."""
         key = (id(self.compute_on.mask), raw.displacement.data_ptr())
         if key not in self._segments:
             record, mask = self.compute_on.record, self.compute_on.mask
@@ -286,7 +292,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._displace(raw)
 
     def _touch(self) -> None:
-        """Find what is near, how deep each probe is in it, and which points stick (two launches, or four)."""
+        """Find nearby shapes, the depth of each probe, and the sticking points (two launches, or four)."""
         taxels, launch, mount = self._taxels, self.compute_on.launch, self.mount
         query = taxels.query
         query.place()
@@ -315,7 +321,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         launch(kernel, taxels.items, inputs, [out])
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line from the place of each marker at rest to where it is."""
+        """Return a line from the rest position of each marker to its current position."""
         truth: Any = self.ground_truth
         moved = truth.view(*self._taxels.shape, 3)
         starts = self._taxels.points_w
@@ -325,7 +331,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
 
 
 def _open_area(shapes: list[Shape]) -> float:
-    """Return the area of the shapes of a link, m^2, without what lies in another of them, such as in a copy."""
+    """Return the area of a link's shapes, m^2, without parts covered by another of them, such as a copy."""
     whole = sum(map(surface_area, shapes))
     if len(shapes) == 1 or not whole:
         return whole
@@ -334,7 +340,7 @@ def _open_area(shapes: list[Shape]) -> float:
 
 
 def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:
-    """Return the rows of points in parts of at most `size` that lie together: halves along the longest side."""
+    """Return the rows of points in compact parts of at most `size`: halves along the longest side."""
     parts, whole = [np.arange(len(points))], False
     while not whole:
         whole, cut = True, []

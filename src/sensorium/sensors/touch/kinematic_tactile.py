@@ -1,35 +1,40 @@
-"""Kinematic tactile sensor: force and torque at point taxels on a link, from how deep and how fast they are pressed.
+"""Kinematic tactile sensor: force and torque at point taxels on a link, from their depth and relative velocity.
 
 Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 Frame: that of the parent link (of the mount). Force in N, torque about the link's origin in N m.
 
 A probe is a ball of radius R at p, sd the signed distance from p to the shapes of all other links (negative inside):
 
-    d = max(0, R - sd)        s = d ** normal_exponent        both 0 clear of contact, and so is the reading
-    v = velocity of the probe - velocity of the touched surface, at p          w = the same of angular velocities
+    d = max(0, R - sd)        s = d ** normal_exponent        both 0 without contact, and so is the reading
+    v = velocity of the probe - velocity of the touched surface, at p          w = the same for angular velocities
     v_n = (v . n) n           v_t = v - v_n
     F = normal_stiffness s n + normal_damping s v_n + shear
     T = p x F + twist_scalar (w . n) n                         shear = shear_scalar v_t + shear_stiffness x_t
 
-n is the probe's own normal, out of the skin. F is what the skin presses with: along n when pushed, along v_t when it
-slides. GeneLab's page prints this formula with the opposite sign throughout, but its example reads +10 N along the
-normal for 1000 N/m at 0.01 m; the example holds.
+n is the outward normal of the probe. F is the force that the skin exerts: along n under pressure, along v_t while
+sliding. GeneLab's page prints this formula with the opposite sign throughout, but its example reads +10 N along the
+normal for 1000 N/m at 0.01 m; this implementation follows the example.
 
-`surface_normals=True` takes the normal of the touched surface (the gradient of the signed distance) instead, and reads
-the force *on the link*, so its opposite: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along
-u_t, and the torque likewise. Genesis has the shear and the twist of this variant with the opposite sign, as if friction
-drove a slide; here every part resists the motion in both variants. `shear_along_motion=True` has it so.
+`surface_normals=True` uses the normal of the touched surface (the gradient of the signed distance) instead, and reads
+the
+opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t, and
+the
+torque likewise. In Genesis the shear and twist of this variant have the opposite sign, as if friction drove a slide.
+Here
+every component resists the motion in both variants, unless `shear_along_motion=True`.
 
-`friction` mu bounds the shear by mu F_n, and the twist by 2/3 mu F_n a, F_n >= 0 then. a is the radius of the circle
-in which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
+`friction` mu limits the shear to mu F_n and the twist to 2/3 mu F_n a, with F_n >= 0. a is the radius of the circle in
+which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
 pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
 
-`shear_stiffness` holds the probe to an anchor, the place on the touched body where it first touched: x_t is how far it
-is away from there, tangentially, and the anchor follows where the bound is reached (P. Cundall and O. Strack, "A
-discrete numerical model for granular assemblies", Geotechnique 29, 1979). Another shape of the same body may become the
-deepest: the anchor stays.
+`shear_stiffness` ties the probe to an anchor, the place on the touched body where contact started. x_t is the
+tangential
+distance from it, and the anchor follows where the limit is reached (P. Cundall and O. Strack, "A discrete numerical
+model
+for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body becomes the
+deepest.
 
-The force is a geometric estimate, not the solver's: shapes that the solver does not let collide are felt as well.
+The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide.
 """
 
 from __future__ import annotations
@@ -63,10 +68,11 @@ class KinematicTactileSensorData:
     """One sample of tactile sensors."""
 
     force: Annotated[Tensor, Field("N", (3,), frame="link")]
-    """Force of each probe, N: (tangent x, tangent y, normal) where the link's +z is the probe's normal; 0 clear of
-    contact. With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
+    """Force of each probe, N: (tangent x, tangent y, normal) if the link's +z is the probe's normal; 0 without contact.
+    With
+    `history_length` H it is `[env, H, ...]` in `data`, newest first."""
     torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
-    """Torque of each probe about the link's origin, N m; likewise."""
+    """Torque of each probe about the link's origin, N m; 0 without contact."""
 
 
 COEFFICIENTS = {
@@ -78,49 +84,55 @@ COEFFICIENTS = {
     "hold": "shear_stiffness",
     "friction": "friction",
 }
-"""Numbers of the config that can be set per env while the scene runs, by their names in `Law`."""
+"""Config numbers that can be set per env at run time, by their names in `Law`."""
 
 
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
-    """Configuration of a kinematic tactile sensor. Coefficients may be set per env: ``sensor.set("friction", 0.4)``."""
+    """Configuration of a kinematic tactile sensor. Coefficients can be set per env: ``sensor.set("friction", 0.4)``."""
 
     normal_stiffness: Annotated[Resisting, in_unit("N/m")] = 1000.0
-    """Force per depth to the power of `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
+    """Force per depth raised to `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
     normal_damping: Resisting = 1.0
-    """Force per such depth and velocity, N s/m^2 for an exponent of 1."""
+    """Force per depth (raised to the exponent) and velocity, N s/m^2 for an exponent of 1."""
     normal_exponent: Annotated[
         Float,
-        must(lambda e: 1.0 <= e < math.inf, "a finite exponent >= 1", "Below 1 stiffness starts infinite."),
+        must(
+            lambda e: 1.0 <= e < math.inf,
+            "a finite exponent >= 1",
+            "Give at least 1; below 1 the initial stiffness is infinite.",
+        ),
     ] = 1.0
-    """Exponent of the depth: 1 is a linear spring, 1.5 Hertz's ball; at least 1."""
+    """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertz contact; at least 1."""
     shear_scalar: Annotated[Resisting, in_unit("N s/m")] = 1.0
     """Shear force per tangential velocity, N s/m."""
     twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
-    """Torque per angular velocity about the normal, N m s, of each probe. Without `friction` it has no bound."""
+    """Torque per angular velocity about the normal, N m s, of each probe. Unlimited without `friction`."""
     surface_normals: bool = False
-    """Whether forces follow the touched surface's normal and act on the link, see the module."""
+    """Whether forces follow the touched surface's normal and act on the link; see the module."""
     shear_along_motion: bool = False
-    """Whether, with `surface_normals`, shear and twist are along the motion of the link, as if friction drove it."""
+    """Whether shear and twist act along the motion of the link, as if friction drove it; needs `surface_normals`."""
     friction: Resisting | None = None
-    """Coefficient mu of Coulomb: the shear is at most mu times the normal force, which then never pulls, and the twist
-    at most what a disc of the size of the contact transmits before it slips. None sets no bound."""
+    """Coulomb friction coefficient mu: the shear is at most mu times the normal force, which then never pulls. The
+    twist is
+    at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
     shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
-    """Shear force per tangential way from where the probe first touched, N/m. None keeps no anchors."""
+    """Shear force per tangential distance from the place of first contact, N/m. None keeps no anchors."""
 
     @model_validator(mode="after")
     def _one_kind_of_shear(self) -> Any:
         if self.shear_along_motion and not self.surface_normals:
-            raise bad("shear_along_motion: it absent without surface_normals", "The other variant has one sign only.")
+            raise bad("shear_along_motion: False without surface_normals", "Omit it, or give surface_normals=True.")
         if self.shear_along_motion and (self.friction is not None or self.shear_stiffness is not None):
             raise bad(
-                "shear_along_motion: it absent beside friction and shear_stiffness", "Its shear is viscous alone."
+                "shear_along_motion: False with friction or shear_stiffness",
+                "Omit it, since its shear is viscous only.",
             )
         return self
 
 
 @wp.struct
 class Law:
-    """What makes a force of a depth, one number per env each; see `COEFFICIENTS`.
+    """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
         stiffness: N/m.
@@ -128,9 +140,9 @@ class Law:
         exponent: of the depth.
         shear: N s/m.
         twist: N m s.
-        hold: stiffness of the anchor, N/m; NaN where none is kept.
-        friction: NaN for no bound.
-        on_link: 1 for the surface's normals and the force on the link, 2 for that with the shear along the motion.
+        hold: stiffness of the anchor, N/m; NaN for no anchor.
+        friction: NaN for no limit.
+        on_link: 1 for the surface's normals and the force on the link, 2 for the same with the shear along the motion.
     """
 
     stiffness: wp.array2d[wp.float32]
@@ -159,7 +171,7 @@ def _normal_force(
 
 @wp.func
 def _bounded(shear: wp.vec3, bound: float) -> wp.vec3:
-    """Return a shear force, or a twist, of the same direction that is within its bound; a NaN bound is none."""
+    """Return a shear force, or a twist, limited in magnitude; a NaN limit has no effect."""
     size = wp.length(shear)
     if size > bound:
         return shear * (bound / size)
@@ -178,7 +190,7 @@ def _pressed(
     p: wp.vec3, n: wp.vec3, shear: wp.vec3, turning: float, side: float, along: float, mu: float, normal: float,
     depth: float, radius: float,
 ) -> tuple[wp.vec3, wp.vec3]:  # fmt: skip
-    """Return force and torque of a probe, with shear and twist within their bounds."""
+    """Return force and torque of a probe, with shear and twist limited."""
     force = side * normal * n + along * _bounded(shear, mu * normal)
     bound = _slip_torque(mu, normal, depth, radius)
     return force, wp.cross(p, force) + along * _bounded(turning * n, bound)
@@ -186,7 +198,7 @@ def _pressed(
 
 @wp.func
 def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.vec3:
-    """Return a point of one shape's frame in the frame of another shape of the same body."""
+    """Return a point, given in one shape's frame, in the frame of another shape of the same body."""
     if before == row:
         return at
     arm = instances.pos[before] - instances.pos[row] + quat_rotate(instances.quat[before], at)
@@ -306,7 +318,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
     with_motion: ClassVar[bool] = True
 
     def setup(self) -> None:
-        """Gather probes, the shapes that they feel, and the law."""
+        """Collect probes, the shapes around them, and the force law."""
         super().setup()
         cfg = self.cfg
         self._law = Law()
@@ -322,7 +334,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         return self.history if self.cfg.history_length > 0 else super().data
 
     def feel(self, raw: Record, slot: Record | None) -> None:
-        """Write forces and torques (a launch)."""
+        """Compute forces and torques (one launch)."""
         taxels, anchor = self._taxels, self._anchor
         if anchor is None:
             held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
@@ -333,7 +345,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         self.compute_on.launch(_feel, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line of 1 mm per N at each probe that feels something."""
+        """Return a line of 1 mm per N at each probe with a force."""
         force = self.ground_truth.force.view(*self._taxels.shape, 3)
         turned = quat_apply(self.mount.quat_w[:, :, None], force)
         starts = self._taxels.points_w

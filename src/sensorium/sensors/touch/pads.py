@@ -1,10 +1,10 @@
-"""Sums of taxels: what a pad of a tactile skin feels as a whole.
+"""Sums of taxels: the total load on a pad of a tactile skin.
 
-Of taxels at x_i with forces F_i and unit normals n_i, all in the frame of the link:
+For taxels at x_i with forces F_i and unit normals n_i, all in the frame of the link:
 
     force  = sum F_i
     torque = sum (x_i - o) x F_i                   about o; or the sum of the taxels' own torques, moved to o
-    load   = sum w_i,   w_i = |F_i . n_i|          what presses on the pad
+    load   = sum w_i,   w_i = |F_i . n_i|          the normal load on the pad
     centre = sum w_i x_i / load                    the centre of pressure
 """
 
@@ -26,18 +26,18 @@ from sensorium.patterns.taxels import TaxelLayout, taxel_list
 
 @dataclass(frozen=True, slots=True)
 class PadReading:
-    """What pads feel: views that the next call with tensors of the same shape overwrites.
+    """Result of pads: views that the next call with tensors of the same shape overwrites.
 
-    `...` are the axes before those of the taxels: `[env, mount]`, or `[env]` where the sensor has no mount axis.
+    `...` are the axes before those of the taxels: `[env, mount]`, or `[env]` without a mount axis.
 
     Attributes:
         force: float32 `[..., pad, 3]`, N, link frame: the sum of the taxels' forces.
         torque: float32 `[..., pad, 3]`, N m, link frame, about the pads' reference points.
-        load: float32 `[..., pad]`, N: the sum of the normal forces, each taken as positive.
-        centre: float32 `[..., pad, 3]`, m, link frame: the centre of pressure; where the pad is not loaded the middle
-            of its taxels. Never NaN for finite forces.
-        valid: bool `[..., pad]`: the pad is loaded, so that `centre` is a centre of pressure.
-        active: int32 `[..., pad]`: how many taxels have a normal force.
+        load: float32 `[..., pad]`, N: the sum of the magnitudes of the normal forces.
+        centre: float32 `[..., pad, 3]`, m, link frame: the centre of pressure; for an unloaded pad, the centroid of its
+            taxels. Never NaN for finite forces.
+        valid: bool `[..., pad]`: whether the pad is loaded, so that `centre` is a centre of pressure.
+        active: int32 `[..., pad]`: number of taxels with a normal force.
     """
 
     force: Tensor
@@ -48,7 +48,7 @@ class PadReading:
     active: Tensor
 
     def clone(self) -> PadReading:
-        """Return a copy that lasts."""
+        """Return a copy that later calls do not overwrite."""
         return PadReading(*(getattr(self, item.name).clone() for item in fields(self)))
 
 
@@ -88,7 +88,7 @@ def _sum(
         torque = torque + wp.cross(arm, f)
         normal = wp.abs(wp.dot(f, normals[i]))
         load = load + normal
-        moment = moment + normal * (points[i] - middle[pad])  # about the middle, which keeps the digits
+        moment = moment + normal * (points[i] - middle[pad])  # about the centroid, which preserves precision
         if normal > active_above:
             active += 1
     centre = middle[pad]
@@ -104,26 +104,29 @@ def _sum(
 
 
 class Pads:
-    """Sums the taxels of a skin into pads, on the device of the taxels and without asking the host.
+    """Sums of the taxels of a skin per pad, on the device of the taxels, without host synchronisation.
 
     Args:
-        layout: where the taxels are.
-        pads: what makes up each pad, by name, as NumPy would index the taxels, `[probe]` or `[row, column]`: a slice, a
-            list of indices, a mask, or for a grid a pair of these, such as ``numpy.s_[:4, :]``. A taxel may belong to
-            several pads, or to none.
-        about: what torques are about: the origin of the link, the middle of each pad's taxels, or one point, m, link
+        layout: positions and normals of the taxels.
+        pads: taxels of each pad, by name, as a NumPy index of the taxels, `[probe]` or `[row, column]`: a slice, a list
+        of
+            indices, a mask, or for a grid a pair of these, such as ``numpy.s_[:4, :]``. A taxel may belong to several
+            pads, or to none.
+        about: reference point of torques: the origin of the link, the centroid of each pad's taxels, or one point, m,
+        link
             frame.
         loaded_above: load above which a pad counts as loaded, N.
         active_above: normal force above which a taxel counts as active, N.
         device: torch device of the forces.
 
     Attributes:
-        names: of the pads, in the order of the pad axis.
-        centroids: float32 `[pad, 3]`, m, link frame: the middles of the taxels of each.
+        names: names of the pads, in the order of the pad axis.
+        centroids: float32 `[pad, 3]`, m, link frame: centroid of each pad's taxels.
 
     Raises:
-        ConfigError: no pads, a pad without taxels or with one of them twice, indices beyond the layout, thresholds
-            below 0, or a bad `about`.
+        ConfigError: no pads, a pad without taxels or with a repeated taxel, indices beyond the layout, negative
+        thresholds,
+            or an invalid `about`.
     """
 
     def __init__(
@@ -139,10 +142,12 @@ class Pads:
         self.layout = layout
         self._taxels = {name: _taxels(layout, name, index) for name, index in dict(pads).items()}
         if not self._taxels:
-            raise ConfigError.single("Pads", "pads", pads, "at least one pad", "Give {'pad': slice(None)} for all.")
+            raise ConfigError.single(
+                "Pads", "pads", pads, "at least one pad", "Give {'pad': slice(None)} for all taxels."
+            )
         for field, value in (("loaded_above", loaded_above), ("active_above", active_above)):
             if isinstance(value, bool) or not 0.0 <= value < float("inf"):
-                raise ConfigError.single("Pads", field, value, "a force from 0 up, N")
+                raise ConfigError.single("Pads", field, value, "a force >= 0, N")
         self.names = tuple(self._taxels)
         self._loaded_above, self._active_above = float(loaded_above), float(active_above)
         places, normals = (np.reshape(part, (-1, 3)) for part in (layout.positions, layout.normals))
@@ -171,23 +176,23 @@ class Pads:
         loaded_above: float = 0.0,
         active_above: float = 0.0,
     ) -> Self:
-        """Return the pads of a tactile sensor: one whose config has `probe_local_pos` and `probe_local_normal`.
+        """Return the pads of a tactile sensor whose config has `probe_local_pos` and `probe_local_normal`.
 
         Args:
-            sensor: as in a scene: ``scene[skin]``.
+            sensor: a sensor of a scene: ``scene[skin]``.
             pads: as for `Pads`.
-            about: likewise.
-            loaded_above: likewise.
-            active_above: likewise.
+            about: as for `Pads`.
+            loaded_above: as for `Pads`.
+            active_above: as for `Pads`.
 
         Raises:
-            ConfigError: the sensor has no taxels; and as `Pads`.
+            ConfigError: the sensor has no taxels; and as for `Pads`.
         """
         cfg = sensor.cfg
         if not hasattr(cfg, "probe_local_pos") or not hasattr(cfg, "probe_local_normal"):
             raise ConfigError.single(
                 "Pads", "sensor", type(sensor).__name__, "a sensor with probe_local_pos and probe_local_normal",
-                "For other tensors give a layout: Pads(sn.taxel_list(positions, normals), ...).",
+                "Give a layout for other tensors: Pads(sn.taxel_list(positions, normals), ...).",
             )  # fmt: skip
         return cls(
             taxel_list(cfg.probe_local_pos, cfg.probe_local_normal),
@@ -206,7 +211,7 @@ class Pads:
         return len(self.names)
 
     def index(self, name: str) -> int:
-        """Return the place of a pad on the pad axis.
+        """Return the index of a pad on the pad axis.
 
         Raises:
             UnknownNameError: no pad has that name.
@@ -216,7 +221,7 @@ class Pads:
         return self.names.index(name)
 
     def taxels(self, name: str) -> tuple[int, ...]:
-        """Return the numbers of a pad's taxels, counted along the rows of a grid.
+        """Return the indices of a pad's taxels, counted along the rows of a grid.
 
         Raises:
             UnknownNameError: no pad has that name.
@@ -233,19 +238,20 @@ class Pads:
 
     @torch.no_grad()
     def __call__(self, force: Tensor, torque: Tensor | None = None) -> PadReading:
-        """Return what the pads feel; memory is taken at the first call with tensors of a shape, then kept.
+        """Return the sums of the pads; memory is allocated at the first call with tensors of a shape, then reused.
 
         Args:
             force: float32 `[..., probe, 3]` or `[..., row, column, 3]`, N, link frame: true, measured, or a history.
-            torque: likewise, N m, about the origin of the link: the taxels' own, which may hold a twist. By default the
-                torque of the forces at their places.
+            torque: in the same shape, N m, about the origin of the link: the taxels' own torques, which may include a
+            twist. By
+                default, the torque of the forces at their positions.
 
         Raises:
             ConfigError: a tensor of another shape, dtype or device.
         """
         lead = self._lead("force", force)
         if torque is not None and self._lead("torque", torque) != lead:
-            raise ConfigError.single("Pads", "torque", tuple(torque.shape), f"a tensor as force: {tuple(force.shape)}")
+            raise ConfigError.single("Pads", "torque", tuple(torque.shape), f"the shape of force: {tuple(force.shape)}")
         reading = self._made(lead)
         number, taxels, pads = int(np.prod(lead, dtype=np.int64)), len(self.layout), len(self.names)
 
@@ -279,7 +285,9 @@ class Pads:
             raise ConfigError.single("Pads", field, shape, f"a tensor of shape [..., {', '.join(map(str, tail))}]")
         if tensor.dtype != torch.float32 or tensor.device != self.centroids.device:
             got, expected = f"{tensor.dtype} on {tensor.device}", f"torch.float32 on {self.centroids.device}"
-            raise ConfigError.single("Pads", field, got, expected, "Give Pads(..., device=...) that of the forces.")
+            raise ConfigError.single(
+                "Pads", field, got, expected, "Give Pads(..., device=...) the device of the forces."
+            )
         return shape[: len(shape) - len(tail)]
 
     def _made(self, lead: tuple[int, ...]) -> PadReading:
@@ -299,15 +307,15 @@ class Pads:
 
 
 def pad_blocks(layout: TaxelLayout, rows: int, columns: int) -> dict[str, tuple[slice, slice]]:
-    """Return what `Pads` takes to cut a grid into blocks, ``"0,0"`` to ``"rows-1,columns-1"``, as even as it goes.
+    """Return the `pads` argument that cuts a grid into nearly equal blocks, ``"0,0"`` to ``"rows-1,columns-1"``.
 
     Args:
         layout: a grid.
-        rows: blocks along the rows.
-        columns: blocks along the columns.
+        rows: number of blocks along the rows.
+        columns: number of blocks along the columns.
 
     Raises:
-        ConfigError: the layout is a list, or has fewer rows or columns than there are to be blocks.
+        ConfigError: the layout is a list, or has fewer rows or columns than blocks.
     """
     if len(layout.shape) != 2:
         raise ConfigError.single("pad_blocks", "layout", layout, "a grid: [row, column, 3]")
@@ -323,7 +331,7 @@ def pad_blocks(layout: TaxelLayout, rows: int, columns: int) -> dict[str, tuple[
 
 
 def _taxels(layout: TaxelLayout, name: str, index: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the numbers of the taxels that an index chooses."""
+    """Return the numbers of the taxels that an index selects."""
     numbers = np.arange(len(layout)).reshape(layout.shape)
     field = f"pads.{name}"
     if isinstance(index, Tensor):
@@ -335,7 +343,7 @@ def _taxels(layout: TaxelLayout, name: str, index: Any) -> np.ndarray[Any, np.dt
     try:
         rows = np.asarray(numbers[index]).ravel()
     except (IndexError, TypeError, ValueError) as error:
-        expected = f"what indexes taxels of shape {layout.shape}"
+        expected = f"a NumPy index of taxels of shape {layout.shape}"
         raise ConfigError.single("Pads", field, index, expected, f"{str(error).capitalize()}.") from None
     if not len(rows):
         raise ConfigError.single("Pads", field, index, "at least one taxel")
@@ -345,7 +353,7 @@ def _taxels(layout: TaxelLayout, name: str, index: Any) -> np.ndarray[Any, np.dt
 
 
 def _reference(about: str | Sequence[float], middles: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the point that the torque of each pad is about, `[pad, 3]`, m."""
+    """Return the reference point of each pad's torque, `[pad, 3]`, m."""
     if isinstance(about, str):
         if about not in ("link", "pad"):
             raise ConfigError.single("Pads", "about", about, "'link', 'pad' or a point (x, y, z), m")

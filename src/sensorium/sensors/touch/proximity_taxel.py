@@ -1,10 +1,10 @@
-"""Proximity taxel: force and torque at taxels on a link that grow as surfaces come near, before and after they touch.
+"""Proximity taxel: force and torque at taxels on a link that grow as surfaces approach, before and after contact.
 
 Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 Frame: that of the parent link (of the mount). Force in N, torque about the link's origin in N m.
 
-The surfaces of other links are clouds of points o, spread evenly, each for an area A. A probe is a ball of radius R
-at p, with the normal a out of the skin:
+The surfaces of other links are clouds of evenly distributed points o, each for an area A. A probe is a ball of radius R
+at p, with the outward normal a:
 
     P = max(0, R - |p - o|)        D = density_scalar A / reference_area
     v = velocity of the probe - velocity of the surface, at o      w = the same of angular velocities
@@ -12,15 +12,18 @@ at p, with the normal a out of the skin:
     F = stiffness (sum D P) a + shear_coupling sum D P v_t
     T = p x F + twist_scalar (sum P A w . a / sum P A) a
 
-As of the kinematic tactile sensor, F is what the skin presses with: along a where something is near, along v_t where
-the skin slides. There is no contact in it: a surface counts wherever it is in the ball, in front of the skin or behind.
+As for the kinematic tactile sensor, F is the force that the skin exerts: along a near a surface, along v_t while
+sliding.
+Contact is not modelled: a surface counts wherever it is in the ball, in front of the skin or behind it.
 
-Sums over points stand for integrals over the surface, so readings do not depend on how many points there are, but for
-an error that gets less with more. The integral over an unbounded plane at the distance h is in closed form:
-pi / 3 (R - h)^2 (R + 2 h) for that of P.
+Sums over points approximate integrals over the surface, so readings do not depend on the number of points, except for
+an
+error that decreases with more points. The integral of P over an unbounded plane at the distance h is in closed form:
+pi / 3 (R - h)^2 (R + 2 h).
 
-Genesis counts points instead of areas, D = density_scalar / n_sample_points: the same as a `reference_area` of all that
-is tracked. There a reading depends on the size of what is tracked, and on what else is.
+Genesis counts points instead of areas, D = density_scalar / n_sample_points: the same as a `reference_area` of the
+whole
+tracked area. Readings then depend on the total size of the tracked surfaces.
 """
 
 from __future__ import annotations
@@ -56,9 +59,9 @@ class ProximityTaxelData:
     """One sample of proximity taxels."""
 
     force: Annotated[Tensor, Field("N", (3,), frame="link")]
-    """Force of each probe, N; 0 where nothing is within its radius."""
+    """Force of each probe, N; 0 without a surface within its radius."""
     torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
-    """Torque of each probe about the link's origin, N m; likewise."""
+    """Torque of each probe about the link's origin, N m; 0 without a surface within its radius."""
 
 
 COEFFICIENTS = {
@@ -67,53 +70,56 @@ COEFFICIENTS = {
     "twist": "twist_scalar",
     "density": "density_scalar",
 }
-"""Numbers of the config that can be set per env while the scene runs, by their names in `Law`."""
+"""Config numbers that can be set per env at run time, by their names in `Law`."""
 SPARSE = 2.0
-"""Points that are farther apart than this many radii of a probe are warned of: it may slip between them."""
+"""Distance of points, in radii of a probe, above which a warning is issued: the probe may fit between them."""
 BITS = wp.constant(wp.int32(64))
-"""Shapes that a block of probes keeps in mind."""
+"""Number of shapes that a block of probes remembers."""
 FINE = 3.0
-"""Points for a radius that such a warning proposes."""
+"""Points per radius that such a warning proposes."""
 
 
 class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
-    """Configuration of proximity taxels. Coefficients may be set per env: ``sensor.set("stiffness", 40.0)``.
+    """Configuration of proximity taxels. Coefficients can be set per env: ``sensor.set("stiffness", 40.0)``.
 
-    Meshes may be open: their surfaces count, not what is inside.
+    Meshes may be open, since only their surfaces count.
     """
 
     geometry: Geometry = "visual"
-    """Which shapes are near: ``"visual"`` (visible, of geom groups 0 to 2), ``"collision"`` (those that take part in
-    contacts), ``"all"`` (every visible shape) or ``"any"`` (every shape). An object with a shape for the eye and
-    another for contacts would count twice in ``"any"``."""
+    """Sensed shapes: ``"visual"`` (visible, in geom groups 0 to 2), ``"collision"`` (those with contacts), ``"all"``
+    (every
+    visible shape) or ``"any"`` (every shape). With ``"any"``, an object with separate visual and collision shapes
+    counts
+    twice."""
     stiffness: Annotated[Resisting, in_unit("N/m")] = 100.0
     """Force along the normal per weighted sum of P, N/m."""
     shear_coupling: Annotated[Resisting, in_unit("N s/m^2")] = 0.0
     """Force per weighted sum of P times tangential velocity, N s/m^2."""
     twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
-    """Torque about the normal per angular velocity about it, N m s. It does not fade with the distance."""
+    """Torque about the normal per angular velocity about it, N m s. It does not decrease with the distance."""
     density_scalar: Resisting = 100.0
-    """Weight of an area of `reference_area`: points per square metre, as it were."""
+    """Weight of an area of `reference_area`, comparable to points per square metre."""
     reference_area: Positive | Literal["tracked"] = 1.0
-    """Area that has the weight `density_scalar`, m^2. ``"tracked"`` is the area of all that is tracked, which is what
-    Genesis does; then no unbounded plane may be tracked."""
+    """Area that has the weight `density_scalar`, m^2. ``"tracked"`` uses the total tracked area, as Genesis does;
+    unbounded
+    planes are then not allowed."""
     n_sample_points: SampleCount = 500
-    """Points on all surfaces that are tracked, split by area over links and their shapes. More make readings smoother:
-    they should be a third of `probe_radius` apart, or less. Unbounded planes need none."""
+    """Number of points on all tracked surfaces, split by area over links and their shapes. More points give smoother
+    readings; they should be at most a third of `probe_radius` apart. Unbounded planes need none."""
     sample_spacing: Annotated[Positive | None, in_unit("m")] = None
-    """How far apart the points are, m, instead of how many they are."""
+    """Distance between the points, m; an alternative to their number."""
 
 
 @wp.struct
 class Law:
-    """What makes forces of sums, one number per env each; see `COEFFICIENTS`.
+    """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
         stiffness: N/m.
         shear: N s/m^2.
         twist: N m s.
-        density: weight of the area of reference.
-        area: that area, m2.
+        density: weight of the reference area.
+        area: reference area, m2.
     """
 
     stiffness: wp.array2d[wp.float32]
@@ -125,12 +131,12 @@ class Law:
 
 @wp.struct
 class Nearby:
-    """What a probe sums up of all surfaces, with the area of each point as its weight.
+    """Sums of a probe over all surfaces, with the area of each point as its weight.
 
     Attributes:
         near: sum of P, m3.
-        slide: sum of P and the velocity of the probe relative to the surface, m4/s.
-        spin: sum of P and the angular velocity about the normal, likewise relative, m3/s.
+        slide: sum of P times the velocity of the probe relative to the surface, m4/s.
+        spin: sum of P times the relative angular velocity about the normal, m3/s.
     """
 
     near: wp.float32
@@ -144,7 +150,7 @@ def _added(
 ) -> Nearby:
     """Return sums with those over one surface added; see `over_surface`.
 
-    The surface moves by lin + ang x o, so that the sum over its points needs their weighted centre only.
+    The surface moves by lin + ang x o, so the sum over its points needs only their weighted centre.
     """
     out = Nearby()
     centre = sums[3] * place + quat_rotate(turn, wp.vec3(sums[0], sums[1], sums[2]))
@@ -186,7 +192,7 @@ def _sense(
     is_noisy = force_measured.shape[0] > 0
     count = around.count[env, mount]
     last = wp.min((first + 1) * block, skin.points.shape[0])
-    near = wp.uint64(0)  # shapes near any probe, as bits; what is beyond the last bit is looked at by each probe
+    near = wp.uint64(0)  # bits of shapes near any probe; each probe checks further shapes itself
     for k in range(wp.min(count, BITS)):
         row = around.row[env, mount, k]
         local = quat_rotate_inverse(around.quat[env, mount, k], skin.centre - around.pos[env, mount, k])
@@ -233,14 +239,14 @@ def _sense(
 
 
 class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
-    """Force and torque at taxels on a link, from how much surface is how near."""
+    """Force and torque at taxels on a link, from the area and distance of nearby surfaces."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
     with_motion: ClassVar[bool] = True
     with_inside: ClassVar[bool] = False
 
     def setup(self) -> None:
-        """Gather probes, and spread points over the shapes that count."""
+        """Collect probes, and distribute points over the sensed shapes."""
         super().setup()
         cfg, device = self.cfg, self.device
         self._law = Law()
@@ -259,12 +265,12 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
 
     @property
     def tracked_area(self) -> float:
-        """Area of all surfaces that points stand for, m^2; without what other shapes of the same body cover."""
+        """Total tracked surface area, m^2; without parts covered by other shapes of the same body."""
         return self._area
 
     @property
     def sample_points(self) -> dict[str, SurfaceSamples]:
-        """The points on each shape by its name, in its body's frame (of what stands still: the world's), with areas."""
+        """Points on each shape by its name, with areas, in its body's frame (for static shapes, the world's)."""
         return dict(zip(self._taxels.query.names, self._samples, strict=True))
 
     @property
@@ -273,13 +279,13 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         return super().nbytes + self._filed.nbytes
 
     def feel(self, raw: Record, slot: Record | None) -> None:
-        """Sum up what is near (a launch)."""
+        """Sum over nearby surfaces (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, self._filed.clouds, taxels.query.around]
         self.compute_on.launch(_sense, taxels.items, inputs, self._wrenches(raw, slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return the probes that something is near to, as points."""
+        """Return the probes near a surface, as points."""
         is_near = self.ground_truth.force.view(*self._taxels.shape, 3).abs().amax(dim=-1) > 0.0
         yield DebugShape.where(is_near, "points", self._taxels.points_w)
 
@@ -290,8 +296,8 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
 def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: Memory) -> list[SurfaceSamples | None]:
     """Return points on each shape in its own frame; None for an unbounded plane."""
     if not shapes:
-        fix = "exclude_parent_body=False has its own link sensed as well."
-        raise ConfigError.single(config, "targets", cfg.targets, "a shape that is not its own", fix)
+        fix = "Give exclude_parent_body=False to sense the sensor's own link as well."
+        raise ConfigError.single(config, "targets", cfg.targets, "a shape of another link", fix)
     bodies: dict[tuple[int, bool], list[int]] = {}
     for i, shape in enumerate(shapes):
         if shape.kind == "plane" and 0.0 in shape.size:
@@ -319,7 +325,7 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: M
     if sparsest > SPARSE * radius:
         warnings.warn(
             f"{config}: n_sample_points: points on {place!r} are {sparsest:.3g} m apart, more than {SPARSE:g} probe "
-            f"radii of {radius:.3g} m: a probe may find none. Take sample_spacing={radius / FINE:.2g}, which needs "
+            f"radii of {radius:.3g} m: a probe may find none. Use sample_spacing={radius / FINE:.2g}, which needs "
             f"{math.ceil(whole / (radius / FINE) ** 2)} points, or track less: targets=...",
             SensoriumWarning,
             stacklevel=2,
@@ -328,14 +334,14 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: M
 
 
 def _check_plane(cfg: ProximityTaxelCfg, plane: Shape, config: str) -> None:
-    """Raise `ConfigError` where a plane that is not bounded has no integral."""
+    """Raise `ConfigError` if a plane has no closed-form integral."""
     if any(plane.size):
         expected = f"surfaces with an area; {plane.name!r} is a plane of size {plane.size}, bounded on one axis only"
-        fix = f"Give it two half lengths, or none, or leave it out: exclude=({plane.name!r},)."
+        fix = f"Give it two half lengths, or none, or exclude it: exclude=({plane.name!r},)."
         raise ConfigError.single(config, "targets", cfg.targets, expected, fix)
     if cfg.reference_area == "tracked":
         expected = f"a number of square metres: {plane.name!r} is an unbounded plane, whose area is infinite"
-        fix = f"Or give the plane a size, or leave it out: exclude=({plane.name!r},)."
+        fix = f"Give a number or a size of the plane, or exclude it: exclude=({plane.name!r},)."
         raise ConfigError.single(config, "reference_area", "tracked", expected, fix)
 
 

@@ -1,9 +1,10 @@
-"""Surface distance probe: how far the nearest surface is from points on a body, in any direction.
+"""Surface distance probe: distance from points on a body to the nearest surface, in any direction.
 
-Axes: ``[env, mount, probe]`` (no mount axis for a singular selector); a grid of probes has two axes instead of the one.
+Axes: ``[env, mount, probe]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 
-A probe is at p + R b, with p and R the mount's pose and b its place in `probe_local_pos`. What it finds is the nearest
-point of all surfaces that it sees, from outside as from inside, no farther than `probe_radius`.
+A probe is at p + R b, with p and R the mount's pose and b its position in `probe_local_pos`. It reports the nearest
+point
+of all selected surfaces, from outside or inside, at most `probe_radius` away.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from sensorium.world.surface_query import SurfaceQuery
 
 @dataclass(frozen=True, slots=True)
 class SurfaceDistanceProbeData:
-    """What the probes find; fields that the config does not name are None."""
+    """One sample of the probes; fields that the config does not select are None."""
 
     distance: Annotated[Tensor, Field("m", role="range")]
-    """Distance from each probe to the nearest surface, m; +inf (or `no_hit_value`) where none is in reach."""
+    """Distance from each probe to the nearest surface, m; +inf (or `no_hit_value`) if none is within reach."""
     nearest_points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
-    """The nearest point of that surface, m; +inf where none is in reach. The measured one follows from the measured
+    """Nearest point of that surface, m; +inf if none is within reach. The measured point is derived from the measured
     distance, along the true direction."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
-    """Whose surface it is: row in the sensor's `geom_names`; -1 where none is in reach."""
+    """Shape of that surface: row in the sensor's `geom_names`; -1 if none is within reach."""
     value: Annotated[Tensor, Field("1", kind="derived")]
-    """What a device with the response `lookup` gives out, in the unit of that table."""
+    """Output of a device with the response `lookup`, in the unit of that table."""
 
 
 FIELDS = ("distance", "nearest_points_w", "geom_ids", "value")
@@ -57,9 +58,9 @@ def _rising(value: Line) -> Line:
         raise bad("at least two rows (distance, value, noise) of finite numbers")
     if (np.diff(table[:, 0]) <= 0.0).any():
         row = int(np.flatnonzero(np.diff(table[:, 0]) <= 0.0)[0])
-        raise bad(f"distances that rise; row {row + 1} has {table[row + 1, 0]:g} m after {table[row, 0]:g} m")
+        raise bad(f"rising distances; row {row + 1} has {table[row + 1, 0]:g} m after {table[row, 0]:g} m")
     if (table[:, 2] < 0.0).any():
-        raise bad("noise from 0 up: a standard deviation relative to the value")
+        raise bad("noise >= 0, a standard deviation relative to the value")
     return value
 
 
@@ -71,18 +72,19 @@ Reach = Annotated[
 
 
 class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[SurfaceDistanceProbeData]):
-    """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points follow."""
+    """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points are derived."""
 
     probe_radius: Annotated[Reach, in_unit("m")] = 0.5
-    """How far a probe looks, m: one number, or one per probe, row by row."""
+    """Largest distance that a probe measures, m: one number, or one per probe, row by row."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
-    """What is computed; ``"all"`` adds whose surface it is and, where there is a `lookup`, the device's value."""
+    """Computed fields; ``"all"`` adds the shape and, with a `lookup`, the device's value."""
     misses_at_radius: bool = False
-    """Where nothing is in reach, show the probe's radius as distance and its own place as nearest point."""
+    """Whether a probe without a surface in reach shows its radius as distance and its own position as nearest point."""
     lookup: Annotated[Lookup | None, in_unit("m")] = None
-    """Response of a device: rows (distance, value, noise), distances rising, m. Values in between are interpolated,
-    beyond the ends those of the ends hold. Noise is white, its standard deviation relative to the value (0.1 is 10 %),
-    as in Webots' DistanceSensor, whose tables can be used as they are. It gives the field `value`."""
+    """Response of a device: rows (distance, value, noise) with rising distances, m. Values are interpolated, and
+    constant
+    beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in Webots'
+    DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
 
     def __init__(self, /, **data: Any) -> None:
         if data.get("lookup") is not None and "fields" not in data:
@@ -101,20 +103,20 @@ class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[S
         if not (self.radii > self.min_distance).all():
             raise bad(f"probe_radius: above min_distance = {self.min_distance:g} m")
         if self.misses_at_radius and self.no_hit_value is not None:
-            raise bad("misses_at_radius, no_hit_value: only one of the two")
+            raise bad("misses_at_radius, no_hit_value: one of the two")
         if self.lookup is None and not isinstance(self.fields, str) and "value" in self.fields:
             raise bad("lookup: a table for the field value", "Give lookup=((distance, value, noise), ...).")
-        self.refuse_idle_knobs("distance is not among the fields", "distance")
+        self.refuse_idle_knobs("distance is not in fields", "distance")
         return self
 
     @property
     def replaces_misses(self) -> bool:
-        """Whether a miss shows something else than +inf."""
+        """Whether a miss shows a value other than +inf."""
         return self.misses_at_radius or self.no_hit_value is not None
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The fields that are computed, in the order of the data class; ``"all"`` has a value only with a `lookup`."""
+        """The computed fields, in the order of the data class; ``"all"`` includes value only with a `lookup`."""
         return tuple(name for name in super().selected if name != "value" or self.lookup is not None)
 
 
@@ -167,7 +169,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         return self.cfg.is_clean and not any(noise for _, _, noise in self.cfg.lookup or ())
 
     def setup(self) -> None:
-        """Choose the shapes, and build what is not built yet."""
+        """Select the shapes, and build their acceleration structures where needed."""
         cfg = self.cfg
         self._query = SurfaceQuery(
             self.query_context,
@@ -187,7 +189,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     @property
     def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene: what `geom_ids` count."""
+        """Names of all shapes of the scene, indexed by `geom_ids`."""
         return tuple(shape.name for shape in self.rays.shapes)
 
     @property
@@ -197,7 +199,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     @property
     def nearest_points(self) -> Tensor:
-        """The true nearest points, `[env, mount, probe, 3]`, m, world, without noise; None if not selected."""
+        """True nearest points, `[env, mount, probe, 3]`, m, world, without noise; None if not selected."""
         points: Tensor = self.ground_truth.nearest_points_w
         return points
 
@@ -208,19 +210,19 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Find the nearest surfaces (one launch, and one to place what moves)."""
+        """Find the nearest surfaces (one launch, and one to place moving shapes)."""
         is_last, has_value = self.buffers.plan.hooks.fused is None, "value" in raw
         shown = self._shown if is_last and not has_value else (float("inf"), False)
         self._query.find(self._outputs(raw, with_own=True), *shown)
         if has_value:
-            self._respond(raw, is_noisy=False)  # to a miss, whatever number is shown for it
+            self._respond(raw, is_noisy=False)  # a miss counts as such, whatever number it shows
             if is_last and self.cfg.replaces_misses:
                 self._query.show_misses(self._outputs(raw), self._outputs(raw), *self._shown)
 
     @recorded
     @used_if(lambda self: self.cfg.replaces_misses and not self._is_clean)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Find the nearest surfaces; in the truth show misses at once, for noise leave them infinite."""
+        """Find the nearest surfaces; true misses are final, measured ones stay infinite until noise is added."""
         self.update_raw_data(slot)
         if "value" in raw:
             self._respond(raw, is_noisy=False, of=slot)
@@ -251,7 +253,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     @used_if(lambda self: not self._is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Let points and values follow the measured distances, and show misses as the config says."""
+        """Derive points and values from the measured distances, and set misses to the configured value."""
         if "value" in slot:
             self._respond(slot, is_noisy=True)
         if "nearest_points_w" in slot and "distance" in slot:
@@ -260,7 +262,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line from each probe to what is nearest to it."""
+        """Return a line from each probe to its nearest point."""
         points = self.ground_truth.nearest_points_w
         if points is None:
             return

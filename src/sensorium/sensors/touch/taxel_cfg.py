@@ -1,4 +1,4 @@
-"""What every taxel sensor has in its config: probes on a link, each a ball, and their layout."""
+"""Config base of taxel sensors: probes on a link, each a ball, and their layout."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from sensorium.world.ray_scene import Geometry
 DataT = TypeVar("DataT")
 Line = tuple[Vec3, ...]
 Places = Line | tuple[Line, ...]
-FILLER = "A probe of radius 0 reads 0."
+FILLER = "Use 0 for a probe that always reads 0."
 
 
 def checked_places(value: Any) -> Any:
-    """Return what was given as places of probes: a list `[probe, 3]`, or a grid `[row, column, 3]`.
+    """Return the positions of probes in an accepted form: a list `[probe, 3]`, or a grid `[row, column, 3]`.
 
     Raises:
-        ValueError: it has another shape, or is not finite.
+        ValueError: another shape, or a number that is not finite.
     """
     try:
         places = numbers_in(value)
     except ValueError:
         places = np.zeros(0)
     if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
-        raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Rows of a grid have one length.")
+        raise bad("[probe, 3] or [row, column, 3] with at least one probe", "Give all rows of a grid the same length.")
     if not np.isfinite(places).all():
-        raise bad("finite places, m")
+        raise bad("finite positions, m")
     return value
 
 
 def checked_normals(value: Any) -> Any:
-    """Return what was given as normals: one, or one per probe in a list or a grid.
+    """Return normals in an accepted form: one, or one per probe in a list or a grid.
 
     Raises:
-        ValueError: one has no length, or is not finite.
+        ValueError: a normal of length 0, or a number that is not finite.
     """
     try:
         normals = numbers_in(value)
@@ -55,7 +55,7 @@ def checked_normals(value: Any) -> Any:
     short = np.flatnonzero(np.linalg.norm(normals.reshape(-1, 3), axis=1) < 1e-12)
     if short.size:
         which = "" if normals.ndim == 1 else f" {int(short[0])}"
-        raise bad("directions that are not zero", f"Normal{which} has no length.")
+        raise bad("directions that are not zero", f"Normal{which} has length 0.")
     return value
 
 
@@ -63,7 +63,7 @@ Placed = Annotated[Places, BeforeValidator(checked_places)]
 Directed = Annotated[Vec3 | Places, AfterValidator(checked_normals)]
 Radii = Annotated[
     Float | tuple[Float, ...],
-    must(lambda radii: all(0.0 <= r < math.inf for r in np.atleast_1d(radii)), "finite radii from 0 up, m", FILLER),
+    must(lambda radii: all(0.0 <= r < math.inf for r in np.atleast_1d(radii)), "finite radii >= 0, m", FILLER),
     must(np.any, "at least one radius above 0, m"),
 ]
 Resisting = Annotated[
@@ -71,7 +71,7 @@ Resisting = Annotated[
     must(
         lambda number: 0.0 <= number < math.inf,
         "a finite number >= 0",
-        "A negative one would drive the motion that it should resist.",
+        "Give 0 or more; a negative number would drive the motion.",
     ),
 ]
 SampleCount = Annotated[
@@ -80,13 +80,14 @@ SampleCount = Annotated[
 
 
 class ProbesCfg(TargetsCfg[DataT], Generic[DataT]):
-    """Probes on a body, in a list or a grid; a class that derives from it has their radii, `probe_radius`."""
+    """Probes on a body, in a list or a grid; derived classes define their radii, `probe_radius`."""
 
     probe_radius: Any
 
     probe_local_pos: Annotated[Placed, in_unit("m")] = ((0.0, 0.0, 0.0),)
-    """Places of the probes in the frame of the sensor or link, m: a list `[probe, 3]`, or a grid `[row, column, 3]`,
-    whose layout readings keep."""
+    """Positions of the probes in the frame of the sensor or link, m: a list `[probe, 3]`, or a grid `[row, column, 3]`.
+    The
+    readings keep this layout."""
 
     def __init__(self, /, **data: Any) -> None:
         for name in ("probe_local_pos", "probe_local_normal", "probe_radius", "lookup"):
@@ -113,7 +114,7 @@ class ProbesCfg(TargetsCfg[DataT], Generic[DataT]):
 
     @property
     def places(self) -> NDArray[np.float64]:
-        """Places of the probes `[probe, 3]`, m."""
+        """Positions of the probes `[probe, 3]`, m."""
         return np.array(self.probe_local_pos, dtype=np.float64).reshape(-1, 3)
 
     @property
@@ -123,30 +124,33 @@ class ProbesCfg(TargetsCfg[DataT], Generic[DataT]):
 
 
 class TaxelCfg(ProbesCfg[DataT], Generic[DataT]):
-    """Probes on a link. They feel every shape that is not the link's own, whether it takes part in contacts or not.
+    """Probes on a link. They sense every shape that is not part of the link, whether it has contacts or not.
 
-    Meshes that are felt must be closed, for only then is there an inside. ``geometry="collision"`` leaves out those
-    that are only looked at.
+    Sensed meshes must be closed, since an open mesh has no inside. ``geometry="collision"`` omits visual-only meshes.
     """
 
     entity_name: str = "robot"
-    """Entity that carries the link: the part of full names before ``/``. In a model without such an entity, and for a
-    `link_name` that is a full name itself, it says nothing."""
+    """Entity that carries the link: the part of full names before ``/``. It has no effect in a model without that
+    entity, and
+    for a `link_name` that is a full name."""
     geometry: Geometry = "any"
-    """Which shapes are felt: ``"any"`` (every shape), ``"collision"`` (those that take part in contacts), ``"visual"``
-    (visible, of geom groups 0 to 2) or ``"all"`` (every visible shape)."""
+    """Sensed shapes: ``"any"`` (every shape), ``"collision"`` (those with contacts), ``"visual"`` (visible, in geom
+    groups 0
+    to 2) or ``"all"`` (every visible shape)."""
     exclude_own_links: bool = False
-    """Whether other links of the robot are not felt."""
+    """Whether other links of the robot are excluded."""
     probe_radius: Annotated[Radii, in_unit("m")] = 0.01
     """Radius of a probe, m: one number, or one per probe, row by row. A probe of radius 0 fills a place of the layout
-    and reads 0."""
+    and
+    reads 0."""
     probe_radius_noise: Annotated[NonNegative, in_unit("m")] = 0.0
-    """How far the radius of a measured reading is off, m: R + U(-1, 1) times this, but not below 0, drawn anew for each
-    probe and sample. The truth knows the radius itself."""
+    """Amplitude of the error of a measured radius, m: R + U(-1, 1) times this, but not below 0, redrawn for each probe
+    and
+    sample. The truth uses the exact radius."""
 
     @property
     def selector(self) -> tuple[str, Any]:
-        """The selector that was given; a link's name is looked for in the entity."""
+        """The given selector; a link name is looked up within the entity."""
         kind, value = super().selector
         if kind not in ("link_name", "link_names"):
             return kind, value
@@ -169,8 +173,9 @@ class NormalTaxelCfg(TaxelCfg[DataT], Generic[DataT]):
     """Probes that have a normal."""
 
     probe_local_normal: Directed = (0.0, 0.0, 1.0)
-    """Direction out of the skin, in the link's frame: one for all probes, or one for each in their layout; of any
-    length but 0."""
+    """Outward normal of the skin, in the link's frame: one for all probes, or one per probe in their layout; of any
+    length
+    but 0."""
 
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:
@@ -182,7 +187,7 @@ def unit_normals(value: Any, cfg: TaxelCfg[Any]) -> NDArray[np.float64]:
     """Return the unit normal of each probe `[probe, 3]`.
 
     Raises:
-        ValueError: there are neither one nor as many as probes.
+        ValueError: the number of normals is neither one nor that of the probes.
     """
     normals = np.array(value, dtype=np.float64)
     if normals.ndim > 1 and normals.shape[:-1] != cfg.layout:
@@ -194,7 +199,7 @@ def unit_normals(value: Any, cfg: TaxelCfg[Any]) -> NDArray[np.float64]:
 
 
 def laid_out(declared: Mapping[str, Field], layout: tuple[int, ...]) -> dict[str, Field]:
-    """Return fields with the axes of the probes before their own."""
+    """Return fields with the axes of the probes in front."""
     axes = ("probe",) if len(layout) == 1 else ("row", "column")
     return {
         name: replace(field, shape=(*layout, *field.shape), axes=(*axes, *(("xyz",) if field.shape else ())))

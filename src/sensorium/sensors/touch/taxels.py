@@ -1,4 +1,4 @@
-"""What every taxel sensor has: probes on a link, each a ball, the solids they meet, and their layout.
+"""Common base of taxel sensors: probes on a link, each a ball, the solids around them, and their layout.
 
 Axes: ``[env, mount, probe]`` for a list of probes, ``[env, mount, row, column]`` for a grid.
 """
@@ -28,25 +28,25 @@ from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 BLOCK = 64
 """Probes of one CPU thread."""
 HOST_BYTES_PER_POINT = 1000
-"""Host memory that a point on a surface takes for a moment while it is made, bytes (970 were measured)."""
+"""Temporary host memory per surface point while it is created, bytes (970 were measured)."""
 
 
 def check_points(memory: Memory, spacing: float | None, count: int, area: float, config: str) -> None:
-    """Raise `ConfigError` where points on surfaces are too many, or take more memory than is available.
+    """Raise `ConfigError` if there are too many points on surfaces, or they take more memory than available.
 
     Args:
         memory: what may be allocated.
         spacing: `sample_spacing` of a config, m.
-        count: `n_sample_points` of it, which counts without a spacing.
-        area: of all surfaces, m^2.
-        config: for messages.
+        count: `n_sample_points` of the config, used without a spacing.
+        area: area of all surfaces, m^2.
+        config: the config, for messages.
     """
     points, where = (count, "n_sample_points") if spacing is None else (area / spacing**2, "sample_spacing")
     if points <= MOST_SAMPLES:
         memory.check(points * HOST_BYTES_PER_POINT, where, count if spacing is None else spacing, config)
     if spacing is not None and area / spacing**2 > MOST_SAMPLES:
         expected = f"at most {MOST_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
-        raise ConfigError.single(config, "sample_spacing", spacing, expected, "It is in metres.")
+        raise ConfigError.single(config, "sample_spacing", spacing, expected, "Give the spacing in metres.")
 
 
 @wp.struct
@@ -54,15 +54,15 @@ class Skin:
     """The probes, for kernels.
 
     Attributes:
-        points: places, m, in the mount's frame.
+        points: positions, m, in the mount's frame.
         normals: unit normals.
         radius: m.
-        centre: of a ball around their places, m, in the mount's frame.
-        span: its radius, m.
-        reach: how far any of them looks, m.
-        noise: amplitude of the radius of measured readings, m.
+        centre: centre of a ball around the positions, m, in the mount's frame.
+        span: radius of that ball, m.
+        reach: largest sensing distance of a probe, m.
+        noise: amplitude of the radius error of measured readings, m.
         key0: of the random stream.
-        key1: likewise.
+        key1: of the random stream.
     """
 
     points: wp.array[wp.vec3]
@@ -80,7 +80,7 @@ class Skin:
 def drawn_radius(
     rows: Rows, env: int, element: int, radius: float, noise: float, key0: wp.uint32, key1: wp.uint32
 ) -> wp.float32:
-    """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; a probe without radius has none."""
+    """Return the radius of a measured reading, m: R + U(-1, 1) noise, not below 0; 0 for a probe without radius."""
     if radius == 0.0:
         return 0.0
     draws = sample_uniforms(rows, env, wp.uint32(element), key0, key1)
@@ -97,21 +97,21 @@ def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array
 
 
 class Taxels:
-    """The probes of one sensor as its kernels need them, and the solids around them.
+    """The probes of one sensor in the form that its kernels need, and the solids around them.
 
     Args:
-        sensor: whose config has the probes; its mounts carry them.
-        with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
-        with_inside: whether signed distances are; else meshes may be open.
-        reach: how far from a probe shapes matter, m, where that is more than its radius.
+        sensor: the sensor whose config has the probes; its mounts carry them.
+        with_motion: whether velocities are needed; the sensor then requires BODY_VELOCITY.
+        with_inside: whether signed distances are needed; otherwise meshes may be open.
+        reach: distance from a probe within which shapes matter, m, if more than its radius.
 
     Raises:
-        SelectionError: nothing is selected.
-        ConfigError: a shape that is selected has no surface that we know.
-        ModelError: a mesh that is selected is not closed.
+        SelectionError: no shape is selected.
+        ConfigError: a selected shape has no known surface.
+        ModelError: a selected mesh is not closed.
 
     Warns:
-        UserWarning: a probe is farther outside its link than the link is large.
+        UserWarning: a probe is farther outside its link than the size of the link.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Taxels:
         self._warn_of_distant()
 
     def _warn_of_distant(self) -> None:
-        """Warn of probes that are farther outside their link than it is large."""
+        """Warn of probes that are farther outside their link than its size."""
         shapes = self._sensor.rays.shapes
         for mount in range(self._mount.count):
             body = int(self._mount.body[mount])
@@ -147,7 +147,7 @@ class Taxels:
                 centre, half = local_box(shape)
                 signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
                 places = in_world(shape, centre + signs * half)
-                if shape.is_static:  # its place is given in the world
+                if shape.is_static:  # its pose is given in the world
                     at, turn = (self._sensor.engine.array(f"body_{name}_w")[0, body] for name in ("pos", "quat"))
                     places = (places - at.double().cpu().numpy()) @ rotation(turn.tolist())
                 corners.append(places)
@@ -162,7 +162,7 @@ class Taxels:
                 warnings.warn(
                     f"{self.cfg.title}: probe_local_pos: {far.size} of {len(places)} probes are outside "
                     f"{self._mount.body_names[mount]!r} by more than its size of {size:.3g} m; probe {worst} is "
-                    f"{gap[worst]:.3g} m away from it. Places are in metres, in the frame of the mount.",
+                    f"{gap[worst]:.3g} m away from it. Give positions in metres, in the frame of the mount.",
                     SensoriumWarning,
                     stacklevel=2,
                 )
@@ -174,7 +174,7 @@ class Taxels:
 
     @property
     def block(self) -> int:
-        """Probes that one thread does after each other: on the CPU a thread costs more than what it does for one."""
+        """Probes that one thread processes in sequence: on the CPU a thread costs more than one probe."""
         return BLOCK if self._sensor.device.startswith("cpu") else 1
 
     @property
@@ -184,7 +184,7 @@ class Taxels:
 
     @cached_property
     def skin(self) -> Any:
-        """The probes, for kernels: a `Skin`."""
+        """The probes for kernels: a `Skin`."""
         cfg, skin, centre = self.cfg, Skin(), 0.5 * (self.cfg.places.min(axis=0) + self.cfg.places.max(axis=0))
         skin.points, skin.normals = (wp.from_torch(each, dtype=wp.vec3) for each in (self.points, self.normals))
         skin.radius = wp.from_torch(self.radius, dtype=wp.float32)
@@ -197,12 +197,12 @@ class Taxels:
 
     @property
     def points_w(self) -> torch.Tensor:
-        """Where the probes are now `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
+        """Current positions of the probes `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
         turned = quat_apply(self._mount.quat_w[:, :, None], self.points.expand(*self.shape, 3))
         return turned + self._mount.pos_w[:, :, None]
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
-        """Set a field `[env, mount, ...]` to 0 where the probe has no radius, whatever noise was added there."""
+        """Set a field `[env, mount, ...]` to 0 for probes without radius, which removes noise added there."""
         values = wp.from_torch(tensor.view(*self.shape, -1), dtype=wp.float32)
         inputs = [wp.from_torch(self.radius, dtype=wp.float32)]
         self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], inputs, [values])
@@ -225,24 +225,24 @@ TaxelDataT = TypeVar("TaxelDataT")
 
 
 class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelDataT]):
-    """A sensor of probes on a link: what they feel is written by `feel`, for the true radii and for those drawn.
+    """Sensor of probes on a link: `feel` computes their readings, for the true and for the drawn radii.
 
-    A class derives from it with its config and data, as from `SimpleSensor`.
+    A subclass gives its config and data types, as for `SimpleSensor`.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
     checks_state: ClassVar[bool] = True
     with_motion: ClassVar[bool] = False
-    """Whether it needs velocities; then it requires BODY_VELOCITY."""
+    """Whether velocities are needed; the sensor then requires BODY_VELOCITY."""
     with_inside: ClassVar[bool] = True
-    """Whether it needs signed distances, so that meshes must be closed."""
+    """Whether signed distances are needed, so that meshes must be closed."""
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields in the layout of the probes."""
         return laid_out(super().fields(), self.cfg.layout)
 
     def setup(self) -> None:
-        """Gather probes and the shapes that they feel."""
+        """Collect probes and the shapes around them."""
         self._make_taxels()
 
     def _make_taxels(self, reach: float = 0.0) -> None:
@@ -250,7 +250,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         self.buffers.body_at_fault = self._taxels.query.body_at_fault
 
     def _put(self, law: Any, fields: Mapping[str, str]) -> None:
-        """Put numbers of the config that can be set per env into a struct: name of the member to that of the field."""
+        """Write config numbers that can be set per env into a struct, by member name -> field name."""
         for name, field in fields.items():
             table = self.params.table(field, self.num_envs, str(self.device))
             setattr(law, name, wp.from_torch(table, dtype=wp.float32))
@@ -267,7 +267,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
 
     @property
     def probe_local_pos(self) -> torch.Tensor:
-        """Places of the probes `[probe, 3]`, m, in the link's frame."""
+        """Positions of the probes `[probe, 3]`, m, in the link's frame."""
         return self._taxels.points
 
     @property
@@ -282,25 +282,25 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Find what is near, and feel it (a launch, and those of `feel`)."""
+        """Find nearby shapes, and compute the readings (one launch, and those of `feel`)."""
         self._taxels.query.place()
         self.feel(raw, None)
 
     @recorded
-    @used_if(lambda self: self.cfg.probe_radius_noise != 0.0)  # else the measured reading differs by what comes after
+    @used_if(lambda self: self.cfg.probe_radius_noise != 0.0)  # otherwise only later steps change the measured reading
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Feel once, with the true radius and with the one drawn: what differs is how deep, not how far."""
+        """Compute the readings for the true radius and the drawn one; the surroundings are found only once."""
         self._taxels.query.place()
         self.feel(raw, slot)
 
     def feel(self, raw: Record, slot: Record | None) -> None:
-        """Write the truth into `raw` and, where there is one, the reading of the drawn radii into `slot` (launches)."""
+        """Write the truth into `raw` and, if given, the reading of the drawn radii into `slot` (launches)."""
         raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
 
     @recorded
     @used_if(lambda self: not (self.cfg.is_clean or self.cfg.radii.all()))
     def derive_measured(self, slot: Record) -> None:
-        """Let probes without a radius read 0, whatever noise was added there."""
+        """Set probes without a radius to 0, which removes noise added there."""
         for name in slot:
             self._taxels.clear_fillers(slot[name])
 

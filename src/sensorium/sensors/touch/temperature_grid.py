@@ -1,21 +1,25 @@
-"""Temperature grid: how warm the parts of a link are, and what a slow sensing element shows of it.
+"""Temperature grid: temperatures of the parts of a link, as measured by slow sensing elements.
 
 Axes: ``[env, mount, x, y, z]`` (no mount axis for a singular selector): cells over the bounding box of the link's
-shapes, along the link's own axes, so that the numbers do not depend on how the link is turned.
+shapes,
+along the link's own axes, so that the values do not depend on the orientation of the link.
 
-With C the heat capacity of a cell, A its bare surface and T, Ta its temperature and that of the surroundings, kelvin:
+With C the heat capacity of a cell, A its exposed surface and T, Ta its temperature and that of the surroundings,
+kelvin:
 
     C dT/dt = P + h A (Ta - T) + eps sigma A (Ta^4 - T^4) + sum_n k F / d (Tn - T) + sum_o G (To - T)
 
-over its neighbours n and what it touches, o (Incropera & DeWitt, Fundamentals of Heat and Mass Transfer, ch. 1 and 5).
-Volumes, the faces F between cells at a distance d, and surfaces are those of the link's real shapes, not of their box.
-Where another link's shape is within `contact_distance` of a surface that faces it, that surface touches; its
-conductance G is that of half a cell on either side and of `contact_conductance` in series. Touching surfaces exchange
-heat with each other, all others with the air.
+over its neighbours n and the touching bodies o (Incropera & DeWitt, Fundamentals of Heat and Mass Transfer, ch. 1 and
+5).
+Volumes, the faces F between cells at a distance d, and surfaces are those of the link's actual shapes, not of their
+box.
+A surface touches another link's shape that faces it within `contact_distance`. Its conductance G is that of half a cell
+on either side and of `contact_conductance` in series. Touching surfaces exchange heat with each other, all others with
+the air.
 
-Truth is the cell's temperature. `sensor_time_constant` lets the element follow it, tau dTm/dt = T - Tm, from the first
-sample on. It acts on the measured branch only: the contract's table says "RC filter on both branches", its text names
-the measured one, and a truth that lags would be none.
+The truth is the cell's temperature. With `sensor_time_constant` the element follows it, tau dTm/dt = T - Tm, from the
+first sample on. This acts only on the measured branch: the contract's table says "RC filter on both branches", its text
+names only the measured one, and a lagging value would not be the truth.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from sensorium.world.select import WORLD
 
 
 class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
-    """Temperatures of the cells of one or several links, which exchange heat with what they touch."""
+    """Temperatures of the cells of one or several links, which exchange heat with the bodies they touch."""
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
     single: ClassVar[bool] = True
@@ -59,7 +63,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Cut the links into cells, and make the memory of their temperatures."""
+        """Cut the links into cells, and allocate the memory of their temperatures."""
         cfg, names = self.cfg, (*self.engine.names("body"),)
         self._materials = cfg.properties_of((WORLD, *names))
         bodies = self._mounted_bodies()
@@ -100,7 +104,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Return the row of each mount's body.
 
         Raises:
-            ConfigError: a mount is no link, or a link is there twice.
+            ConfigError: a mount is not a link, or a link is given twice.
         """
         bodies, mount = self.mount.body.tolist(), self.mount
         straight = torch.tensor([1.0, 0.0, 0.0, 0.0], device=self.device)
@@ -108,10 +112,14 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             is_link = bool((mount.offset_pos[:, k] == 0.0).all() and (mount.offset_quat[:, k] == straight).all())
             if bodies[k] < 0 or not is_link:
                 fix = "" if bodies[k] < 0 else f"Give body={mount.body_names[k]!r}."
-                raise ConfigError.single(self.cfg.title, "mount", name, "a link: the grid is over all of one", fix)
+                raise ConfigError.single(
+                    self.cfg.title, "mount", name, "a link, since the grid covers a whole link", fix
+                )
             if bodies[k] in bodies[:k]:
                 first = mount.names[bodies.index(bodies[k])]
-                raise ConfigError.single(self.cfg.title, "mount", name, f"each link once; it is that of {first!r}")
+                raise ConfigError.single(
+                    self.cfg.title, "mount", name, f"each link once; it belongs to the same link as {first!r}"
+                )
         return bodies
 
     def _cut(self, body: int, grid: tuple[int, int, int], count: int) -> LinkCells:
@@ -122,8 +130,8 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             targets = Targets(geometry=cfg.geometry, groups=cfg.include_geom_groups, include=(name,))
             rows = [k for k in self.rays.select(targets, self.cfg.title) if shapes[k].row == body]
         if not rows:
-            fix = 'Choose others with geometry="any", for instance.'
-            expected = f"a link that has shapes with geometry={cfg.geometry!r}"
+            fix = 'Select other shapes, for instance with geometry="any".'
+            expected = f"a link with shapes for geometry={cfg.geometry!r}"
             raise ConfigError.single(self.cfg.title, "mount", name, expected, fix)
         pos, quat = (
             self.engine.array(array)[0, body].cpu().numpy().astype(np.float64)
@@ -133,14 +141,14 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         return link_cells(solid, grid, count, self.cfg.title, name)
 
     def _simulated_links(self, bodies: list[int]) -> list[int]:
-        """Return the bodies that have one temperature, which changes."""
+        """Return the bodies with one variable temperature."""
         if not self.cfg.simulate_all_link_temperatures:
             return []
         still = {self.rays.shapes[k].row for k in self._query.view.shapes if self.rays.shapes[k].is_static}
         return sorted(set(self._query.view.bodies.tolist()) - still - set(bodies) - {-1})
 
     def _make_nodes(self, own: list[LinkThermalCfg], whole: Mapping[int, LinkCells]) -> None:
-        """Make what the kernels know of each node: cells, links with one temperature, then fixed temperatures."""
+        """Build the kernels' table of nodes: cells, links with one temperature, then fixed temperatures."""
         names = self.engine.names("body")
         simulated = [*zip(self._links, own, strict=True)]
         simulated += [(link, self._materials[names[body]]) for body, link in whole.items()]
@@ -169,7 +177,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         self._shown_start = self._array(starts, wp.int32)
 
     def _make_skin(self, own: list[LinkThermalCfg]) -> None:
-        """Make what the kernels know of the surfaces."""
+        """Build the kernels' table of surfaces."""
         shape = (len(own), max(len(link.samples) for link in self._links))
         vectors = np.zeros((2, *shape, 3))
         scalars, cell = np.zeros((2, *shape)), np.full(shape, -1)
@@ -185,7 +193,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         self._skin.cell = self._array(cell, wp.int32)
 
     def _make_table(self, bodies: list[int], whole: Mapping[int, LinkCells]) -> None:
-        """Make what the kernels know of each body that can be touched."""
+        """Build the kernels' table of bodies that can be touched."""
         cfg, links = self.cfg, self._links
         entries = len(self.engine.names("body")) + 1
         gridded = len(links) * self._cells
@@ -197,7 +205,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             half[body + 1], low[body + 1], per_size[body + 1] = 0.5 * link.size, link.low, 1.0 / link.size
         for k, (body, link) in enumerate(whole.items()):
             node[body + 1], half[body + 1] = gridded + k, 0.5 * link.size
-        # of two links with cells, the one with the finer points says how much touches
+        # of two links with cells, the one with the finer points determines the contact area
         coarse = [(link.samples.area / len(link.samples), k) for k, link in enumerate(links)]
         counts = np.ones((len(links), entries))
         for k in range(len(links)):
@@ -221,16 +229,17 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def _doubles(self, values: np.ndarray[Any, Any]) -> Any:
         return wp.array(np.asarray(values, np.float64), dtype=wp.float64, device=self.device)
 
-    # What is asked of it ----------------------------------------------------------------------------------------------
+    # Interface
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def link_cells(self) -> tuple[LinkCells, ...]:
-        """The cells of each mount's link: volumes, faces and surfaces, as they were found."""
+        """Cells of each mount's link: volumes, faces and surfaces."""
         return tuple(self._links)
 
     @property
     def heat_capacity(self) -> Tensor:
-        """Heat capacity of each cell, float64 `[mount, x, y, z]`, J/K; 0 for a cell that is not there."""
+        """Heat capacity of each cell, float64 `[mount, x, y, z]`, J/K; 0 for an empty cell."""
         gridded = self._capacity[: self.mount.count * self._cells]
         return gridded.view(self.mount.count, *self.cfg.grid_size).clone()
 
@@ -238,10 +247,10 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Return the true mean temperature of a link, weighted by heat capacity, float64 `[env]`, degC.
 
         Args:
-            link: name of a body, or ``"world"``; of what is not simulated it is the base temperature.
+            link: name of a body, or ``"world"``; for bodies that are not simulated the result is the base temperature.
 
         Raises:
-            UnknownNameError: there is no such link.
+            UnknownNameError: no such link.
         """
         self.ensure_current()
         if link not in self._materials:
@@ -260,13 +269,13 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         """Set a knob as `Sensor.set` does, or ``"heat_generation"``, W.
 
         Args:
-            knob: which one.
-            value: of the heat: a number for each link, `[n]` for n envs, `[n, mount]`, or watts per cell `[x, y, z]`,
+            knob: name of the knob.
+            value: for heat, in watts: one number per link, `[n]` for n envs, `[n, mount]`, or per cell `[x, y, z]`,
                 `[n, x, y, z]` or `[n, mount, x, y, z]`.
             env_ids: int ids, bool mask or None.
 
         Raises:
-            ConfigError: the config does not give the knob, or the value does not fit.
+            ConfigError: the knob is not given in the config, or the value is invalid.
         """
         if knob != "heat_generation":
             super().set(knob, value, env_ids)
@@ -284,7 +293,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             self._heat[rows] = watts.expand(count, -1)
 
     def _watts(self, value: Any, count: int) -> Tensor:
-        """Return what is generated in each cell, `[1 or env, mount * cell]`, W."""
+        """Return the heat generated in each cell, `[1 or env, mount * cell]`, W."""
         try:
             given = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, np.float64)
         except (TypeError, ValueError):
@@ -303,7 +312,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         else:
             each = np.broadcast_to(given.reshape(lead, -1, self._cells), (lead, mounts, self._cells))
             cells = np.zeros(each.shape)
-            for k, link in enumerate(self._links):  # what is given for a cell that is not there goes to the nearest
+            for k, link in enumerate(self._links):  # heat given for an empty cell goes to the nearest one
                 np.add.at(cells[:, k].T, link.nearest, each[:, k].T)
         return torch.from_numpy(cells.reshape(lead, -1)).to(self.device, torch.float32)
 
@@ -321,7 +330,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Let the time since the last sample pass: contacts, exchange, conduction along each axis, losses."""
+        """Advance to the present sample: contacts, exchange, conduction along each axis, losses."""
         cfg, launch, mount, samples = self.cfg, self.compute_on.launch, self.mount, self._node.shape[2]
         self._query.place()
         poses = [*self._query.mount_pose(), *self._query.body_pose()]
@@ -349,7 +358,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     @recorded
     @used_if(lambda self: self.cfg.sensor_time_constant is not None)
     def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
-        """Let the sensing elements follow the cells, on the measured branch (one launch)."""
+        """Update the sensing elements from the cells, on the measured branch (one launch)."""
         if is_measured:
             inputs = [wp.float64(self.cfg.sensor_time_constant), wp.from_torch(self._span)]
             inputs.append(self._columns(timeline.at(1)))

@@ -1,7 +1,8 @@
-"""A link cut into cells, on the host: volumes, faces between cells, surface, and the points that stand for it.
+"""Cells of a link, on the host: volumes, faces between cells, surface, and points that represent it.
 
-All is in the link's frame and float64. A cell is a box of a grid over the bounding box of the link's shapes; what of it
-is inside of a shape is found by looking at evenly spaced points.
+All values are float64 in the link's frame. A cell is a box of a grid over the bounding box of the link's shapes; the
+part
+of it inside a shape is determined with evenly spaced points.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from sensorium.geometry.transforms import compose, rotation
 Array = NDArray[np.float64]
 
 ALONG = 36
-"""Least number of points along each axis of a link that volumes are found with."""
+"""Minimum number of points along each axis of a link for the computation of volumes."""
 PER_CELL = 4
-"""Least number of them along each axis of a cell."""
+"""Minimum number of points along each axis of a cell."""
 MOST = 1_000_000
-"""Points after which finer ones are not tried, though the volumes of thin shapes are not right yet."""
+"""Number of points beyond which no refinement is tried, even if the volumes of thin shapes are still inaccurate."""
 CLOSE = 0.02
-"""How far off volumes should be at most, relative."""
+"""Target relative error of volumes."""
 BLIND = 0.1
-"""How far off they are where cells and the faces between them are not found any more."""
+"""Relative error above which cells and the faces between them are unreliable."""
 PER_SAMPLE = 32
-"""Points of the surface that areas are found with, for each that is kept."""
+"""Number of points for the computation of surface areas, per point that is kept."""
 CHUNK = 1_000_000
-"""Points that are looked at together."""
+"""Number of points that are tested together."""
 PHASES = (0.7548776662466927, 0.5698402909980532)
-"""How much each point is set off from those beside it, in points, so that no sheet falls between all of them: powers of
-1 / 1.3247..., the plastic number, whose multiples are spread most evenly (Roberts, R2 sequence, 2018)."""
+"""Offset of each point relative to its neighbours, in points, so that no sheet falls between all of them: powers of
+1 / 1.3247..., the plastic number, whose multiples are evenly distributed (Roberts, R2 sequence, 2018)."""
 ASIDE = 1e-6
-"""How far off a wall between cells both sides of it are looked at, in cells."""
+"""Distance from a wall between cells at which both sides are tested, in cells."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,12 +52,12 @@ class LinkCells:
         grid: number of cells along each axis.
         low: least corner of the grid, m.
         size: sides of a cell, m.
-        volume: what is inside of the link's shapes, m^3 `[cell]`; 0 for a cell that is not there.
-        faces: area that each shares with the next one along x, y and z, m^2 `[3, cell]`; 0 at the walls.
-        area: area of the link's surface in each, m^2 `[cell]`.
-        nearest: the nearest cell that is there `[cell]`; of one that is, itself.
-        samples: points that stand for the surface.
-        cell: the cell of each sample.
+        volume: volume inside the link's shapes, m^3 `[cell]`; 0 for an empty cell.
+        faces: area shared with the next cell along x, y and z, m^2 `[3, cell]`; 0 at the walls.
+        area: area of the link's surface in each cell, m^2 `[cell]`.
+        nearest: nearest cell that is not empty `[cell]`; for such a cell, itself.
+        samples: points that represent the surface.
+        cell: cell of each sample.
     """
 
     grid: tuple[int, int, int]
@@ -74,10 +75,10 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
     """Cut a link into cells.
 
     Args:
-        shapes: those of the link, in its frame.
+        shapes: shapes of the link, in its frame.
         grid: number of cells along each axis.
-        count: about how many points stand for the surface.
-        config: the asking config, for messages.
+        count: approximate number of points that represent the surface.
+        config: the config, for messages.
         link: name of the link, for messages.
 
     Raises:
@@ -90,8 +91,8 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
     size = (high - low) / np.array(grid)
     per_cell, volume, faces, off = _cut(shapes, grid, low, size)
     if off > BLIND:
-        expected = f"shapes that are not too thin for link {link!r} to be cut along its own axes"
-        fix = f"It is looked at every {' x '.join(f'{side:.2g}' for side in size / per_cell)} m. "
+        expected = f"shapes thick enough to cut link {link!r} along its own axes"
+        fix = f"It is sampled every {' x '.join(f'{side:.2g}' for side in size / per_cell)} m. "
         fix += "Use grid_size=(1, 1, 1), or other shapes with geometry= or include_geom_groups=."
         raise ConfigError.single(config, "grid_size", grid, expected, fix)
     there = np.flatnonzero(volume > 0.0)
@@ -104,7 +105,7 @@ def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, 
 
 
 def in_link(shape: Shape, pos: Array, quat: Array) -> Shape:
-    """Return a shape that stands still, and so is placed in the world, in the frame of its link at a pose."""
+    """Return a static shape, which is given in the world, in the frame of its link at a pose."""
     back = (float(quat[0]), *(-quat[1:]).tolist())
     arm = (np.array(shape.pos) - pos).tolist()
     (x, y, z), (w, *turn) = compose((0.0, 0.0, 0.0), back, arm, shape.quat)
@@ -112,13 +113,13 @@ def in_link(shape: Shape, pos: Array, quat: Array) -> Shape:
 
 
 def cell_of(points: Array, grid: tuple[int, int, int], low: Array, size: Array) -> NDArray[np.int64]:
-    """Return the cell that each point is in, or nearest to."""
+    """Return the cell that contains each point, or the nearest one."""
     place = np.clip(((points - low) / size).astype(np.int64), 0, np.array(grid) - 1)
     return np.asarray((place[:, 0] * grid[1] + place[:, 1]) * grid[2] + place[:, 2])
 
 
 def _check_solid(shape: Shape, config: str, link: str) -> None:
-    """Raise `ConfigError` where a shape has no inside."""
+    """Raise `ConfigError` if a shape has no inside."""
     why = ""
     if shape.kind == "plane":
         why = "a plane has none"
@@ -127,9 +128,9 @@ def _check_solid(shape: Shape, config: str, link: str) -> None:
     elif shape.kind == "mesh" and (shape.mesh is None or not is_closed(shape.mesh.vertices, shape.mesh.faces)):
         why = "a mesh that is not closed has none" if shape.mesh is not None else shape.fault
     if why:
-        fix = "Choose other shapes with geometry= or include_geom_groups=, or another link."
+        fix = "Select other shapes with geometry= or include_geom_groups=, or another link."
         raise ConfigError.single(
-            config, "mount", link, f"a link whose shapes have a volume; of {shape.name!r} {why}", fix
+            config, "mount", link, f"a link whose shapes have a volume; for {shape.name!r}, {why}", fix
         )
 
 
@@ -179,11 +180,11 @@ def _in_shapes(shapes: Sequence[Shape], points: Array) -> NDArray[np.bool_]:
 def _cut(
     shapes: Sequence[Shape], grid: tuple[int, int, int], low: Array, size: Array
 ) -> tuple[NDArray[np.int64], Array, Array, float]:
-    """Return points along each axis of a cell, volumes and faces of the cells, and the share of volume not seen so.
+    """Return points along each axis of a cell, volumes and faces of the cells, and the relative error of the volume.
 
-    Points are made finer until shapes have their volume and hang together: thin ones, such as sheets that are tilted,
-    want more. Shapes have their exact volume, but for meshes whose parts overlap, which have what the points see of
-    them. Cells that a corner of a shape just reaches, and that hang together with nothing, are not there.
+    Points are refined until shapes have their volume and are connected, which takes more points for thin shapes such as
+    tilted sheets. Shapes have their exact volume, except for meshes with overlapping parts, whose volume is that of the
+    points. Cells that contain only a corner of a shape, without connection to others, are treated as empty.
     """
     exact = np.array([_volume(shape) for shape in shapes])
     is_mesh = np.array([shape.kind == "mesh" for shape in shapes])
@@ -205,7 +206,7 @@ def _cut(
         if off <= CLOSE or is_plain or 8 * math.prod(np.array(grid) * per_cell) > MOST:
             break
         per_cell = 2 * per_cell
-    if len(share) == 1:  # there are no faces to be found
+    if len(share) == 1:  # there are no faces
         share, is_there, off = np.maximum(share, 1.0), np.ones(1, bool), 0.0
     share[~is_there] = 0.0
     faces *= is_there
@@ -216,7 +217,7 @@ def _cut(
 def _counted(
     shapes: Sequence[Shape], grid: tuple[int, int, int], low: Array, size: Array, per_cell: NDArray[np.int64]
 ) -> tuple[Array, Array]:
-    """Return how many points of each cell are inside of any shape, and how many of all are inside of each shape."""
+    """Return the number of points of each cell inside any shape, and the number of all points inside each shape."""
     fine = np.array(grid) * per_cell
     share, found = np.zeros(math.prod(grid)), np.zeros(len(shapes))
     layers = max(1, CHUNK // int(fine[1] * fine[2]))
@@ -239,7 +240,7 @@ def _shared(
     axis: int,
     volume: Array,
 ) -> Array:
-    """Return the area inside of the shapes between each cell and the next one along an axis, m^2 `[cell]`."""
+    """Return the area inside the shapes between each cell and the next one along an axis, m^2 `[cell]`."""
     area = np.zeros(grid)
     if grid[axis] == 1:
         return area.ravel()
@@ -252,7 +253,7 @@ def _shared(
     points[:, across] = low[across] + place * (size / per_cell)[across]
     for wall in range(grid[axis] - 1):
         points[:, axis] = low[axis] + size[axis] * (wall + 1)
-        step = np.eye(3)[axis] * size[axis] * ASIDE  # where two shapes are flush, no point of the wall is in either
+        step = np.eye(3)[axis] * size[axis] * ASIDE  # between two flush shapes, points of the wall are in neither
         below, above = (_in_shapes(shapes, points + side * step).any(axis=0) for side in (-1.0, 1.0))
         is_in = below & above
         counts = is_in.reshape(grid[across[0]], per_cell[across[0]], grid[across[1]], per_cell[across[1]])
@@ -270,7 +271,7 @@ def _neighbours(grid: tuple[int, int, int], faces: Array) -> tuple[NDArray[np.in
 
 
 def _labels(count: int, one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
-    """Return for each of some things the least that it hangs together with, by pairs that do."""
+    """Return for each item the least item that it is connected with, given connected pairs."""
     label = np.arange(count)
     while True:
         low = np.minimum(label[one], label[other])
@@ -284,7 +285,7 @@ def _labels(count: int, one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.in
 
 
 def _parts_of(shape: Shape) -> int:
-    """Return how many parts a shape has that do not hang together by corners."""
+    """Return the number of parts of a shape that share no corners."""
     if shape.mesh is None:
         return 1
     used = np.unique(shape.mesh.faces)
@@ -299,7 +300,7 @@ def _phase(one: NDArray[np.int64], other: NDArray[np.int64]) -> Array:
 
 
 def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return for each cell the nearest of some; itself where it is one of them."""
+    """Return for each cell the nearest of some cells; itself if it is one of them."""
     centres = np.stack(np.meshgrid(*(np.arange(n) for n in grid), indexing="ij"), axis=-1).reshape(-1, 3) * size
     nearest = np.arange(len(centres), dtype=np.int32)
     missing = np.setdiff1d(nearest, there)
@@ -307,7 +308,7 @@ def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) 
     inner = is_there[1:-1, 1:-1, 1:-1]
     inner.flat[there] = True
     beside = [np.roll(is_there, step, axis)[1:-1, 1:-1, 1:-1] for axis in range(3) for step in (-1, 1)]
-    there = np.flatnonzero(inner & ~np.logical_and.reduce(beside))  # a cell all around which are others is not nearest
+    there = np.flatnonzero(inner & ~np.logical_and.reduce(beside))  # a cell surrounded by others is never the nearest
     for start in range(0, len(missing), 256):
         rows = missing[start : start + 256]
         gaps = ((centres[rows, None] - centres[None, there]) ** 2).sum(axis=-1)
@@ -316,9 +317,9 @@ def _nearest(grid: tuple[int, int, int], size: Array, there: NDArray[np.int64]) 
 
 
 def _thinned(dense: SurfaceSamples, cell: NDArray[np.int32], count: int) -> tuple[SurfaceSamples, NDArray[np.int32]]:
-    """Return about `count` of many samples, each with the area of those around it in its cell and on its side.
+    """Return about `count` of many samples, each with the area of its neighbours in the same cell and on the same side.
 
-    The parts of each side of a cell have equal numbers of samples, so that areas of cells stay as they are.
+    The parts of each side of a cell have equal numbers of samples, so the areas of cells are preserved.
     """
     side = np.abs(dense.normals).argmax(axis=1)
     side = 2 * side + (dense.normals[np.arange(len(dense)), side] > 0.0)

@@ -1,4 +1,4 @@
-"""What a temperature grid gives and how it is configured; see `temperature_grid`."""
+"""Data and configuration of a temperature grid; see `temperature_grid`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Celsius = Annotated[
     must(
         lambda value: ABSOLUTE_ZERO <= value < 1e4,
         "degrees Celsius, -273.15 to 10000",
-        "273.15 K are 0 degrees Celsius.",
+        "Convert kelvin by subtracting 273.15.",
     ),
 ]
 Line = tuple[Float, ...]
@@ -36,15 +36,16 @@ class TemperatureGridData:
     """Temperatures of the cells of a link."""
 
     temperature: Annotated[Tensor, Field("degC", low=ABSOLUTE_ZERO)]
-    """Temperature of each cell, `[env, mount, x, y, z]`, degC, along the axes of the link; a cell outside of the link's
-    shapes shows that of the nearest cell that has some."""
+    """Temperature of each cell, `[env, mount, x, y, z]`, degC, along the axes of the link; a cell outside the link's
+    shapes
+    shows the temperature of the nearest cell inside."""
 
 
 class LinkThermalCfg(Cfg):
-    """Material and first temperature of a link. The defaults are those of a moulded plastic such as ABS."""
+    """Material and initial temperature of a link. The defaults are those of a moulded plastic such as ABS."""
 
     base_temperature: Celsius = 21.0
-    """Temperature at the start of an episode, degC; of a link that is not simulated, always."""
+    """Temperature at the start of an episode, degC; constant for a link that is not simulated."""
     conductivity: Positive = 0.2
     """Thermal conductivity, W/(m K)."""
     density: Positive = 1050.0
@@ -52,13 +53,13 @@ class LinkThermalCfg(Cfg):
     specific_heat: Positive = 1400.0
     """Specific heat capacity, J/(kg K)."""
     emissivity: Share = 0.9
-    """Share of a black body's radiation, 0 to 1; 0 does not radiate (a polished metal is near 0.05)."""
+    """Emissivity relative to a black body, 0 to 1; 0 for no radiation (polished metal is near 0.05)."""
 
 
 class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
-    """Configuration of a temperature grid. It sits on bodies: each mount is one whole link.
+    """Configuration of a temperature grid. Select bodies: each mount is one whole link.
 
-    `targets`, `exclude` and the fields beside them choose what the links exchange heat with where they touch.
+    `targets`, `exclude` and related fields select the shapes that the links exchange heat with on contact.
     """
 
     grid_size: Annotated[
@@ -70,36 +71,40 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     ] = (1, 1, 1)
     """Number of cells along the link's x, y and z axis."""
     properties: dict[str, LinkThermalCfg] = PydanticField(default_factory=dict)
-    """Materials by name or full-match pattern of links (``"world"`` is the world); the first that matches counts."""
+    """Materials by name or full-match pattern of links (``"world"`` means the world); the first match applies."""
     default_properties: LinkThermalCfg = LinkThermalCfg()
-    """Material of links that no pattern matches."""
+    """Material of links that match no pattern."""
     ambient_temperature: Annotated[Celsius, in_unit("degC")] = 21.0
-    """Temperature of the air, and of the walls that the links radiate to, degC."""
+    """Temperature of the air, and of the walls for radiation, degC."""
     convection: NonNegative = 5.0
-    """Heat transfer coefficient to the air, W/(m^2 K); free convection in air has 2 to 25."""
+    """Heat transfer coefficient to the air, W/(m^2 K); 2 to 25 for free convection in air."""
     heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain), in_unit("W")] = None
-    """Heat that is set free inside, W: a number for the whole link, spread evenly over its volume, or one per cell
-    `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses; None
-    takes no memory and cannot be set."""
+    """Heat generated inside, W: one number for the whole link, spread evenly over its volume, or one per cell
+    `[x][y][z]`.
+    ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None takes no memory
+    and
+    cannot be set."""
     contact_conductance: Positive | None = None
-    """Conductance of the touching surfaces, W/(m^2 K), in series with half a cell on either side; None is perfect."""
+    """Conductance of touching surfaces, W/(m^2 K), in series with half a cell on either side; None means perfect
+    contact."""
     contact_distance: Annotated[Positive, in_unit("m")] = 0.001
-    """How near a surface touches, m. Surfaces that penetrate touch as well."""
+    """Distance within which a surface touches, m. Penetrating surfaces touch as well."""
     surface_samples: Annotated[int, must(lambda count: 8 <= count <= 100_000, "a whole number from 8 to 100000")] = 512
-    """About how many points stand for the surface of each link; contact areas are sums of their areas."""
+    """Approximate number of points that represent the surface of each link; contact areas are sums of their areas."""
     simulate_all_link_temperatures: bool = False
-    """Whether links without a grid have a temperature that changes, one for the whole link; else, and where they stand
-    still, they keep their base temperature."""
+    """Whether links without a grid have one variable temperature for the whole link. Otherwise, and if static, they
+    keep
+    their base temperature."""
     sensor_time_constant: Annotated[Positive | None, in_unit("s")] = None
-    """Time constant of the sensing elements, s, of the measured branch only; None for no lag."""
+    """Time constant of the sensing elements, s, on the measured branch only; None for no lag."""
     geometry: Geometry = "collision"
-    """Which shapes the links are made of, and can touch: ``"collision"``, ``"visual"``, ``"all"`` or ``"any"``."""
+    """Shapes that the links consist of and can touch: ``"collision"``, ``"visual"``, ``"all"`` or ``"any"``."""
 
     @field_validator("offset")
     @classmethod
     def _offset(cls, value: OffsetCfg) -> OffsetCfg:
         if value != OffsetCfg():
-            raise bad("no offset", "The grid is always over the whole link, along the link's own axes.")
+            raise bad("no offset", "Omit it, since the grid always covers the whole link, along the link's own axes.")
         return value
 
     @field_validator("heat_generation")

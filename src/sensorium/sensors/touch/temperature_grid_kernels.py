@@ -1,11 +1,12 @@
-"""Heat in the cells of links, for kernels: who touches what, exchange, conduction, air and radiation, and the element.
+"""Kernels of heat in the cells of links: contacts, exchange, conduction, air and radiation, and the sensing element.
 
-Temperatures are kept in float64, as the difference from the first one of their link: in float32 a cell that warms by
-less than 1e-6 K in a step would never warm. A node is a cell, then a link with one temperature, then one whose
-temperature is fixed.
+Temperatures are stored in float64, as differences from the base temperature of their link: in float32 a cell that warms
+by less than 1e-6 K per step would never warm. A node is a cell, then a link with one temperature, then a node of fixed
+temperature.
 
-Each process has a step of its own, stable for any time step, and those that only move heat keep all of it: exchange is
-exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for their rate.
+Each process has a separate substep that is stable for any time step, and those that only move heat conserve it:
+exchange
+is exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for their rate.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from sensorium.geometry.solid_around import Around, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
 
 STEFAN_BOLTZMANN = 5.670374419e-8
-"""Radiation of a black body, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
+"""Stefan-Boltzmann constant, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
 BLOCK = wp.constant(wp.int32(32))
-"""Points of a surface that one thread looks at: a thread costs more than a point that is near nothing."""
+"""Surface points per thread: a thread costs more than a point without neighbours."""
 FACING = wp.constant(-0.5)
-"""A surface is touched by what faces it: the cosine between the two outward normals is at most this (within 60
-degrees). So the side walls of a block are not in contact with the table that it stands on."""
+"""Largest cosine between the outward normals of two touching surfaces, so that they face each other within 60 degrees.
+The side walls of a block are therefore not in contact with the table that it stands on."""
 
 _ZERO: F64 = wp.constant(wp.float64(0.0))
 _HALF: F64 = wp.constant(wp.float64(0.5))
@@ -43,14 +44,14 @@ _SIGMA: F64 = wp.constant(wp.float64(STEFAN_BOLTZMANN))
 
 @wp.struct
 class Skin:
-    """The points that stand for the surfaces of the links, `[mount, sample]` each, in the link's frame.
+    """Points that represent the surfaces of the links, `[mount, sample]` each, in the link's frame.
 
     Attributes:
-        point: places, m.
+        point: positions, m.
         normal: outward unit normals.
-        area: what each stands for, m^2.
-        cell: cell of each among the mount's; -1 beyond the last sample.
-        resistance: of half its cell towards the surface, m^2 K/W.
+        area: area of each point, m^2.
+        cell: cell of each point within the mount; -1 beyond the last sample.
+        resistance: thermal resistance of half its cell towards the surface, m^2 K/W.
     """
 
     point: wp.array2d[wp.vec3]
@@ -62,23 +63,23 @@ class Skin:
 
 @wp.struct
 class Links:
-    """All bodies as something that can be touched; entry 0 is the world, entry b + 1 is body b.
+    """All bodies that can be touched; entry 0 is the world, entry b + 1 is body b.
 
     Attributes:
         of_row: entry of each instance row of the shapes.
-        node: its node, of a mount its first.
-        mount: which mount it is; -1 for none.
-        counts: 0 where touch is counted from the other side `[mount, entry]`.
-        half: half sides of its cells, or of the link where that has one temperature; 0 where it is fixed, m.
+        node: node of the entry; for a mount, its first node.
+        mount: index of the mount; -1 for none.
+        counts: 0 if touch is counted from the other side `[mount, entry]`.
+        half: half the sides of its cells, or of a link with one temperature; 0 for a fixed temperature, m.
         resistivity: 1 / conductivity, m K/W.
-        low: least corner of its cells, m.
+        low: minimum corner of its cells, m.
         per_size: cells per metre along each axis.
         grid_y: cells along y.
         grid_z: cells along z.
         last: greatest index of a cell along each axis.
-        nearest: the nearest cell that is there `[mount, cell]`.
-        gap: resistance of the touching surfaces, m^2 K/W.
-        reach: how near counts, m.
+        nearest: nearest cell that is not empty `[mount, cell]`.
+        gap: thermal resistance of the touching surfaces, m^2 K/W.
+        reach: contact distance, m.
     """
 
     of_row: wp.array[wp.int32]
@@ -114,17 +115,17 @@ def touch(
     """Find the node that each point of a surface touches, -1 for none, and the conductance to it, W/K.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         shapes: all shapes.
-        around: those near each mount.
+        around: shapes near each mount.
         skin: the points.
-        links: what they can touch.
-        mount_pos_in: where the mounts are, m, world.
-        mount_quat_in: how they are turned.
-        body_pos_in: where the bodies are.
-        body_quat_in: how they are turned.
+        links: the bodies that can be touched.
+        mount_pos_in: positions of the mounts, m, world.
+        mount_quat_in: orientations of the mounts.
+        body_pos_in: positions of the bodies.
+        body_quat_in: orientations of the bodies.
         node_out: `[env, mount, sample]`.
-        conductance_out: likewise.
+        conductance_out: `[env, mount, sample]`.
     """
     i, mount, block = wp.tid()
     env = rows.start + i
@@ -139,7 +140,7 @@ def touch(
         touched = wp.int32(-1)
         normal = wp.vec3()
         place = wp.vec3()
-        for k in range(around.count[env, mount]):  # as `solid_around.deepest`, which copies all its structs per point
+        for k in range(around.count[env, mount]):  # inlined `solid_around.deepest`, which copies its structs per point
             row = around.row[env, mount, k]
             turn = around.quat[env, mount, k]
             arm = around.pos[env, mount, k]
@@ -184,7 +185,7 @@ def touch(
 
 @wp.func
 def share_gone(x: F64) -> F64:
-    """Return (1 - exp(-x)) / x for x >= 0: the mean of what decays at a rate, over the time of x decays."""
+    """Return (1 - exp(-x)) / x for x >= 0: the mean of an exponential decay over x time constants."""
     if x < _SMALL:
         return _ONE - x * (_HALF - x * (wp.float64(1.0 / 6.0) - x * wp.float64(1.0 / 24.0)))
     return (_ONE - wp.exp(-x)) / x
@@ -207,22 +208,22 @@ def exchange(
     covered: wp.array2d[F64],
     theta: wp.array2d[F64],
 ) -> None:
-    """Let all pairs that touch exchange heat, each exactly, in order and then in the reverse order, half a step each.
+    """Exchange heat between all touching pairs, each exactly, for half a step in order and half in reverse order.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         dt: s.
         cells: cells of a mount.
         samples: points of a mount.
         cell_in: cell of each point.
-        area_in: its area, m^2.
-        node_in: what each point touches, -1 for nothing.
+        area_in: area of each point, m^2.
+        node_in: node that each point touches, -1 for none.
         conductance_in: W/K.
-        base: first temperature of each node, degC.
+        base: base temperature of each node, degC.
         per_capacity: 1 / heat capacity of each node, K/J; 0 for a fixed temperature.
-        last_tick: when each environment was sampled last.
+        last_tick: tick of the last sample of each environment.
         span: time since then, s; 0 at the first sample.
-        covered: surface of each node that touches something, m^2.
+        covered: surface of each node in contact, m^2.
         theta: temperature of each node above its base, K.
     """
     i = wp.tid()
@@ -286,14 +287,14 @@ def conduct(
     """Conduct heat along one line of cells: implicit Euler, a tridiagonal system (Thomas 1949).
 
     Args:
-        rows: which environments.
+        rows: the environments.
         length: cells of a line.
         stride: from one cell of a line to the next.
         cells: cells of a mount.
         span: time step, s.
-        capacity: heat capacity `[mount, cell]`, J/K; anything but 0 for a cell that is not there.
+        capacity: heat capacity `[mount, cell]`, J/K; any non-zero value for an empty cell.
         conductance: from each cell to the next along the axis `[mount, cell]`, W/K; 0 at walls.
-        swept: memory for the elimination.
+        swept: scratch memory for the elimination.
         theta: temperature of each node above its base, K.
     """
     i, mount, line = wp.tid()
@@ -342,24 +343,24 @@ def lose(
     theta: wp.array2d[F64],
     temperature_out: wp.array2d[wp.float32],
 ) -> None:
-    """Let each node lose heat to the air and by radiation, gain what is generated in it, and show its temperature.
+    """Apply losses to the air and by radiation, add generated heat, and write the temperature of each node.
 
-    The rate of radiation is that of the mean of the temperatures before and after: eps sigma (T^2 + Ta^2) (T + Ta), K.
+    The rate of radiation uses the mean of the temperatures before and after: eps sigma (T^2 + Ta^2) (T + Ta), K.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         cells: cells of all mounts.
         span: time step, s.
-        base: first temperature of each node, degC.
-        per_capacity: 1 / heat capacity of each node, K/J; 0 for a cell that is not there.
+        base: base temperature of each node, degC.
+        per_capacity: 1 / heat capacity of each node, K/J; 0 for an empty cell.
         area: surface of each node, m^2.
-        emissivity: of each node.
+        emissivity: emissivity of each node.
         convection: W/(m^2 K).
         ambient: temperature of the surroundings, degC.
-        covered: surface of each node that touches something, m^2.
-        heat: generated in each cell `[env, cell]`, W; empty for none.
-        shown_start: where the cells that show a node begin in `shown` `[node + 1]`.
-        shown: which cells show a node.
+        covered: surface of each node in contact, m^2.
+        heat: heat generated in each cell `[env, cell]`, W; empty for none.
+        shown_start: first entry of each node in `shown` `[node + 1]`.
+        shown: cells that show a node.
         theta: temperature of each node above its base, K.
         temperature_out: `[env, cell]`, degC.
     """
@@ -403,15 +404,15 @@ def respond(
     rest: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    """Let the sensing element follow the cell: tau dy/dt = x - y, exact for an x that holds over the step.
+    """Update the sensing element: tau dy/dt = x - y, exact for an x that is constant over the step.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         tau: time constant, s.
-        span: time step, s; 0 at the first sample, which is shown as it is.
-        last: what was shown at the sample before.
-        rest: what rounding took from that: a slow element moves by less than a digit in a step.
-        values: of the cell, then of the element.
+        span: time step, s; 0 at the first sample, which is copied.
+        last: output at the previous sample.
+        rest: rounding residue of the output, since a slow element changes by less than a digit per step.
+        values: of the cell on input, of the element on output.
     """
     i, column = wp.tid()
     env = rows.start + i

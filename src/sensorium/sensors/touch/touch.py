@@ -1,11 +1,13 @@
-"""Touch: the normal force in a volume, as a pressure pad or a fingertip feels it.
+"""Touch: the normal force in a volume, as measured by a pressure pad or a fingertip.
 
 Axes: ``[env, mount]`` (no mount axis for a singular selector). A mount is a site, whose shape is the pad's volume.
 
-The value is what the engine's own touch sensor gives: the sum of the normal forces, N, of all contacts of the site's
-*body* whose point lies in the site's volume, or whose normal through it meets the volume (a soft contact may lie behind
-the pad). It is never negative and knows no direction and no friction; contacts of other bodies do not count, wherever
-they are.
+The value is that of the engine's own touch sensor: the sum of the normal forces, N, of all contacts of the site's
+*body*
+whose point lies in the site's volume, or whose normal through it intersects the volume (a soft contact may lie behind
+the
+pad). It is never negative and has neither direction nor friction. Contacts of other bodies are ignored, wherever they
+are.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from sensorium.world.select import Named, entity_pattern, match_names
 
 @dataclass(frozen=True, slots=True)
 class TouchData:
-    """One sample of touch sensors: `.data` is the tensor itself."""
+    """One sample of touch sensors; `.data` is the tensor itself."""
 
     force: Annotated[Tensor, Field("N")]
     """Sum of normal forces in the site's volume `[env, mount]`, N."""
@@ -43,10 +45,10 @@ class TouchCfg(MountedSensorCfg[TouchData]):
         selector, value = self.selector
         faults = []
         if selector not in ("site", "sites"):
-            fix = "The volume is the site's: add one to the model, or use ContactForceCfg(body=...) for a whole body."
+            fix = "Add a site with the volume to the model, or use ContactForceCfg(body=...) for a whole body."
             faults.append(Fault(selector, repr(value), "a site, by site or sites", fix))
         if self.offset != OffsetCfg():
-            faults.append(Fault("offset", repr(self.offset), "it absent", "Move the site in the model."))
+            faults.append(Fault("offset", repr(self.offset), "no offset", "Move the site in the model instead."))
         if faults:
             raise ConfigError(self.title, faults)
 
@@ -78,7 +80,7 @@ class Touch(SimpleSensor[TouchCfg, TouchData]):
 
     @classmethod
     def needs(cls, cfg: TouchCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
-        """Return one of the engine's touch sensors for each site."""
+        """Return the requirement of one native touch sensor per site."""
         return [NATIVE_SENSOR(f"{cfg.label}/{site}", "touch", "site", site) for site in _sites(cfg, names)]
 
     @recorded
