@@ -329,7 +329,7 @@ def test_a_pose_is_refused_where_a_sensor_has_none() -> None:
     with pytest.raises(ConfigError, match=r"transform: got Pose.*expected the identity\. A joint has no pose"):
         build_cfg("joint", attach_to=BODY, transform=up)
     with pytest.raises(
-        ConfigError, match=r"Blueprint\('sensor\.other\.contact'\)\.transform: got .* expected it absent"
+        ConfigError, match=r"Blueprint\('sensor\.other\.contact'\)\.transform: got .* expected no offset"
     ):
         build_cfg("contact", attach_to=BODY, transform=up)
     assert build_cfg("joint", attach_to=BODY, transform=Pose()) == build_cfg("joint", attach_to=BODY)
