@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import synthetic as syn
 from pydantic import Field
 
 import sensorium as sn
-from sensorium.cfg import GilbertElliott, OffsetCfg, amount_bounds, meanings
+from sensorium.cfg import Cfg, Float, GilbertElliott, OffsetCfg, amount_bounds, meanings, must
 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
@@ -258,3 +258,38 @@ def test_the_json_schema_says_what_fields_mean() -> None:
 
     schema = Holder.model_json_schema()
     assert schema["$defs"]["InnerCfg"]["properties"]["depth"]["description"] == "Depth of the inner one, m."
+
+
+class Ruled(Cfg):
+    """A config whose fields have rules."""
+
+    size: Annotated[Float, must(lambda number: number > 0.0, "a number > 0")] = 1.0
+    limit: Annotated[Float, must(lambda number: number > 0.0, "a number > 0")] | None = None
+
+
+def test_a_field_that_is_declared_again_keeps_its_rule() -> None:
+    """Another default, another meaning or no None any more is no reason to accept other values."""
+
+    class Again(Ruled):
+        size: Float = 2.0
+        limit: Float | None = 3.0
+
+    class OnceMore(Again):
+        size: float = 4.0
+
+    for cls in (Again, OnceMore):
+        for field in ("size", "limit"):
+            with pytest.raises(sn.ConfigError, match=rf"{field}: got -1.0, expected a number > 0"):
+                cls(**{field: -1.0})
+    assert (Again().size, Again().limit, OnceMore().size, Again(limit=None).limit) == (2.0, 3.0, 4.0, None)
+
+
+def test_a_field_that_is_declared_again_with_a_rule_has_that_one_alone() -> None:
+    """A subclass can accept more, where it says so."""
+
+    class Wider(Ruled):
+        size: Annotated[Float, must(lambda number: number >= 0.0, "a number >= 0")] = 0.0
+
+    assert Wider(size=0.0).size == 0.0
+    with pytest.raises(sn.ConfigError, match="a number >= 0"):
+        Wider(size=-1.0)

@@ -403,7 +403,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         ('[[sensor]]\nsite = "imu"\n', ["kind: got nothing", "imu", "[[sensor]] 1: "]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_nois = 0.1\n', ["gyro_nois", "Did you mean 'gyro_noise'"]),
         ('[[sensor]]\nkind = "imu"\nbody = "trunkk"\n', ["trunkk", "'trunk'", "body"]),
-        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "negative"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "an amount >= 0"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ndelay = 0.01\njitter = 0.02\n', ["jitter", "0.02", "0.01"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\n' * 2, ["sensors 1 and 2", "'imu'", "name"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = "bmi08"\n', ["'bmi08'", "Did you mean 'bmi088'?"]),
@@ -559,7 +559,7 @@ def test_a_model_and_a_rig_in_the_wrong_places_are_recognised(
     failed(capsys, main([command, sensors, "--rig", sensors]), "model file", "is TOML, as rig files are", "MJCF")
     other = tmp_path / "robot.txt"
     other.write_text(Path(robot).read_text(encoding="utf-8"), encoding="utf-8")
-    failed(capsys, main([command, robot, "--rig", str(other)]), "robot.txt", "is XML, as models are", "[[sensor]]")
+    failed(capsys, main([command, robot, "--rig", str(other)]), "robot.txt", "is XML", "[[sensor]]")
 
 
 IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'

@@ -97,7 +97,7 @@ def test_names_show_their_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("args", "parts"),
-    [(["immu"], ["'immu'", "Did you mean 'imu'?"]), (["imu", "--all"], ["--all", "Leave it out"])],
+    [(["immu"], ["'immu'", "Did you mean 'imu'?"]), (["imu", "--all"], ["--all", "Omit --all"])],
 )
 def test_a_wrong_name_is_explained(args: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", *args]) == 2

@@ -458,7 +458,7 @@ def test_options_of_samples_are_refused_beside_blueprints(
     server: sn.Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["listen", server.address, "--blueprints", "imu", "--truth"])
-    failed(capsys, code, "--truth: got True, expected nothing beside --blueprints")
+    failed(capsys, code, "--truth: got True, expected no such option with --blueprints")
 
 
 STOP = """

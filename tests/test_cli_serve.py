@@ -183,7 +183,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
                 until(lambda: any("too slow" in str(each.message) for each in warned.list), "the warning")
             assert client.sensors["scan"].why_ended
             assert came.is_set()
-        server.wait_for("is gone")
+        server.wait_for("disconnected")
         assert server.end(signal.SIGTERM) == 143
         assert re.search(r"ended after \d+ frames, [\d.]+ s of simulation", server.err)
         assert "Traceback" not in server.err
@@ -258,7 +258,7 @@ def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixtu
     """After `--seconds` of simulation the exit code is 0."""
     options = ["--control", control, "--speed", "0", "--seconds", "0.05", "--address", "tcp://127.0.0.1:0"]
     assert main(["serve", model, "--rig", rig(model), *options]) == 0
-    assert "as fast as it goes" in capsys.readouterr().out
+    assert "as fast as possible" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("substeps", [1, 10])
@@ -283,7 +283,7 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--speed", "-1"], ["--speed: got -1", ">= 0"]),
         (["--seconds", "inf"], ["--seconds: got inf"]),
         (["--substeps", "-2"], ["--substeps: got -2"]),
-        (["--lockstep", "--control", "zero"], ["--control: got 'zero'", "--lockstep", "Clients give the controls"]),
+        (["--lockstep", "--control", "zero"], ["--control: got 'zero'", "--lockstep", "clients set the controls"]),
         (["--lockstep", "--substeps", "4"], ["--substeps: got 4", "client.step"]),
         (["--reserve", "contac"], ["--reserve: got 'contac'", "Did you mean 'contact'?"]),
         (["--reserve", "contact=torsoo"], ["torsoo", "Did you mean 'torso'?"]),

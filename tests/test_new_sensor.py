@@ -97,7 +97,7 @@ def test_it_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for place in (taken, tmp_path / "file"):
         assert main(["new-sensor", "wind", "--out", str(place), "--full-control"]) == 2
-        assert "Nothing was overwritten" in capsys.readouterr().err
+        assert "nothing was overwritten" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in taken.rglob("*") if path.is_file()}
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -129,7 +129,7 @@ class OwnData:
 
 
 class OwnCfg(sn.SensorCfg[OwnData]):
-    """A sensor with memory of its own, another one at each sample."""
+    """A sensor with memory of its own."""
 
 
 class Own(sn.Sensor[OwnCfg, OwnData]):
@@ -137,14 +137,12 @@ class Own(sn.Sensor[OwnCfg, OwnData]):
 
     def setup(self) -> None:
         self.image = torch.zeros((self.num_envs, 2, 3), dtype=torch.uint8)
+        self.set_outputs({"image": self.image})
 
     def compute(self, truth: Record, measured: Record) -> None:
         wide = torch.full((self.num_envs, 3, 2), self.clock.tick % 256, dtype=torch.uint8)
         wide[:, 0, 1] = 9
-        self.image = wide.transpose(1, 2)
-
-    def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
-        return {"image": self.image}
+        self.image.copy_(wide.transpose(1, 2))
 
 
 def test_a_sensor_with_its_own_memory() -> None:

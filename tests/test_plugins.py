@@ -295,7 +295,7 @@ def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixtur
     out, err = capsys.readouterr()
     assert 'kind = "good"' in out and "p-good 0.1" in out and 'kind = "imu"' in out
     table = out[out.index("broken plugins") :].splitlines()
-    last = next(line.index("what is wrong, and what to do") for line in table if "what is wrong" in line)
+    last = next(line.index("problem and fix") for line in table if "problem and fix" in line)
     text = " ".join(" ".join(line[last:] for line in table).split())
     for name, parts in BROKEN.items():
         assert any(line.split()[:3] == [name, f"p-{name}", "0.1"] for line in table)

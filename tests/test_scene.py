@@ -175,16 +175,17 @@ def test_time_is_exact() -> None:
 
 
 def test_publish() -> None:
-    """Published readings are copies of what sensors show; `only_new` leaves out what captured nothing since."""
+    """Published readings are copies of what sensors show; `since` leaves out what shows nothing new."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast", delay=0.01)])
-    first = scene.publish()
+    news = scene.news()
+    first = scene.publish(since=news)
     assert set(first) == {"slow", "fast"} and set(scene.publish(["slow"])) == {"slow"}
     value = first["fast"].measured["value"].copy()
     syn.advance(scene)
     assert np.array_equal(first["fast"].measured["value"], value)
-    assert set(scene.publish(only_new=True)) == {"fast"} and not scene.publish(only_new=True)
+    assert set(scene.publish(since=news)) == {"fast"} and not scene.publish(since=news)
     syn.advance(scene, 2)
-    readings = scene.publish(only_new=True)
+    readings = scene.publish(since=news)
     assert set(readings) == {"slow", "fast"} and readings["slow"].tick == 3
     assert readings["fast"].truth["value"].tolist() == syn.signal(3, 4)[:, 0].tolist()
     assert readings["fast"].measured["value"].tolist() == syn.signal(2, 4)[:, 0].tolist()

@@ -218,8 +218,9 @@ def test_publish_takes_what_has_a_config_and_what_was_read() -> None:
     assert list(scene.publish()) == ["imu", "robot/acc"]
     _ = scene["box/quat"].data
     assert list(scene.publish()) == ["imu", "robot/acc", "box/quat"]
-    assert list(scene.publish(scene)) == list(scene)
-    assert scene.publish(only_new=True) == {}
+    news = scene.news()
+    assert list(scene.publish(scene, since=news)) == list(scene)
+    assert scene.publish(since=news) == {}
     scene.step()
     assert scene.publish(["acc"])["acc"].name == "robot/acc"
 
@@ -285,7 +286,7 @@ def test_a_declared_sensor_takes_the_place_of_the_discovered_one() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("quat", r"'quat', expected exactly one of them. It matches robot/quat, box/quat"),
+        ("quat", r"'quat', expected exactly one sensor. It matches robot/quat, box/quat"),
         ("box/quart", r"'box/quart', expected the name of a sensor that the model declares. Did you mean 'box/quat'"),
     ],
 )

@@ -32,23 +32,23 @@ def moving(cfgs: Any, num_envs: int = 3, **kwargs: Any) -> sn.Scene:
 
 
 def test_outputs_do_not_take_each_others_news() -> None:
-    """Two outputs and the shared count of `only_new`: each gets every capture once, whoever asks first."""
+    """Three outputs: each gets every capture once, whoever asks first."""
     scene = moving([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast")])
-    one, two = scene.news(), scene.news()
+    one, two, three = (scene.news() for _ in range(3))
     assert set(scene.publish(since=one)) == set(scene.publish(since=two)) == {"slow", "fast"}
     assert not scene.publish(since=one)
-    assert set(scene.publish(only_new=True)) == {"slow", "fast"} and not scene.publish(only_new=True)
+    assert set(scene.publish(since=three)) == {"slow", "fast"} and not scene.publish(since=three)
     taken: list[list[str]] = [[], [], []]
     for tick in range(1, 10):
         scene.step()
         taken[0] += scene.publish(since=one)
         if tick % 2:
             taken[1] += scene.publish(since=two)
-        taken[2] += scene.publish(only_new=True)
+        taken[2] += scene.publish(since=three)
     assert taken[0] == taken[2] and taken[0].count("slow") == 3 and taken[0].count("fast") == 9
     assert taken[1].count("fast") == 5 and taken[1].count("slow") == 3
     scene.publish()
-    assert one.of() == [] and two.of() == [] and not scene.publish(only_new=True)
+    assert one.of() == [] and two.of() == [] and not scene.publish(since=three)
 
 
 def test_asking_for_news_takes_and_evaluates_nothing() -> None:

@@ -156,7 +156,7 @@ class Plugins:
         if isinstance(error, ModuleNotFoundError) and error.name and module:
             if module == error.name or module.startswith(f"{error.name}."):
                 return f"there is no module {error.name}.", declared
-            return f"it requires {error.name}, which is not installed.", f"Install {error.name},{removal}"
+            return f"it needs {error.name}, which is not installed.", f"Install {error.name},{removal}"
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, AttributeError) and module and point.attr and frames[-1].name in ("load", "<lambda>"):
             return f"its module {module} has no {point.attr}.", declared

@@ -35,7 +35,7 @@ def few_left_out(reports: Iterable[CastComparison]) -> int:
     """Check that at most 0.1 % of all rays, and one, were left out, and that a tenth hit; return the hits."""
     found = list(reports)
     rays, out = sum(report.rays for report in found), sum(report.left_out for report in found)
-    assert out <= 1e-3 * rays + 1, f"{out} of {rays} rays are left out"
+    assert out <= 1e-3 * rays + 1, f"{out} of {rays} rays are skipped"
     hits = sum(report.hits for report in found)
     assert hits > 0.1 * rays
     return hits

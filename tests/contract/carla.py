@@ -28,7 +28,7 @@ ROWS = (
             Present(
                 "sn.CollisionEvents",
                 "tests/sensors/test_collision_events.py::test_begin_persist_and_end",
-                note="The first of the kind is the collision sensor.",
+                note="The first event sensor is the collision sensor.",
             ),
             "only when something happens, like a collision",
         ),
@@ -50,7 +50,7 @@ ROWS = (
             Present(
                 "sn.connect",
                 "tests/contract/test_carla.py::test_the_tutorial_from_the_definition_to_the_callback",
-                note="The client is a process with numpy, pyzmq and msgspec alone: tests/client/test_light.py.",
+                note="The client is a process with only numpy, pyzmq and msgspec: tests/client/test_light.py.",
             ),
             "sensor, serializer, stream, data object, callback",
         ),
@@ -70,7 +70,7 @@ ROWS = (
             "sensors are registered and dispatched by type",
             "guarantee",
             Present("sensorium.registry.pair", "tests/measurement/test_pipeline.py::test_pairing"),
-            "there at compile time, by templates; here when the class is defined",
+            "there at compile time, by templates; here at class definition",
         ),
         Row(
             "an incomplete sensor does not compile",
@@ -85,7 +85,7 @@ ROWS = (
             "collision sensor",
             "class",
             Present(
-                "sn.Collision", note="sn.CollisionEvents in the scene has begin, persist and end of each pair as well."
+                "sn.Collision", note="sn.CollisionEvents in the scene also has begin, persist and end of each pair."
             ),
             "triggered by a collision",
         ),
@@ -341,7 +341,7 @@ ROWS = (
                 "tests/stream/test_safe_distance.py::test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme",
                 call="snapshot",
             ),
-            "what is inside the box now",
+            "bodies inside the box now",
         ),
         Row(
             "detection is filtered by kind of actor",
@@ -376,7 +376,7 @@ ROWS = (
                     "sn.StreamedSensor.stream",
                     "sensorium.stream.sending.Stream.capture",
                 ),
-                "A property of the sensor; what another thread sends with is a capture",
+                "A property of the sensor; another thread sends with a capture",
                 "tests/contract/test_carla.py::test_every_sensor_has_a_stream_and_a_pool_of_its_own",
             ),
             "the stream of a sensor",
@@ -450,7 +450,7 @@ ROWS = (
             "class",
             Replaced(
                 ("sn.Scene", "sn.Engine.names"),
-                "Scene and engine know everything by name",
+                "Scene and engine identify everything by name",
                 "tests/contract/test_carla.py::test_ids_of_bodies_are_the_same_on_both_sides",
             ),
             "state of the simulation since the map was loaded; finds actors",
@@ -470,7 +470,7 @@ ROWS = (
             "class",
             Replaced(
                 ("sensorium.wire.world.Body.id",),
-                "A number: the place in the engine's list of bodies",
+                "A number: the index in the engine's list of bodies",
                 "tests/contract/test_carla.py::test_ids_of_bodies_are_the_same_on_both_sides",
             ),
             "number of an actor, the same on both sides",
@@ -520,7 +520,7 @@ ROWS = (
             Present(
                 "sn.FieldData",
                 "tests/stream/test_local_client.py::test_a_large_frame_is_the_servers_memory_itself",
-                note="In one process it is the server's; on one host shared memory.",
+                note="In one process the server's memory; on one host shared memory.",
             ),
             "e.g. images",
         ),
@@ -595,7 +595,7 @@ ROWS = (
                     "sn.StreamedSensor.serializer",
                     "sensorium.wire.serializers.by_id",
                 ),
-                "A sensor names its serializer; messages carry a number that stands for their type",
+                "A sensor names its serializer; messages contain a number for their type",
                 "tests/contract/test_carla.py::test_the_serializer_that_belongs_to_the_sensor_is_found_by_its_type",
             ),
             "sensor type -> serializer",
@@ -639,7 +639,7 @@ ROWS = (
             ),
             "(blueprint, transform, attach_to)",
         ),
-        Row("carla.Transform", "class", Present("sn.Pose"), "pose relative to what it is attached to"),
+        Row("carla.Transform", "class", Present("sn.Pose"), "pose relative to the parent actor"),
         Row(
             "sensor.listen",
             "method",
@@ -785,7 +785,7 @@ ROWS = (
             Present(
                 "sensorium.stream.sending.Stream.capture",
                 "tests/stream/test_streamed.py::test_sending_from_another_thread_needs_a_capture",
-                note="A capture, for one message of that very frame.",
+                note="A capture, for one message of that frame.",
             ),
             "and moved to the other",
         ),
@@ -803,7 +803,7 @@ ROWS = (
             Present(
                 "sn.ClientSensor",
                 "tests/contract/test_carla.py::test_a_client_side_sensor_is_a_dummy_on_the_server",
-                note="While somebody listens the state of the bodies is sent.",
+                note="The state of the bodies is sent while a client listens.",
             ),
         ),
         Row(
@@ -829,7 +829,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.ClientSensor.on_tick",),
-                "Snapshots may come on several threads at once; on_tick sees them one at a time, in order",
+                "Snapshots may arrive on several threads at once; on_tick gets them one at a time, in order",
                 "tests/client/test_client_sensor.py::test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order",
             ),
             "the same method in several threads at once",

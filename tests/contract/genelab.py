@@ -43,7 +43,8 @@ ROWS = (
             "force formula",
             "guarantee",
             Present(
-                test=LAW, note="Formula and example of the document disagree in sign; the example holds, so all is -F."
+                test=LAW,
+                note="Formula and example of the document disagree in sign; values follow the example: -F.",
             ),
             "spring, damping scaled by s, and shear: F = -k s n - c s v_n - g v_t",
         ),
@@ -111,7 +112,7 @@ ROWS = (
         Row(
             "KinematicTactileSensorCfg.link_name",
             "cfg field",
-            Present(f"{CFG}.link_name", default=None, why="A link, or another selector, must be given; see the error."),
+            Present(f"{CFG}.link_name", default=None, why="A link or another selector is required; see the error."),
             "parent link; must be given",
             default="",
         ),
@@ -243,7 +244,7 @@ ROWS = (
         Row(
             "InteractiveSceneCfg",
             "class",
-            Replaced(("sn.Scene",), "The scene takes engine and configs by itself", "tests/test_scene.py::test_access"),
+            Replaced(("sn.Scene",), "The scene takes engine and configs directly", "tests/test_scene.py::test_access"),
         ),
         Row("InteractiveSceneCfg.sensors", "cfg field", Present("sn.Scene.sensors", default=())),
         Row(

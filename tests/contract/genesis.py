@@ -125,7 +125,7 @@ ROWS = (
             "method",
             Replaced(
                 ("sn.Scene.sensors", "sn.Scene.add"),
-                "Configs are given to the scene, or added between steps",
+                "Configs are passed to the scene, or added between steps",
                 "tests/test_scene.py::test_add_and_remove",
             ),
             "takes an options instance and makes the sensor",
@@ -210,7 +210,7 @@ ROWS = (
             "class",
             Replaced(
                 ("sn.MountedSensorCfg",),
-                "One base for everything that sits somewhere",
+                "One base for all mounted sensors",
                 "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
             ),
             "attached to a kinematic entity",
@@ -220,7 +220,7 @@ ROWS = (
             "class",
             Replaced(
                 ("sn.MountedSensorCfg",),
-                "One base for everything that sits somewhere",
+                "One base for all mounted sensors",
                 "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
             ),
             "requires rigid-body physics",
@@ -239,7 +239,7 @@ ROWS = (
             "class",
             Replaced(
                 ("sn.SimpleSensor.mount",),
-                "The mount gives pose and motion of every place",
+                "The mount has the pose and motion of every place",
                 "tests/contract/test_genesis.py::test_the_positions_of_the_guide",
             ),
         ),
@@ -270,7 +270,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.SimpleSensor",),
-                "Hooks are methods of an object that stands for all mounts and environments of one config",
+                "Hooks are methods of an object for all mounts and environments of one config",
                 HERE + "test_a_hook_is_called_once_for_all_mounts_and_envs",
             ),
             "one state container per class",
@@ -431,7 +431,7 @@ ROWS = (
             Present(
                 "sn.Timeline.at",
                 HERE + "test_the_timeline_gives_the_record_itself",
-                note="A copy is never made: `copy=True` is refused.",
+                note="There is never a copy: `copy=True` is refused.",
             ),
         ),
         Row(
@@ -461,7 +461,7 @@ ROWS = (
             "method",
             Replaced(
                 ("sensorium.geometry.transforms.quat_rotate",),
-                "For kernels, quaternions (w, x, y, z); a mount gives poses already composed",
+                "For kernels, quaternions (w, x, y, z); a mount has composed poses",
                 "tests/contract/test_replacements.py::test_kernels_turn_vectors_by_quaternions",
             ),
         ),
@@ -585,7 +585,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.Sensor.nbytes",),
-                "Rings belong to single sensors; others of the class pay nothing",
+                "Rings belong to single sensors, at no cost for others of the class",
                 "tests/measurement/test_memory.py::test_history_of_one_sensor_is_its_own",
             ),
         ),
@@ -848,7 +848,7 @@ ROWS = (
             "error",
             With(
                 "Cameras",
-                note="Due frames are then rendered when due and kept; what cannot be honoured is refused by name.",
+                note="Due frames are then rendered when due and kept; unsupported options are rejected by name.",
             ),
             "refused when it is built",
         ),
@@ -876,7 +876,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.Sensor.engine",),
-                "The engine is at hand in every hook",
+                "The engine is available in every hook",
                 "tests/contract/test_replacements.py::test_hooks_read_the_engines_state",
             ),
         ),
@@ -885,7 +885,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.Sensor.setup",),
-                "Made once, when the sensor is built",
+                "Created once, when the sensor is built",
                 "tests/contract/test_genesis.py::test_setup_is_called_once_per_sensor",
             ),
         ),
@@ -1089,7 +1089,7 @@ ROWS = (
             Alias(
                 "sn.Contact",
                 where="sn.compat.genesis.ContactSensor",
-                why="Ours has the options' short name; `sn.ContactSensor` is the report of mjlab and Isaac Lab",
+                why="the short name of the options; `sn.ContactSensor` is the report of mjlab and Isaac Lab",
                 test="tests/sensors/test_contact.py::test_noise_acts_on_the_force_and_not_on_the_flag",
             ),
             "bool by threshold; float inside",
@@ -1100,7 +1100,7 @@ ROWS = (
             Alias(
                 "sn.ContactForce",
                 where="sn.compat.genesis.ContactForceSensor",
-                why="Ours is named as its options are",
+                why="Named after its options",
                 test="tests/sensors/test_contact_force.py::test_both_branches_are_clipped_and_then_lose_what_is_small",
             ),
             "clamp and deadband; spaces coincide",
@@ -1140,7 +1140,7 @@ ROWS = (
             Present(
                 "sn.SimpleSensor.apply_hardware_imperfections",
                 "tests/contract/test_guarantees.py::test_our_sensors_take_the_standard_chain_as_it_is",
-                note="`Contact` runs it, too, but takes back what it did where nothing presses.",
+                note="`Contact` also runs it, but reverts its effect where the force is zero.",
             ),
         ),
     ),
@@ -1151,7 +1151,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.Record",),
-                "Assigning to a field of the record copies, so that no value is lost",
+                "Assigning to a field of the record copies, so no value is lost",
                 PIPE + "test_assigning_never_loses_the_value",
             ),
         ),

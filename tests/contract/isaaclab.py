@@ -26,21 +26,19 @@ IMU_MUJOCO = "tests/sensors/test_imu_mujoco.py::"
 SCHEDULE = "tests/measurement/test_schedule.py::"
 
 IDENTITY = Code("identity")
-BODIES_FIRST = "Where no body has the name a site, geom or camera is found, which is a frame on a body too."
-EVERY_TICK = (
-    "It looks at every tick as it passes, for times, latches and histories must miss none; a reader waits for none"
-)
+BODIES_FIRST = "If no body has the name, a site, geom or camera is used, which is also a frame on a body."
+EVERY_TICK = "It reads every tick, because times, latches and histories must include all ticks; readers do not wait"
 LAZY = (
-    "By default only where a skipped sample changes no later one: the sensor is due at every tick and has no memory. "
+    "By default, only if a skipped sample changes no later one: the sensor is due at every tick and has no memory. "
     'With a period it is lazy by `evaluate="on_read"`. With a history, a delay or another memory `evaluate="wanted"` '
     "skips samples while the sensor is not read; the next due one is computed again."
 )
-OF_ITS_MOUNT = "Of what it is mounted on: the offset is the rays' own, as the implementation there has it."
+OF_ITS_MOUNT = "Of the mount: the offset applies only to the rays, as in the original implementation."
 SHAPES = (
     "`set_debug_vis` keeps the wish and `debug_draw` returns plain shapes; only the bridge to mjlab draws them so far"
 )
 DRAWN = With("Viewer", note=SHAPES)
-UNCONFIGURED = With("Viewer", note=f"{SHAPES}. The config refuses it, for there are no marker assets to configure")
+UNCONFIGURED = With("Viewer", note=f"{SHAPES}. The config rejects it, because there are no marker assets to configure")
 
 
 # Rows that many classes have ------------------------------------------------------------------------------------------
@@ -70,7 +68,7 @@ def of_every_sensor(
         yield Row(f"{name}.cfg", "property", here("cfg", Present(f"{path}.cfg")), "its config")
     made = Replaced(
         ("sn.Scene.sensors", "sn.Scene.add"),
-        "A scene builds the sensors of the configs it is given",
+        "A scene builds the sensors of its configs",
         f"{HERE}test_a_sensor_is_ready_when_the_scene_is_built[{name}]",
     )
     yield Row(f"{name}.__init__", "method", With(issue) if issue else made, "makes the sensor of a config: (cfg)")
@@ -92,7 +90,7 @@ def of_every_sensor(
         shown(
             f"{path}.is_initialized",
             "test_a_sensor_is_ready_when_the_scene_is_built",
-            "There is no sensor that is not ready, so it is never false.",
+            "Every sensor is ready, so it is never false.",
         ),
         "true if initialised, else false",
     )
@@ -117,7 +115,7 @@ def of_every_sensor(
         if issue
         else Replaced(
             ("sn.Sensor.data", "sn.SimpleSensor.update_raw_data"),
-            "The base class has the only `data`; an author fills the record that he is given, when it is needed",
+            "The base class has the only `data`; an author fills the given record when it is needed",
             every_tick or f"{HERE}test_data_are_computed_on_access_or_by_force[{name}]",
         ),
         "refreshes outdated buffers, then returns them",
@@ -159,7 +157,9 @@ def of_every_config(name: str, issue: str = "", ours: str = "", *, note: bool = 
         return Present(where, f"{own}{test}") if own else shown(where, f"{test}{mark}")
 
     where = "sn.MountedSensorCfg.prim_path" if ours else f"{path}.prim_path"
-    optional: Any = {"default": None, "why": "One of several selectors, of which exactly one is given"} if ours else {}
+    optional: Any = (
+        {"default": None, "why": "One of several selectors, exactly one of which must be given"} if ours else {}
+    )
     given = Present(where, f"{HERE}test_an_entity_alone_is_its_root_body_in_every_selector", **optional)
     yield Row(f"{name}.prim_path", "cfg field", here("prim_path", given), "path of the prim, or pattern", REQUIRED)
     if note:
@@ -252,10 +252,10 @@ TYPES = {
 UNSUPPORTED = {
     "instance_segmentation": "not supported; its fast counterpart is",
     "instance_id_segmentation": "not supported; its fast counterpart is",
-    "bounding_box_2d_tight": "not supported: tight 2D boxes of what is not occluded",
-    "bounding_box_2d_tight_fast": "not supported: tight 2D boxes of what is not occluded",
-    "bounding_box_2d_loose": "not supported: loose 2D boxes with what is occluded",
-    "bounding_box_2d_loose_fast": "not supported: loose 2D boxes with what is occluded",
+    "bounding_box_2d_tight": "not supported: tight 2D boxes of visible parts",
+    "bounding_box_2d_tight_fast": "not supported: tight 2D boxes of visible parts",
+    "bounding_box_2d_loose": "not supported: loose 2D boxes including occluded parts",
+    "bounding_box_2d_loose_fast": "not supported: loose 2D boxes including occluded parts",
     "bounding_box_3d": "not supported: 3D boxes in view space",
     "bounding_box_3d_fast": "not supported: 3D boxes in view space",
 }
@@ -284,14 +284,14 @@ def of_every_camera(name: str, issue: str = "") -> Iterable[Row]:
 
     never = Replaced(
         ("sn.Scene.sensors", "sn.Sensor.is_initialized"),
-        "There is no sensor that is not ready",
+        "Every sensor is ready",
         f"{HERE}test_a_sensor_is_ready_when_the_scene_is_built[{name}]",
     )
     yield Row(
         f"{name}.UNSUPPORTED_TYPES",
         "property",
         here("UNSUPPORTED_TYPES"),
-        f"set of the types that it cannot give: {', '.join(sorted(refused))}",
+        f"set of unsupported types: {', '.join(sorted(refused))}",
     )
     yield Row(
         f"{name}: data types that it cannot give",
@@ -349,7 +349,7 @@ def of_every_camera(name: str, issue: str = "") -> Iterable[Row]:
         f"{name}.set_world_poses_from_view",
         "method",
         here("set_world_poses_from_view", "eyes, targets, env_ids=None"),
-        "(eyes, targets, env_ids=None); both [N, 3]: where the camera is and what it looks at, None sets all",
+        "(eyes, targets, env_ids=None); both [N, 3]: camera positions and their targets, None sets all",
     )
     yield Row(
         f"{name}.set_world_poses_from_view before it is initialised",
@@ -382,7 +382,7 @@ def of_every_ray_caster_config(name: str) -> Iterable[Row]:
         "guarantee",
         Replaced(
             (f"{path}.mesh_prim_paths",),
-            "Any number of paths, and what moves is met as well",
+            "Any number of paths, and rays also hit moving shapes",
             RAY_ROWS + "test_a_camera_sees_only_the_meshes_it_was_given" if is_camera else RAYS + seen,
         ),
         "more are work in progress there",
@@ -517,7 +517,7 @@ ROWS = (
         Row(
             "USD-prim sensors",
             "guarantee",
-            With("Cameras", note="A camera is added to the model where it has none of that name."),
+            With("Cameras", note="The model gets a new camera if it has none of that name."),
             "need a prim to be created, e.g. RTX cameras and lidars",
         ),
         Row(
@@ -525,7 +525,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.Sensor.requires", "sn.Requirement"),
-                "A sensor declares what it needs, and the engine adds it to the model before it is compiled",
+                "A sensor declares its requirements, and the engine adds them to the model before it is compiled",
                 "tests/engines/test_mujoco.py::test_a_model_is_compiled_once_with_what_the_sensors_need",
             ),
             "need a schema on an existing prim, e.g. contact sensors and frame transformers",
@@ -560,7 +560,7 @@ ROWS = (
             Present(
                 "sn.MountedSensorCfg.prim_path",
                 HERE + "test_the_example_path_of_each_sensor_leads_to_its_element[Camera]",
-                note="A camera that is there is found by its name.",
+                note="An existing camera is found by its name.",
             ),
             "the path of the camera itself",
         ),
@@ -579,7 +579,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.ContactSensor.needs", "sn.CONTACT_REPORT"),
-                "The engine reports the contacts that a config asks for; where it cannot, that is refused",
+                "The engine reports the contacts that a config requests, or rejects the config",
                 REPORTS + "test_an_engine_without_contacts_is_refused",
             ),
         ),
@@ -694,7 +694,7 @@ ROWS = (
     *section(
         "Camera",
         Row("Camera", "class", With("Cameras"), "gives images of a USD camera in ROS convention; a SensorBase"),
-        Row("Camera wraps a camera of the scene", "guarantee", With("Cameras"), "one way to get at any visual data"),
+        Row("Camera wraps a camera of the scene", "guarantee", With("Cameras"), "one interface for any visual data"),
         Row("Camera follows the ROS convention", "guarantee", With("Cameras"), "of its coordinate frame"),
         *of_a_rendered_camera("Camera"),
         Row(
@@ -764,7 +764,12 @@ ROWS = (
             Present("sn.CameraData.info", note="None for each type: rays need none."),
             "list of dicts: type -> extra information",
         ),
-        Row("CameraData.info of segmentations", "guarantee", With("Cameras"), "labels of ids and the like; else empty"),
+        Row(
+            "CameraData.info of segmentations",
+            "guarantee",
+            With("Cameras"),
+            "labels of ids and similar; otherwise empty",
+        ),
         Row(
             "CameraData.quat_w_ros",
             "property",
@@ -782,7 +787,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.RayCasterCameraCfg.data_types",),
-                "Data are there when the scene is built; only types that were not asked for are None",
+                "Data is available when the scene is built; only types that were not requested are None",
                 RAY_CAMERA + "test_what_was_not_asked_for_is_absent",
             ),
         ),
@@ -803,7 +808,7 @@ ROWS = (
         Row(
             "TiledCamera and the version of Isaac Sim",
             "error",
-            NotApplicable("Omniverse", "version 4.2 of its simulator, which first had tiled rendering"),
+            NotApplicable("Omniverse", "version 4.2 of its simulator, the first with tiled rendering"),
             "a RuntimeError with an older one",
         ),
         *of_a_rendered_camera("TiledCamera"),
@@ -841,7 +846,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.ContactSensor.needs",),
-                "What a config needs is asked of the engine by the sensor itself",
+                "The sensor itself requests the needs of its config from the engine",
                 CONTACT + "test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor",
             ),
         ),
@@ -867,7 +872,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr",),
-                "One sensor filters each of its bodies against each of the filters; that it cannot is a limit of PhysX",
+                "One sensor filters each of its bodies against each of the filters; the limit exists only in PhysX",
                 PAIRS,
             ),
             "of several bodies each needs a sensor of its own",
@@ -896,7 +901,7 @@ ROWS = (
                     "sn.compat.isaaclab.ContactSensorCfg.track_pose",
                     "sn.Scene.engine",
                 ),
-                "A handle of PhysX: it raises and names what replaces it",
+                "A handle of PhysX: it raises an error that names the replacement",
                 UNTRACKED,
             ),
             "the RigidBodyView of the bodies, to be used with care",
@@ -906,7 +911,7 @@ ROWS = (
             "property",
             Replaced(
                 ("sn.ContactSensor.contact_physx_view", "sn.ContactSensorData.force_matrix_w", "sn.Engine.array"),
-                "A handle of PhysX: it raises and names what replaces it",
+                "A handle of PhysX: it raises an error that names the replacement",
                 UNTRACKED,
             ),
             "the RigidContactView of the bodies, to be used with care",
@@ -940,7 +945,7 @@ ROWS = (
                     Present(
                         f"sn.ContactSensor.compute_first_{what}",
                         WHOLE_TICKS,
-                        note="In whole ticks. What a reset found is no event.",
+                        note="In whole ticks. Contacts at a reset are not events.",
                     ),
                     f"the current {time} is less than dt",
                 ),
@@ -972,7 +977,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.ContactSensorCfg",),
-                "Data are there when the scene is built; only fields that were not asked for are None",
+                "Data is available when the scene is built; only fields that were not requested are None",
                 ABSENT,
             ),
         ),
@@ -1098,7 +1103,7 @@ ROWS = (
             Present(
                 "sn.compat.isaaclab.ContactSensorCfg.force_threshold",
                 default=None,
-                note="None is 1 N here, as is usual, and any contact with `primary`.",
+                note="None is 1 N here, the usual value, and any contact with `primary`.",
             ),
             "norm of the force that counts as contact",
         ),
@@ -1136,7 +1141,7 @@ ROWS = (
             Present(
                 "sn.compat.isaaclab.ContactSensorCfg.filter_prim_paths_expr",
                 CONTACT + "test_the_environment_namespace_stands_for_all_environments",
-                note="The namespace alone is the world with all that is fixed to it.",
+                note="The namespace alone is the world with everything fixed to it.",
             ),
             "stands for the namespace of the environments",
         ),
@@ -1154,7 +1159,7 @@ ROWS = (
                 "It works with any number of bodies",
                 PAIRS,
             ),
-            "works only where prim_path is one body per environment",
+            "works only if prim_path is one body per environment",
         ),
         Row(
             "ContactSensorCfg.visualizer_cfg",
@@ -1251,7 +1256,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.FrameTransformerData.target_frame_names", "sn.FrameTransformer.body_names"),
-                "It is: that of the config, and inside a pattern that of the model",
+                "The order is that of the config, and inside a pattern that of the model",
                 FRAMES + "test_order_is_that_of_the_config_and_inside_a_pattern_that_of_the_model",
             ),
             "because of patterns",
@@ -1303,7 +1308,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.FrameTransformerCfg.fields",),
-                "Data are there when the scene is built; only fields that were not selected are None",
+                "Data is available when the scene is built; only fields that were not selected are None",
                 FRAMES + "test_only_selected_fields_are_computed",
             ),
         ),
@@ -1348,7 +1353,7 @@ ROWS = (
             Present(
                 "sn.compat.isaaclab.FrameTransformerCfg.FrameCfg.name",
                 FRAMES + "test_names_of_frames",
-                note="Where leaves are equal, the full name.",
+                note="If leaves are equal, the full name.",
             ),
             "takes the leaf of the path",
         ),
@@ -1445,7 +1450,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.RayCaster",),
-                "Moving meshes are met as well, where they are in that very step",
+                "Rays also hit moving meshes, at their pose of the same step",
                 RAYS + "test_a_moving_mesh_is_followed_in_the_same_step",
             ),
         ),
@@ -1480,7 +1485,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.RayCasterCfg.fields",),
-                "Data are there when the scene is built; only fields that were not selected are None",
+                "Data is available when the scene is built; only fields that were not selected are None",
                 RAYS + "test_fields_that_nobody_asked_for_are_none",
             ),
         ),
@@ -1525,7 +1530,7 @@ ROWS = (
             Present(
                 "sn.RayCasterCamera",
                 RAY_CAMERA + "test_the_data_have_the_shapes_of_one_camera",
-                note="Of what the page lists for both; the rendered camera is to come.",
+                note="Of the types that the page lists for both; the rendered camera is planned.",
             ),
             "but makes images faster",
         ),
@@ -1551,7 +1556,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.RayCasterCamera",),
-                "What moves is seen as well, where it is in that very step",
+                "Moving shapes are also visible, at their pose of the same step",
                 RAY_CAMERA + "test_a_moving_shape_is_seen_where_it_is_in_the_same_step",
             ),
         ),
@@ -1620,7 +1625,7 @@ ROWS = (
             Present(
                 "sn.compat.isaaclab.ImuCfg.fields",
                 COMPAT + "test_isaac_labs_imu_gives_all_fields_and_counts_a_fixed_gravity",
-                note="Ours computes, by default, what a device measures.",
+                note="By default, sensorium computes the quantities that a device measures.",
             ),
         ),
         Row(
@@ -1633,7 +1638,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.ImuCfg.acceleration",),
-                "They are the engine's own where it has them; differences are over the time that really passed",
+                "They are the engine's own if available; differences use the actual time between samples",
                 IMU + "test_the_source_of_accelerations_is_chosen_and_told",
             ),
         ),
@@ -1642,7 +1647,7 @@ ROWS = (
             "guarantee",
             Replaced(
                 ("sn.compat.isaaclab.ImuCfg.acceleration",),
-                "Only where accelerations are differences, by half a step of jerk; the engine's own are exact",
+                "Only if accelerations are differences, by half a step of jerk; the engine's own are exact",
                 IMU + "test_a_turntable_reads_centripetal_and_euler_acceleration",
             ),
             "200 Hz or more is advised",
@@ -1653,7 +1658,7 @@ ROWS = (
             Present(
                 "sn.compat.isaaclab.ImuCfg.offset",
                 IMU_MUJOCO + "test_a_mount_through_a_fixed_child_composes_its_offsets",
-                note="Both are right and equal here; sites are frames as well.",
+                note="Both are valid and equal here; sites are also frames.",
             ),
             "a body at a fixed joint costs speed and accuracy",
         ),
@@ -1734,7 +1739,7 @@ ROWS = (
             "cfg field",
             Present(
                 "sn.compat.isaaclab.ImuCfg.gravity_bias",
-                note="Ours is None, each env's own gravity, which need not be 9.81 m/s^2 along -z.",
+                note="The default here is None, the gravity of each env, which may differ from 9.81 m/s^2 along -z.",
             ),
             "added to the acceleration in world axes, m/s^2",
             (0.0, 0.0, 9.81),

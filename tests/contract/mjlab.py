@@ -22,7 +22,7 @@ ROWS = (
         Row(
             "SceneCfg",
             "class",
-            Replaced(("sn.Scene",), "The scene takes engine and configs by itself", "tests/test_scene.py::test_access"),
+            Replaced(("sn.Scene",), "The scene takes engine and configs directly", "tests/test_scene.py::test_access"),
         ),
         Row("SceneCfg.sensors", "cfg field", Present("sn.Scene.sensors", default=()), "configs of the scene's sensors"),
         Row(
@@ -58,7 +58,7 @@ ROWS = (
             "env.scene",
             "property",
             Replaced(
-                ("sn.Scene",), "The scene is an object of its own, in any loop", "tests/test_scene.py::test_access"
+                ("sn.Scene",), "The scene is a separate object, usable in any loop", "tests/test_scene.py::test_access"
             ),
         ),
         Row(
@@ -100,7 +100,7 @@ ROWS = (
         Row(
             "four sensor types and a base class",
             "guarantee",
-            With("Cameras", note="The last of the four to come is the camera."),
+            With("Cameras", note="Of the four, only the camera is planned."),
             "native measurements, contact, rays, cameras; the base class can be subclassed",
         ),
     ),
@@ -635,7 +635,7 @@ ROWS = (
                 "sn.MujocoWarpEngine",
                 "tests/compute/test_cuda_compiles.py::test_every_kernel_compiles_for_cuda",
                 note="Every kernel compiles for CUDA and gives the readings of the CPU engine on mujoco_warp's CPU "
-                "device; it has not been run on a GPU yet.",
+                "device. It has not been run on a GPU yet.",
             ),
             "accelerated",
         ),
@@ -689,7 +689,7 @@ ROWS = (
             "method",
             Replaced(
                 ("sn.Sensor.needs", "sn.MODEL_ELEMENTS", "sn.prepare"),
-                "A sensor declares what it needs; the engine's adapter adds it, or refuses by name",
+                "A sensor declares its requirements; the engine's adapter adds them, or rejects them by name",
                 "tests/engines/test_mujoco.py::test_model_elements_are_added_once_and_hidden_names_stay_hidden",
             ),
             "adds elements to the MjSpec",
@@ -699,7 +699,7 @@ ROWS = (
             "method",
             Replaced(
                 ("sn.Sensor.setup",),
-                "Called once when the sensor is built; mounts and memory are there already",
+                "Called once when the sensor is built, after mounts and memory were created",
                 "tests/contract/test_genesis.py::test_setup_is_called_once_per_sensor",
             ),
             "after compilation: indices, buffers, references",
@@ -709,7 +709,7 @@ ROWS = (
             "method",
             Replaced(
                 ("sn.Sensor.observe", "sn.Sensor.new_state", "sn.Scene.update"),
-                "The scene knows what is due; what must last is a state that resets and saves with the scene",
+                "The scene knows the due sensors; values that last are states that reset and save with the scene",
                 "tests/measurement/test_observe.py::"
                 "test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not",
             ),
@@ -727,8 +727,8 @@ ROWS = (
             "Sensor._compute_data",
             "method",
             Replaced(
-                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.compute", "sn.Sensor.outputs"),
-                "Outputs are written into memory whose address never changes",
+                ("sn.SimpleSensor.update_raw_data", "sn.Sensor.compute", "sn.Sensor.set_outputs"),
+                "Outputs are written to memory with a constant address",
                 "tests/contract/test_mjlab.py::test_data_is_computed_once_per_step_however_often_it_is_read",
             ),
             "computes and returns the output, lazily",

@@ -15,15 +15,16 @@ COMMAND = "python -m tests.contract"
 
 INTRO = f"""# The contract
 
-Five documents of other libraries say what a sensor library must offer. This page lists everything they name, and what
-became of it here. It is written by `{COMMAND}` from the tables in `tests/contract/`; the tests there check every row.
+The documents of five other libraries define the features of a sensor library. This page lists every feature that they
+name, with its status in sensorium. `{COMMAND}` generates the page from the tables in `tests/contract/`. The tests
+there check every row.
 
-- **present**: it is here, under the path given (`sn.` is `sensorium.`). Defaults, shapes, units and signatures are
-  checked; an error, a guarantee or an example names the test that shows it, and that test is never skipped.
-- **alias**: the same thing has two names here, or two documents have two names for it.
-- **replaced**: the need is met by something else.
-- **not applicable**: a handle or an asset of another engine, and nothing else.
-- **with**: comes with later work, named here.
+- **present**: available under the given path (`sn.` is `sensorium.`). Defaults, shapes, units and signatures are
+  checked. An error, a guarantee or an example names the test that demonstrates it. That test is never skipped.
+- **alias**: one object has two names here, or two documents have two names for it.
+- **replaced**: another feature serves the same purpose.
+- **not applicable**: only a handle or an asset of another engine.
+- **with**: planned with the named later work.
 """
 
 
@@ -53,7 +54,7 @@ def render(documents: Iterable[Document] = DOCUMENTS) -> str:
                 "",
                 f"### {document.name}: {name}",
                 "",
-                "| name | what | the document | here |",
+                "| name | kind | document | sensorium |",
                 "|---|---|---|---|",
             ]
             lines += [_line(row) for row in document.rows if row.section == name]

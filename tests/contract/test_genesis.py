@@ -545,7 +545,7 @@ FOREIGN = {
     "_get_return_format": "fields(self)",
     "_update_shared_cache": "compute(self, truth, measured)",
     "_update_shared_ground_truth_cache": "compute(self, truth, measured)",
-    "_render_current_state": "outputs(self, is_measured)",
+    "_render_current_state": "self.set_outputs(...) in setup",
     "build": "setup(self)",
     "edit_spec": "MODEL_ELEMENTS",
     "initialize": "setup(self)",
@@ -600,8 +600,8 @@ def test_uses_ring_pipeline_is_read_once(name: str) -> None:
                 for _, view in record.items():
                     view.fill_(1.0)
 
-        def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
-            return {"pos": torch.full((self.num_envs, 3), 2.0)}
+        def setup(self) -> None:
+            self.set_outputs({"pos": torch.full((self.num_envs, 3), 2.0)})
 
     scene = syn.world([OwnCfg(name="own")])
     Own.uses_ring_pipeline = not Own.uses_ring_pipeline

@@ -147,7 +147,7 @@ def test_straight_down_and_up_are_views_along_x_that_were_tilted(down: float, up
 
 
 def test_an_eye_at_its_target_is_an_error() -> None:
-    with pytest.raises(sn.ConfigError, match=r"eyes, targets \[1\].*two different places"):
+    with pytest.raises(sn.ConfigError, match=r"eyes, targets \[1\].*two different finite points"):
         look_at(torch.zeros(2, 3), torch.tensor([[1.0, 0, 0], [0, 0, 0]]))
 
 
@@ -171,8 +171,8 @@ def test_the_default_lens_has_the_known_focal_length() -> None:
 @pytest.mark.parametrize(
     ("matrix", "says"),
     [
-        (np.zeros((3, 3)), "not singular"),
-        ([[500.0, 0, 320], [0, 0.0, 240], [0, 0, 1]], "not singular"),
+        (np.zeros((3, 3)), "non-singular"),
+        ([[500.0, 0, 320], [0, 0.0, 240], [0, 0, 1]], "non-singular"),
         ([[500.0, 0, math.nan], [0, 500.0, 240], [0, 0, 1]], "finite"),
         ([[500.0, 0, 320], [0, 500.0, 240], [0, 0, 2]], r"last row \(0, 0, 1\)"),
     ],

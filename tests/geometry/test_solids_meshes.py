@@ -296,7 +296,7 @@ def test_triangles_that_are_wound_against_their_neighbours_are_an_error() -> Non
     box = box_mesh((0.5, 0.25, 0.125))
     faces = box.faces.copy()
     faces[4] = faces[4, ::-1]
-    with pytest.raises(ModelError, match="3 of 18 edges are between triangles that are wound against each other"):
+    with pytest.raises(ModelError, match="3 of 18 edges are between triangles of opposite orientation"):
         require_closed(Mesh(box.vertices, faces))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -201,11 +200,11 @@ class OwnCfg(SimpleSensorCfg[syn.EmaData]):
 class Own(Sensor[OwnCfg, syn.EmaData]):
     uses_ring_pipeline = False
 
+    def setup(self) -> None:
+        self.set_outputs(*({"x": torch.full((self.num_envs, 3), value)} for value in (1.0, 2.0)))
+
     def compute(self, truth: Record, measured: Record) -> None:
         pass
-
-    def outputs(self, is_measured: bool) -> Mapping[str, Tensor]:
-        return {"x": torch.full((self.num_envs, 3), 2.0 if is_measured else 1.0)}
 
 
 def test_full_control() -> None:
@@ -218,7 +217,7 @@ def test_full_control() -> None:
 
 
 def test_own_memory() -> None:
-    """Without the ring pipeline nothing is allocated, `outputs` is read, and what it cannot honour is refused."""
+    """Without the ring pipeline nothing is allocated, its own memory is read, and what it cannot honour is refused."""
     scene = syn.world([OwnCfg(name="o")])
     assert scene["o"].data.x.tolist() == [[2.0] * 3] * 4 and scene["o"].ground_truth.x.tolist() == [[1.0] * 3] * 4
     assert scene["o"].nbytes <= 4 * 4

@@ -149,7 +149,7 @@ def test_a_long_correlation_time_keeps_its_digits() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     [
-        ({"bias_instability": -1.0}, "nothing negative"),
+        ({"bias_instability": -1.0}, "bias_instability: got -1.0, expected an amount >= 0"),
         ({"bias_instability": 1.0, "tau_min": 10.0, "tau_max": 2.0}, "above tau_min, 10 s"),
         ({"bias_instability": 1.0, "tau_min": 2000.0}, "above tau_min"),
         ({"bias_instability": 1.0, "tau_min": 0.0}, "time > 0"),

@@ -273,8 +273,8 @@ def test_a_rail_is_low_high_or_drawn_per_fault() -> None:
     [
         (lambda: sn.Dropout(probability=1.5), r"probability in \[0, 1\]"),
         (lambda: sn.Dropout(probability={"p": 2.0, "r": 0.5}), "probability in"),
-        (lambda: sn.Dropout(probability=0.1, mode="value"), "a value with mode='value'"),
-        (lambda: sn.Dropout(probability=0.1, value=3.0), "only with it"),
+        (lambda: sn.Dropout(probability=0.1, mode="value"), "a value if and only if mode is 'value'"),
+        (lambda: sn.Dropout(probability=0.1, value=3.0), "value: got 3.0, expected a value if and only if mode"),
         (lambda: sn.Dropout(probability=0.1, mode="gone"), "mode"),
         (lambda: sn.StuckFault(), "exactly one of probability, rate and start"),
         (lambda: sn.StuckFault(rate=1.0, start=1.0), "exactly one of"),

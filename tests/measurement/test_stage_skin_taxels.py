@@ -202,7 +202,7 @@ def test_a_time_that_is_drawn_is_one_per_env_and_taxel() -> None:
         (lambda: sn.DeadTaxels(taxels=(-1,)), "indices of taxels >= 0"),
         (lambda: sn.DeadTaxels(mask=(0.5, 1.0)), "true or false for each taxel"),
         (lambda: sn.DeadTaxels(mask=True), "true or false for each taxel"),
-        (lambda: sn.StuckTaxels(probability=0.1, start=-1.0), r"start: got -1\.0, expected nothing negative"),
+        (lambda: sn.StuckTaxels(probability=0.1, start=-1.0), r"start: got -1\.0, expected times >= 0"),
     ],
 )
 def test_what_is_no_gain_and_no_fault_is_refused(make: Any, match: str) -> None:
@@ -217,7 +217,7 @@ def test_what_is_no_gain_and_no_fault_is_refused(make: Any, match: str) -> None:
             sn.TaxelGain(fields=BOTH, gain=(1.0, 2.0)),
             r"gain with one number, or one for each of 12 taxels \(3 x 4, row",
         ),
-        (sn.DeadTaxels(fields=BOTH, taxels=(12,)), r"taxels below 12, since there are 12 taxels .*; not 12"),
+        (sn.DeadTaxels(fields=BOTH, taxels=(12,)), r"taxels below 12, since there are 12 taxels .*, not 12"),
         (sn.DeadTaxels(fields=BOTH, mask=(True,) * 3), r"a mask over 12 taxels .*, not one of 3"),
         (sn.DeadTaxels(fields=BOTH, probability=(0.1,) * 3), "probability with one number, or one for each of 12"),
         (sn.DeadTaxels(fields=BOTH, taxels=(1,), value=(0.1,) * 3), "value with one number, or one for each of 12"),

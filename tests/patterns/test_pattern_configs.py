@@ -155,7 +155,7 @@ def test_func_may_be_a_method_an_attribute_or_a_field(cls: type[sn.PatternBaseCf
 def test_a_function_given_to_one_config_works_but_goes_into_no_file() -> None:
     cfg = FieldPatternCfg(func=lambda cfg, device: (torch.zeros(1, 3), torch.tensor([[0.0, 0.0, -cfg.width]])))
     assert cfg.rays().directions.tolist() == [[0.0, 0.0, -1.0]]
-    with pytest.raises(sn.ConfigError, match=r"FieldPatternCfg\.func: got .*, expected what a file can hold"):
+    with pytest.raises(sn.ConfigError, match=r"FieldPatternCfg\.func: got .*, expected a value that a file can hold"):
         cfg.to_dict()
 
 
@@ -219,7 +219,7 @@ def test_an_object_of_mjlab_is_taken_by_its_method() -> None:
 
     cfg = CasterCfg(pattern=Foreign())
     assert cfg.pattern.rays().directions.tolist() == [[0.0, 0.0, -1.0]] * 4
-    with pytest.raises(sn.ConfigError, match="expected what a file can hold"):
+    with pytest.raises(sn.ConfigError, match="expected a value that a file can hold"):
         cfg.pattern.to_dict()
     starts, directions = sn.GridPatternCfg().generate_rays(None, "cpu")  # and ours serve mjlab
     assert starts.shape == directions.shape == (121, 3)

@@ -102,7 +102,9 @@ def test_the_depth_camera_of_genesis_takes_angles_or_focal_lengths() -> None:
 
 
 def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
-    with pytest.raises(sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected no angle beside it"):
+    with pytest.raises(
+        sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected either focal lengths or angles"
+    ):
         sn.PinholeCameraPatternCfg.from_lens(fx=7.0, fov_vertical=60.0)
     with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected no horizontal_aperture beside it"):
         sn.PinholeCameraPatternCfg(width=4, height=3, fovy=45.0, horizontal_aperture=20.0)
@@ -110,7 +112,7 @@ def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
 
 @pytest.mark.parametrize(
     ("matrix", "expected"),
-    [(np.zeros((3, 3)), "not singular"), ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "not singular"), ([1.0, 2.0], "9 numbers"),
+    [(np.zeros((3, 3)), "non-singular"), ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "non-singular"), ([1.0, 2.0], "9 numbers"),
      ([[math.nan, 0, 0], [0, 1, 0], [0, 0, 1]], "finite"), ([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], "no skew")],
 )  # fmt: skip
 def test_a_matrix_that_makes_no_camera_is_refused(matrix, expected: str) -> None:
@@ -123,7 +125,7 @@ def test_the_first_bad_matrix_of_a_batch_is_named(value: float) -> None:
     cfg = sn.PinholeCameraPatternCfg(width=4, height=3)
     matrices = torch.eye(3).repeat(5, 1, 1)
     matrices[3, 1, 1] = value
-    with pytest.raises(sn.ConfigError, match=r"finite matrix that is not singular, in row 3 of 5\."):
+    with pytest.raises(sn.ConfigError, match=r"finite non-singular matrix, in row 3 of 5\."):
         cfg.rays_from_intrinsics(matrices)
     with pytest.raises(sn.ConfigError, match=r"expected a tensor \[n, 3, 3\]"):
         cfg.rays_from_intrinsics(torch.eye(3))

@@ -356,7 +356,7 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
     ("call", "message"),
     [
         (lambda: sn.taxel_list([]), r"taxel_list.positions: .*\[probe, 3\]"),
-        (lambda: sn.taxel_list([[(0, 0, 0)], [(0, 0, 0), (1, 0, 0)]]), "rows of a grid have one length"),
+        (lambda: sn.taxel_list([[(0, 0, 0)], [(0, 0, 0), (1, 0, 0)]]), "all rows of a grid of the same length"),
         (lambda: sn.taxel_list([(0, 0, float("inf"))]), "finite"),
         (lambda: sn.taxel_list([(0, 0, 0), (1, 0, 0)], normals=[(0, 0, 1), (0, 0, 0)]), "normals that are not zero"),
         (lambda: sn.taxel_list([(0, 0, 0), (1, 0, 0)], normals=[(0, 0, 1)]), "one normal, or one for each"),
@@ -377,7 +377,7 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
         (lambda: sn.taxel_patch(PAD, spacing=0.0), "spacing: .*positive length"),
         (lambda: sn.taxel_patch(PAD, spacing=1e-7), "at most 100000 taxels"),
         (lambda: sn.taxel_patch(PAD, count=3, normal=(0, 0, 0)), "normal: .*not zero"),
-        (lambda: sn.taxel_patch(PAD, count=3, normal=(1, 1, 1), max_angle_deg=20.0), "pad is 54.7 degrees off"),
+        (lambda: sn.taxel_patch(PAD, count=3, normal=(1, 1, 1), max_angle_deg=20.0), "pad is 54.7 degrees away"),
         (lambda: sn.taxel_patch(PAD, count=3, max_angle_deg=0.0), "max_angle_deg: .*up to 180"),
         (lambda: sn.taxel_patch(PAD, count=3, region=((1, 1, 1), 0.1)), r"reaches from \(-0.01"),
         (lambda: sn.taxel_patch(PAD, count=3, region=((0, 0, 0), (1, -1, 1))), "that is not empty"),

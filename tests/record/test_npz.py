@@ -143,5 +143,5 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path, content: bytes 
     with pytest.raises(ModelError, match=r"run\.npz"):
         load(path)
     np.savez(path, other=np.zeros(3))
-    with pytest.raises(ModelError, match="is no recording"):
+    with pytest.raises(ModelError, match="is not a recording"):
         load(path)

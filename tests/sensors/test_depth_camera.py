@@ -254,7 +254,7 @@ def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, 
     [
         ({"res": (0, 24)}, r"res.*at least 1 pixel"),
         ({"fov_horizontal": 200.0}, r"fov_horizontal.*between 0 and 180"),
-        ({"fov_horizontal": 60.0, "fx": 20.0}, r"fx.*no angle beside it"),
+        ({"fov_horizontal": 60.0, "fx": 20.0}, r"fx.*either focal lengths or angles"),
         ({"fx": -3.0}, "fx: got -3.0, expected a finite focal length above 0"),
         ({"cy": math.nan}, "cy: got nan, expected a finite number"),
         (

@@ -182,8 +182,14 @@ def test_a_pattern_takes_scalar_joints_only_and_naming_another_is_an_error() -> 
         ({"joint": "a", "fields": ()}, "at least one field"),
         ({"joint": "a", "bits": 12, "counts_per_turn": 100.0}, "bits: got 12, expected either bits or counts_per_turn"),
         ({"joint": "a", "bits": 12, "position_resolution": 0.1}, "bits: got 12, expected either bits or a resolution"),
-        ({"joint": "a", "counts_per_turn": 9.0, "resolution": {"position": 0.1}}, "either .* or a resolution of the position"),
-        ({"joint": "a", "fields": ("position",), "bits": 9, "resolution": 0.1}, "either .* or a resolution of the position"),
+        (
+            {"joint": "a", "counts_per_turn": 9.0, "resolution": {"position": 0.1}},
+            "either .* or a resolution of the position",
+        ),
+        (
+            {"joint": "a", "fields": ("position",), "bits": 9, "resolution": 0.1},
+            "either .* or a resolution of the position",
+        ),
         ({"joint": "a", "bits": 31}, "1 to 30 bits"),
         ({"joint": "a", "counts_per_turn": 0.0}, "a number of counts above 0"),
         ({"joint": "a", "gear": (1.0, 0.0)}, "a ratio above 0"),

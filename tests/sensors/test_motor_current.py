@@ -211,7 +211,10 @@ def test_the_estimate_follows_the_measured_current() -> None:
         ({"torque_constant": (0.1, math.inf)}, "torque_constant: got .*, expected a finite number, or one per joint"),
         ({"torque_constant": 0.1, "cogging": (math.nan,)}, "cogging: got .*, expected finite amplitudes >= 0"),
         ({"torque_constant": 0.1, "cogging_cycles": math.inf}, "cogging_cycles: got inf, expected a finite number"),
-        ({"torque_constant": 0.1, "winding_temperature": math.inf}, "winding_temperature: got inf, expected values that"),
+        (
+            {"torque_constant": 0.1, "winding_temperature": math.inf},
+            "winding_temperature: got inf, expected values that",
+        ),
         ({"torque_constant": 0.1, "fields": ("torque",)}, "current in `fields`"),
         ({"torque_constant": 0.1, "fields": ("voltage",)}, "fields"),
         ({"torque_constant": 0.1, "kt_temperature_coefficient": -0.01, "winding_temperature": 130.0}, "above 0"),

@@ -775,14 +775,14 @@ def test_a_camera_without_a_lens_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("call", "arguments", "says"),
     [
-        ("set_intrinsic_matrices", (torch.zeros(2, 3, 3),), r"matrices\[0\].*not singular"),
+        ("set_intrinsic_matrices", (torch.zeros(2, 3, 3),), r"matrices\[0\].*non-singular"),
         ("set_intrinsic_matrices", (torch.eye(4),), r"matrices: got \(4, 4\)"),
         ("set_intrinsic_matrices", (torch.eye(3).expand(3, 3, 3),), r"\(3, 3, 3\), expected \[2, 3, 3\] for 2 envs"),
         ("set_world_poses", (torch.zeros(3, 3),), r"positions: got \(3, 3\), expected \[2, 3\] for 2 envs"),
         ("set_world_poses", (torch.full((2, 3), math.nan),), "positions.*finite"),
         ("set_world_poses", (None, torch.ones(2, 4)), "orientations.*unit quaternions"),
         ("set_world_poses", (None, None, None, "usd"), "convention: got 'usd'"),
-        ("set_world_poses_from_view", (torch.zeros(2, 3), torch.zeros(2, 3)), "two different places"),
+        ("set_world_poses_from_view", (torch.zeros(2, 3), torch.zeros(2, 3)), "two different finite points"),
     ],
 )
 def test_a_bad_setter_names_what_is_wrong_and_changes_nothing(call: str, arguments: Any, says: str) -> None:

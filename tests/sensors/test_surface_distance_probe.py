@@ -435,8 +435,14 @@ def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() ->
         ({"fields": ("distances",)}, "fields among distance, nearest_points_w.*distance"),
         ({"fields": ()}, "at least one field"),
         ({"fields": ("value",)}, "lookup: got None, expected a table for the field value"),
-        ({"fields": ("nearest_points_w",), "noise": 0.1}, "noise: got 0.1, expected no such option while distance is not"),
-        ({"fields": ("value",), "lookup": ((0, 0, 0), (1, 1, 0)), "bias": 0.1}, "bias: got 0.1, expected no such option"),
+        (
+            {"fields": ("nearest_points_w",), "noise": 0.1},
+            "noise: got 0.1, expected no such option while distance is not",
+        ),
+        (
+            {"fields": ("value",), "lookup": ((0, 0, 0), (1, 1, 0)), "bias": 0.1},
+            "bias: got 0.1, expected no such option",
+        ),
         ({"lookup": ((0.0, 1.0, 0.0),)}, "lookup.*at least two rows"),
         ({"lookup": ((0.0, 1.0, 0.0), (0.0, 2.0, 0.0))}, "lookup.*row 1 has 0 m after 0 m"),
         ({"lookup": ((0.0, 1.0, 0.0), (1.0, 2.0, -0.1))}, "lookup.*noise >= 0"),

@@ -13,6 +13,7 @@ import pytest
 from streaming import DT, PATIENCE, Child, Nursery, build, held, serving, until
 
 import sensorium as sn
+from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.wire.data import LostEvents
 
@@ -137,7 +138,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
                 got.append(("event", int(data[0]) * 50 + int(data[1])))
             gate.wait(PATIENCE)
 
-        subscription = Subscription(client._session, "ticker", take, queue=10)
+        subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=10))
         subscription._window = 4
         client._session.begin(subscription)
         total, first = 0, client.step() * 50

@@ -132,7 +132,7 @@ def test_without_the_token_nobody_gets_in() -> None:
             sn.connect(server.address, token="\udcff")
         with sn.connect(server.address, token="open sesame") as client:
             assert "gauge" in client.sensors
-        assert "sesame" not in repr(server) + repr(server._doorkeeper._door)
+        assert "sesame" not in repr(server) + repr(server._doorkeeper._credentials)
 
 
 def test_a_client_without_a_session_can_ask_for_nothing() -> None:

@@ -207,7 +207,7 @@ def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
     made.measured["distances"][:] = made.truth["distances"]
     assert "no error" in svg(made, tmp_path)
     made.measured["distances"][:] = made.truth["distances"][:] = miss
-    assert "error: nothing was met" in svg(made, tmp_path)
+    assert "error: no hits" in svg(made, tmp_path)
 
 
 @pytest.mark.parametrize("spec", [SCAN, IMAGE, CLOUD])

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from numbers import Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from sensorium.errors import ConfigError, Fault, nearest, shown
@@ -57,6 +59,10 @@ def bad(expected: str, fix: str = "") -> PydanticCustomError:
     return PydanticCustomError("sensorium", "{expected}", {"expected": expected, "fix": fix})
 
 
+class Rule(AfterValidator):
+    """What `must` returns. A subclass that declares the field again without a rule keeps it."""
+
+
 def must(holds: Callable[[Any], object], expected: str, fix: str = "") -> AfterValidator:
     """Return an annotation for a field that rejects values, other than None, for which a test fails.
 
@@ -68,7 +74,17 @@ def must(holds: Callable[[Any], object], expected: str, fix: str = "") -> AfterV
             raise bad(expected, fix)
         return value
 
-    return AfterValidator(check)
+    return Rule(check)
+
+
+def rules_of(field: FieldInfo) -> list[Rule]:
+    """Return the rules of a field, also those of one that may be None."""
+    parts: list[Any] = [field.annotation]
+    for part in parts:
+        if get_origin(part) in (Union, UnionType):
+            parts += get_args(part)
+    marks = chain(field.metadata, *(getattr(part, "__metadata__", ()) for part in parts))
+    return [mark for mark in marks if isinstance(mark, Rule)]
 
 
 def in_unit(unit: str = "", **bounds: float) -> Any:
@@ -240,6 +256,21 @@ class Cfg(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise _config_error(type(self), error, data) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep the rules of fields that the class declares again without a rule."""
+        super().__pydantic_init_subclass__(**kwargs)
+        kept = {}
+        for name in cls.model_fields.keys() & inspect.get_annotations(cls).keys():
+            above = (base.model_fields.get(name) for base in cls.__mro__[1:] if issubclass(base, BaseModel))
+            before = next((field for field in above if field is not None), None)
+            if before is not None and not rules_of(cls.model_fields[name]):
+                kept[name] = rules_of(before)
+        if any(kept.values()):
+            for name, rules in kept.items():
+                cls.model_fields[name].metadata += rules
+            cls.model_rebuild(force=True)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:

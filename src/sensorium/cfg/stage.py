@@ -59,6 +59,7 @@ class StageCfg(Cfg):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         place = cls.__dict__.get("place")
         if "place" in inspect.get_annotations(cls) and "place" in cls.model_fields:
             place = cls.model_fields["place"].default

@@ -1,7 +1,7 @@
 """The command line: `sensorium demo`, `run`, `serve`, `listen`, `explain`, `list`, `new-sensor`, `warmup`.
 
-Nothing heavy is imported before a command runs, so that `--help` is quick. Whatever the user can mend ends with one
-message on stderr and exit code 2; Ctrl-C keeps what was recorded and ends with 130.
+Heavy modules are imported only when a command runs, so that `--help` is fast. Errors that the user can fix end with one
+message on stderr and exit code 2. Ctrl-C keeps the recorded data and ends with exit code 130.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Protocol, Union
 
 __all__ = ["main"]
 
-DESCRIPTION = """Sensors for simulated robots: the truth, and beside it what a real device would report.
+DESCRIPTION = """Sensors for simulated robots: the ground truth, and the measurements of a real device.
 
 `sensorium COMMAND --help` shows the options of a command, with examples. `sensorium --version` shows the version."""
 COMMANDS = {
@@ -30,7 +30,7 @@ COMMANDS = {
     "new-sensor": "sensorium.cli.new_sensor:NewSensor",
     "warmup": "sensorium.cli.warmup:Warmup",
 }
-"""Name -> where its class is. Only the one that runs is imported."""
+"""Command name -> its class. Only the class of the given command is imported."""
 HELP = ("-h", "--help")
 
 
@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments without the program's name; None takes the process's.
     """
     try:
-        if argv is None:  # the process is ours: half a second less for what it imports, and to take that down
+        if argv is None:  # this is the program's own process: saves half a second in imports and at exit
             gc.set_threshold(100_000)
             atexit.register(gc.freeze)
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except KeyboardInterrupt:  # nothing is imported here: the next one may be on its way
+    except KeyboardInterrupt:  # nothing is imported here, since another Ctrl-C may follow
         if argv is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return 130
@@ -77,10 +77,10 @@ def _run(args: list[str]) -> int:
             raise
         print(f"error: {missing}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # who read the output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 1
-    except SystemExit as stop:  # help was shown, or the arguments could not be parsed and it was said why
+    except SystemExit as stop:  # help was shown, or the arguments were invalid and the reason was printed
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
 
 
@@ -97,7 +97,7 @@ def _parsed(args: list[str]) -> _Command:
             parsed: _Command = tyro.cli(_command(name), prog=f"sensorium {name}", args=rest)
             return parsed
         if name not in HELP:
-            fix = "`sensorium --help` shows what each does."
+            fix = "See `sensorium --help` for a description of each."
             if name.endswith(SUFFIXES):
                 fix = f"To simulate a model: sensorium run {name} --rig rig.toml"
             raise UnknownNameError("command", name, [*COMMANDS, "--help", "--version"], fix)
@@ -112,7 +112,7 @@ def _command(name: str) -> Any:
 
 
 def _line(name: str) -> Any:
-    """Return how a command is listed: where all are, one line of each will do."""
+    """Return a command with its summary for the list of commands: one line each."""
     import tyro
 
     return tyro.conf.subcommand(name, description=(_command(name).__doc__ or "").splitlines()[0])

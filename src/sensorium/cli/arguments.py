@@ -1,4 +1,4 @@
-"""How arguments are read and shown: numbers are refused in words, and what is not given has words for that."""
+"""Parsing and display of arguments: errors for invalid numbers, and descriptions of optional values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 REGISTRY = ConstructorRegistry()
-"""What `tyro.cli` reads arguments with."""
+"""Settings with which `tyro.cli` parses arguments."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
 def unset(metavar: str, default: str) -> Any:
-    """Return how `--help` shows an option whose default is no value: its placeholder, and what then happens."""
+    """Return the `--help` entry of an option without a default value: its placeholder, and the resulting behaviour."""
     return arg(metavar=metavar, help_behavior_hint=f"(default: {default})" if default else "")
 
 
 @REGISTRY.primitive_rule
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Return how a number, or one that may be left out, is read."""
+    """Return the parser of a number, or of an optional number."""
     kinds = {kind for kind in get_args(info.type) if kind is not NoneType} or {info.type}
     kind = kinds.pop()
     if kinds or kind not in _WORDS:

@@ -1,4 +1,4 @@
-"""What is wrong with arguments, as far as it can be told at once: before torch, Warp or a simulator is imported."""
+"""Checks of arguments that need neither torch nor Warp nor a simulator, and so run first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sensorium.errors import UsageError
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
 EVERY_INTERFACE = "*"
 LONGEST_PATH = 107
-"""Bytes of the path of a socket (`sun_path` of Linux, without the zero at its end)."""
+"""Largest size of a socket path, bytes (`sun_path` of Linux, without the final zero)."""
 
 
 def check_envs(envs: int, first_env: int = 0) -> None:
@@ -31,15 +31,15 @@ def check_envs(envs: int, first_env: int = 0) -> None:
 
 
 def check_files(model: str | Path | None, rig: Path | None) -> None:
-    """Refuse a model file or a rig file that is missing or of the wrong kind.
+    """Reject a model file or a rig file that is missing or of the wrong kind.
 
     Args:
         model: the model file; None for none.
         rig: the rig file; None for none.
 
     Raises:
-        UsageError: each is in the place of the other.
-        ModelError: a file is missing, or it is no model or no rig.
+        UsageError: the two files are swapped.
+        ModelError: a file is missing, or is not a model or a rig.
     """
     if model is not None and rig is not None and Path(model).suffix == ".toml" and rig.suffix.lower() in SUFFIXES:
         raise UsageError.of(
@@ -52,13 +52,15 @@ def check_files(model: str | Path | None, rig: Path | None) -> None:
 
 
 def check_device_name(device: str) -> None:
-    """Raise `UsageError` where a word is the name of no device; whether the device is there is not looked at."""
+    """Raise `UsageError` if a text does not name a device; does not check whether the device is present."""
     if not DEVICES.fullmatch(device):
-        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", "Use --device cpu where there is no GPU.")
+        raise UsageError.of(
+            "--device", device, "cpu, cuda or cuda:INDEX", "Use --device cpu on a machine without a GPU."
+        )
 
 
 def check_addresses(addresses: Iterable[str]) -> None:
-    """Refuse addresses that cannot be listened at. Nobody can connect while they are tried.
+    """Reject addresses at which the server cannot listen. No client can connect during the check.
 
     Args:
         addresses: ``tcp://`` and ``ipc://`` addresses.
@@ -72,14 +74,14 @@ def check_addresses(addresses: Iterable[str]) -> None:
         host, _, port = rest.rpartition(":")
         takes_any = scheme == "tcp" and port in ("0", "*")
         if address in seen and not takes_any:
-            raise UsageError.of("--address", address, "each address once", "Leave the second one out.")
+            raise UsageError.of("--address", address, "each address once", "Remove the second one.")
         seen.add(address)
         if scheme == "ipc":
             _check_path(address, rest)
             continue
         number = _number(address, host)
         if number and (why := _why_not(number, 0 if takes_any else int(port))):
-            raise _cannot(address, why, "Name another one; port 0 takes a free one.")
+            raise _cannot(address, why, "Give another address; port 0 selects a free port.")
 
 
 def _cannot(address: str, why: str, fix: str) -> UsageError:
@@ -87,7 +89,7 @@ def _cannot(address: str, why: str, fix: str) -> UsageError:
 
 
 def _number(address: str, host: str) -> str:
-    """Return the IPv4 number of a host's name; empty where only the one who binds can tell."""
+    """Return the IPv4 address of a host name; empty if only binding can determine it."""
     if host == EVERY_INTERFACE:
         return "0.0.0.0"
     if ":" in host or host in [name for _, name in socket.if_nameindex()]:
@@ -95,41 +97,43 @@ def _number(address: str, host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError:
-        raise _cannot(address, f"there is no host {host!r}", "Name this machine, such as 127.0.0.1.") from None
+        raise _cannot(
+            address, f"there is no host {host!r}", "Give an address of this machine, such as 127.0.0.1."
+        ) from None
 
 
 def _why_not(number: str, port: int) -> str:
-    """Return why a port cannot be had, in words; empty where it can."""
-    with socket.socket() as probe:  # bound, but not listening: nobody's connection ends here
-        if os.name == "posix":  # as libzmq does: what ended a moment ago is not in the way
+    """Return why a port is unavailable, as text; empty if it is available."""
+    with socket.socket() as probe:  # bound, but not listening, so no client can connect
+        if os.name == "posix":  # as libzmq does, so that a recently closed socket does not block the port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((number, port))
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                return "this machine has no such address"
+                return "this machine does not have that address"
             return error.strerror or str(error)
     return ""
 
 
 def _check_path(address: str, path: str) -> None:
-    """Refuse the path of a socket that cannot be made there."""
-    other = "Name another path."
-    if path.startswith("@"):  # the abstract namespace has no files
+    """Reject the path of a socket that cannot be created there."""
+    other = "Give another path."
+    if path.startswith("@"):  # the abstract namespace needs no file
         return
     if len(os.fsencode(path)) > LONGEST_PATH:
-        raise _cannot(address, f"its path is longer than {LONGEST_PATH} bytes", "Name a shorter one.")
+        raise _cannot(address, f"its path is longer than {LONGEST_PATH} bytes", "Give a shorter path.")
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise _cannot(address, f"there is no folder {folder!r}", "Make it, or name another path.")
+        raise _cannot(address, f"there is no folder {folder!r}", "Create it, or give another path.")
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise _cannot(address, "there is something that is no socket", other)
+            raise _cannot(address, "the path exists and is not a socket", other)
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(ConnectionRefusedError):
             probe.connect(path)
-            raise _cannot(address, "Address already in use: somebody listens there", other)
+            raise _cannot(address, "Address already in use by another server", other)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _cannot(address, f"the folder {folder!r} cannot be written", other)
+        raise _cannot(address, f"the folder {folder!r} is not writable", other)
 
 
 __all__ = ["check_addresses", "check_device_name", "check_envs", "check_files"]

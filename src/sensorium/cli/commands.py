@@ -1,4 +1,4 @@
-"""The commands `demo` and `run`. Their docstrings are what `--help` shows."""
+"""The commands `demo` and `run`. Their docstrings are shown by `--help`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ INTERRUPTED = 130
 class Demo:
     """Simulate a walking quadruped and show what its sensors report.
 
-    The bundled 12-joint robot trots over uneven ground; its joints follow a PD controller. One IMU (preset bmi088) sits
-    on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders of 14 bits
-    with backlash read the joints, a frame transformer tells where the feet are in the trunk's frame. Rays measure the
-    ground: a height scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans
-    the robot's motion distorts. The touch sensors and the velocimeter that the model itself declares are there without
-    a config.
+    The bundled 12-joint robot trots over uneven ground; a PD controller drives its joints. One IMU (preset bmi088) is
+    on the
+    trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14 bits and
+    backlash read the joints, and a frame transformer reports the feet in the trunk's frame. Rays measure the ground: a
+    height
+    scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans are distorted by
+    the
+    robot's motion. The touch sensors and the velocimeter that the model declares are included without a config.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and a picture for each kind of sensor
-    (OUT/imu.png, OUT/joint.png, ...: true against measured), and prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor
+    (OUT/imu.png,
+    OUT/joint.png, ...: true and measured), and prints the latest values of environment 0.
 
     For example:
       sensorium demo
@@ -38,15 +41,15 @@ class Demo:
     """
 
     envs: Annotated[int, arg(metavar="N")] = 16
-    """Environments, each with its own noise, place and heading."""
+    """Number of environments, each with its own noise, place and heading."""
     seconds: Annotated[float, arg(metavar="S")] = 4.0
     """Simulated time, s."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/demo")
-    """Folder of the results; made if needed, files in it are replaced."""
+    """Folder for the results; created if missing, existing files are replaced."""
     seed: Annotated[int, arg(metavar="K")] = 0
-    """Seed of every random number; equal seeds give equal files."""
+    """Seed of all random numbers; equal seeds give equal files."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics runs on the CPU."""
+    """Device of the sensors: cpu, cuda or cuda:INDEX. The physics runs on the CPU."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -72,8 +75,8 @@ class Demo:
 class Run:
     """Simulate any MJCF or URDF model with the sensors of a rig file.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture for each kind of sensor,
-    e.g. OUT/imu.png, and prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor, e.g.
+    OUT/imu.png, and prints the latest values of environment 0.
 
     For example:
       sensorium run robot.xml --rig rig.toml
@@ -86,27 +89,30 @@ class Run:
     model: Annotated[Positional[Path], arg(metavar="MODEL")]
     """MJCF or URDF file."""
     rig: Annotated[Path, arg(metavar="RIG.toml")]
-    """Rig file: the sensors, as TOML; `sensorium run --help` shows one."""
+    """Rig file: the sensors, as TOML; `sensorium run --help` shows an example."""
     envs: Annotated[int, arg(metavar="N")] = 1
-    """Environments, each with its own noise."""
+    """Number of environments, each with its own noise."""
     seconds: Annotated[float, arg(metavar="S")] = 2.0
     """Simulated time, s."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
-    """Folder of the results; made if needed, files in it are replaced."""
+    """Folder for the results; created if missing, existing files are replaced."""
     seed: Annotated[int, arg(metavar="K")] = 0
-    """Seed of every random number; equal seeds give equal files."""
+    """Seed of all random numbers; equal seeds give equal files."""
     first_env: Annotated[int | None, unset("K", "0")] = None
     """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Where the sensors compute: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp
-    there, too."""
+    """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp on
+    this
+    device."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
-    """What steps the physics: MuJoCo on the CPU, or MuJoCo Warp (pip install 'sensorium[warp]'), which is for many
-    environments on a GPU."""
+    """Physics engine: MuJoCo on the CPU, or MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a
+    GPU."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
-    """hold: keep the joints in the pose of the first keyframe or of the start (nothing balances). zero: controls 0.
-    random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
-    dt s (an optional number in the file; else every physics step), and hold the last row. module:function: called as
+    """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
+    0.
+    random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every dt
+    s (an
+    optional number in the file; by default every physics step), and hold the last row. module:function: called as
     function(scene, time) every 10 ms, returns the ctrl."""
 
     def run(self) -> int:
@@ -121,7 +127,7 @@ class Run:
         check_files(self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
-            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
 
             sensors, presets = load_rig(self.rig)
             settings.start()
@@ -130,7 +136,7 @@ class Run:
 
             engine = load_model(self.model, self.envs, self.device, self.engine)
             with naming_tables(self.rig, sensors):
-                scene = Scene(  # what the rig names, no more
+                scene = Scene(  # only the sensors of the rig
                     engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
                 )
             control, every = control_for(self.control, engine, self.seed)

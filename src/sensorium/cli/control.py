@@ -1,4 +1,4 @@
-"""What drives the robot in `sensorium run`: hold its pose, nothing, random controls, a file, or a Python function."""
+"""Controls of the robot in `sensorium run`: a held pose, zero, random controls, a file, or a Python function."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
-"""Called before each tick at which a control step begins, with the scene and its time in s; returns `[env, nu]`,
-`[nu]`, or None to keep the last."""
+"""Called before each tick that starts a control step, with the scene and its time in s; returns `[env, nu]`, `[nu]`, or
+None to keep the last control."""
 
 WORDS = ("hold", "zero", "random")
-"""Controls that need neither file nor function."""
+"""Controls that need neither a file nor a function."""
 CONTROL_PERIOD = 0.01
-"""Seconds between calls of `random` and of a function: 100 Hz, or every tick where that is slower."""
+"""Seconds between calls of `random` and of a function: 100 Hz, or every tick if that is slower."""
 RANDOM_PERIOD = 0.1
-"""Seconds that a random control is held."""
+"""Seconds for which a random control is held."""
 STIFFEST = 0.4
-"""Highest product of natural frequency and time step that holding a joint by torque uses; an explicit PD controller
-begins to rattle at 0.6 (humanoid.xml of dm_control)."""
+"""Greatest product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
+to
+oscillate at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
 
 
 def check_control(name: str, words: Sequence[str] = WORDS) -> None:
-    """Refuse what can be no control, before there is an engine.
+    """Reject an invalid control before the engine is created.
 
     Args:
         name: ``FILE.npz``, ``module:function`` or one of `words`.
-        words: what else there is.
+        words: names of the other controls.
 
     Raises:
         UsageError: no such control, file or function.
@@ -52,7 +53,7 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
     elif ":" in name:
         _function(name)
     else:
-        hint = nearest(name, words).strip() or "A file ends with .npz; a function is written module:function."
+        hint = nearest(name, words).strip() or "Give a file as NAME.npz or a function as module:function."
         raise UsageError.of("--control", name, f"{', '.join(words)}, FILE.npz or module:function", hint)
 
 
@@ -63,7 +64,7 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
         name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
         engine: the engine, in its start state.
         seed: seed of ``random``.
-        substeps: fewest ticks between its calls.
+        substeps: least number of ticks between its calls.
 
     Raises:
         UsageError: no such control, file or function, or one that does not fit the model.
@@ -85,9 +86,11 @@ def hold(engine: OwnEngine, substeps: int = 1) -> Control:
     """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
-    or the keyframe's where it has one. Motors on one slide or hinge joint follow a PD law towards the pose: critically
-    damped, as stiff as the joint's inertia allows at this time step, at least as a robot of this weight needs. Others
-    get the keyframe's control, or 0.
+    or
+    that of the keyframe if given. Motors on one slide or hinge joint follow a PD law towards the pose: critically
+    damped, as
+    stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this weight needs. Other
+    actuators get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
     start, base = (values.cpu().double().numpy().copy() for values in (engine.qpos, engine.ctrl))
@@ -120,7 +123,9 @@ def hold(engine: OwnEngine, substeps: int = 1) -> Control:
     if not motors:
         return lambda scene, time: base
     columns, positions, dofs, torques = (np.array(values) for values in zip(*motors, strict=True))
-    inertia = 1.0 / np.maximum(np.asarray(model.dof_invweight0)[dofs], 1e-6)  # as felt with everything else free
+    inertia = 1.0 / np.maximum(
+        np.asarray(model.dof_invweight0)[dofs], 1e-6
+    )  # effective inertia with all other joints free
     reach = float(model.stat.extent) / 4.0
     weight = float(np.sum(model.body_mass)) * float(np.linalg.norm(model.opt.gravity)) * reach
     fastest = STIFFEST / (engine.dt * substeps)
@@ -150,7 +155,7 @@ def _lengths(engine: OwnEngine, start: Array) -> Array | None:
 
 
 def random(engine: OwnEngine, seed: int) -> Control:
-    """Return uniform random controls within ctrlrange (within [-1, 1] where there is none), held for 0.1 s each."""
+    """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each."""
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
@@ -169,7 +174,7 @@ def from_file(path: Path, engine: OwnEngine) -> Control:
         ctrl = arrays["ctrl"].astype(np.float64)
         dt = float(arrays.get("dt", np.array(engine.dt)))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{option}: file {str(path)!r}: {error}. ctrl and dt must be numbers.") from error
+        raise UsageError(f"{option}: file {str(path)!r}: {error}. Store numbers in ctrl and dt.") from error
     if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
         raise UsageError(f"{option}: file {str(path)!r}: ctrl has shape {ctrl.shape}, expected {shapes}.")
     if not np.isfinite(ctrl).all():
@@ -200,7 +205,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def from_function(name: str, engine: OwnEngine) -> Control:
-    """Call `module:function`, also of the working directory, and check what it returns each time."""
+    """Call `module:function`, also from the working directory, and check each returned value."""
     option, function = f"--control {name}", _function(name)
     shapes = ((engine.nu,), (engine.num_envs, engine.nu))
 

@@ -1,4 +1,4 @@
-"""What `sensorium demo` and `sensorium serve demo` simulate: the bundled quadruped and its sensors."""
+"""The simulation of `sensorium demo` and `sensorium serve demo`: the bundled quadruped and its sensors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 TITLE = "demo quadruped, trotting"
 PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
-"""Sensor -> the device that it is."""
+"""Sensor name -> name of the modelled device."""
 LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
-"""Elevations of the demo's lidar, deg: rings on the ground from 0.7 m on."""
+"""Elevations of the demo's lidar, deg; the rings on the ground start at 0.7 m."""
 
 
 def sensors() -> list[SensorCfg[Any]]:
@@ -63,7 +63,7 @@ def sensors() -> list[SensorCfg[Any]]:
 
 
 def trot(engine: OwnEngine) -> Control:
-    """Return the control with which it trots, and turns so that it stays on its ground."""
+    """Return the control of a trot that turns, so that the robot stays on its ground."""
     from sensorium.demo.gait import Trot, steer
 
     gait = Trot()
@@ -73,7 +73,7 @@ def trot(engine: OwnEngine) -> Control:
 def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
     """Return the engine of the robot.
 
-    Every environment but the first has its own place (up to 0.2 m away) and heading (up to 0.2 rad).
+    Every environment except the first has a different place (up to 0.2 m away) and heading (up to 0.2 rad).
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`sensorium explain`: what a rig means on a model, without simulating it."""
+"""`sensorium explain`: the meaning of a rig on a model, without simulation."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from sensorium.world.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
-"""Names of shapes that the tables show at most."""
+"""Greatest number of shape names in the tables."""
 ROUNDS = 5
-"""Each cost is the least of so many measurements, taken in turns, so that a busy moment spoils none."""
+"""Number of measurements of each cost, in turns; the least is reported, so that a busy moment has no effect."""
 
 
 @dataclass
 class Explain:
-    """Say what a rig file means on a model, without simulating.
+    """Explain a rig file on a model, without simulating.
 
-    For each sensor: what its selector resolved to, the shape, unit and frame of every field, its memory, what it needs
-    of the engine, whether it is computed lazily and why, and what it decided by itself. Use it to see why a rig does
-    not fit a model, before a long run.
+    For each sensor: the elements its selector resolved to; shape, unit and frame of every field; its memory; its
+    requirements
+    on the engine; whether it is computed lazily and why; and its automatic choices. Use it to find out why a rig does
+    not fit
+    a model, before a long run.
 
     For example:
       sensorium explain robot.xml --rig rig.toml
@@ -49,13 +51,13 @@ class Explain:
     rig: Annotated[Path, arg(metavar="RIG.toml")]
     """Rig file: the sensors, as TOML; see `sensorium run --help`."""
     envs: Annotated[int, arg(metavar="N")] = 1
-    """Environments: memory and cost depend on it."""
+    """Number of environments; memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Where the sensors compute: cpu, cuda or cuda:INDEX."""
+    """Device of the sensors: cpu, cuda or cuda:INDEX."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
-    """What would step the physics; see `sensorium run --help`."""
+    """Physics engine; see `sensorium run --help`."""
     time: bool = False
-    """Also measure what each sensor costs per physics step, on this machine, by itself."""
+    """Also measure the cost of each sensor per physics step, separately, on this machine."""
     json: bool = False
     """Print one JSON object instead of tables."""
 
@@ -68,7 +70,7 @@ class Explain:
         check_device_name(self.device)
         check_files(self.model, self.rig)
         with busy("loading"):
-            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
             from sensorium.cli.simulation import check_device, load_model
             from sensorium.scene import Scene
 
@@ -92,12 +94,12 @@ class Explain:
 
 
 def explanation(scene: Scene, names: list[str], presets: Mapping[str, str]) -> dict[str, Any]:
-    """Return what sensors of a scene resolved to, JSON-able.
+    """Return the resolved sensors of a scene, JSON-serialisable.
 
     Args:
         scene: the scene.
-        names: the sensors wanted, in order.
-        presets: sensor name to the preset it was made from.
+        names: names of the sensors, in order.
+        presets: sensor name -> its preset.
     """
     engine = scene.engine
     taken = {scene[name].name for name in names}  # with their prefixes
@@ -134,7 +136,7 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     }
     selector = getattr(cfg, "selector", None)
     if isinstance(selector, tuple):
-        given = getattr(cfg, selector[0], None)  # as it was written: a link is looked for in its entity
+        given = getattr(cfg, selector[0], None)  # as given; a link name is looked up in its entity
         out["selector"] = {selector[0]: _plain(selector[1] if given is None else given)}
     if rays := _rays(sensor):
         out["rays"] = rays
@@ -144,13 +146,13 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
 
 
 def _described(sensor: Sensor[Any, Any], numbers: Iterable[int]) -> list[dict[str, Any]]:
-    """Return what shapes of the scene are, by their numbers."""
+    """Return descriptions of shapes of the scene, by their numbers."""
     shapes = sensor.rays.shapes
     return [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in numbers]
 
 
 def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
-    """Return what tells a sensor with taxels how deep it is in which shapes; None for other sensors."""
+    """Return the query for the depth of a taxel sensor in shapes; None for other sensors."""
     from sensorium.world.solid_query import SolidQuery
 
     held = [each for value in vars(sensor).values() for each in (value, getattr(value, "query", None))]
@@ -158,23 +160,23 @@ def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
 
 
 def _casts(sensor: Sensor[Any, Any]) -> list[RayCast]:
-    """Return the rays of a sensor, those of a scan first; none where it casts none."""
+    """Return the ray casts of a sensor, that of a scan first; empty if it casts none."""
     from sensorium.world.ray_cast import RayCast
 
     return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast)))
 
 
 def _shapes_nbytes(scene: Scene) -> int:
-    """Return bytes of what the rays of all sensors meet, the same for any number of envs; 0 without rays."""
+    """Return bytes of the shapes for the rays of all sensors, for any number of envs; 0 without rays."""
     casts = [cast for sensor in scene.sensors.values() for cast in _casts(sensor)]
     for cast in casts:
         if cast.vertical:
-            cast.view.indexed()  # else built by the first ray
+            cast.view.indexed()  # otherwise built by the first ray
     return sum(each.nbytes for each in {cast.scene for cast in casts})
 
 
 def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    """Return the pattern, the rays and the shapes that they meet, of a sensor that casts rays; else nothing."""
+    """Return pattern, rays and candidate shapes of a sensor that casts rays; empty for other sensors."""
     from sensorium.patterns import PatternBaseCfg
 
     casts = _casts(sensor)
@@ -193,7 +195,7 @@ def _rays(sensor: Sensor[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(selected: Any) -> Any:
-    """Return what a selector holds as text, or a list of texts."""
+    """Return the content of a selector as text, or a list of texts."""
     from sensorium.cfg import ObjRef
 
     if isinstance(selected, tuple):
@@ -207,9 +209,10 @@ def _plain(selected: Any) -> Any:
 
 
 def _costs(engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: float) -> dict[str, Any]:
-    """Measure seconds per physics step: the physics alone, and what each sensor adds when it is read at every step.
+    """Measure seconds per physics step: the physics alone, and the extra cost of each sensor when read at every step.
 
-    Each sensor has a scene of its own; the scenes take turns. Refreshing the engine's state for it is part of its cost.
+    Each sensor has a separate scene; the scenes are measured in turns. Refreshing the engine's state is part of the
+    cost.
     """
     from sensorium.scene import Scene
 
@@ -232,14 +235,14 @@ def _costs(engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: f
 
 
 def _whole_samples(scenes: list[Scene]) -> int:
-    """Return ticks enough for a few samples of the slowest sensor, but no more than a thousand."""
+    """Return the number of ticks for a few samples of the slowest sensor, at most a thousand."""
     periods = [sensor.rate.period for scene in scenes for sensor in scene.sensors.values()]
     return min(1000, int(4 * max(periods, default=1.0)))
 
 
 def _seconds_per_tick(scene: Scene, ticks: int) -> float:
     sensors = list(scene.sensors.values())
-    scene.step()  # kernels are loaded, work is recorded
+    scene.step()  # loads kernels and records work
     for sensor in sensors:
         _ = sensor.data
     start = time.perf_counter()
@@ -254,7 +257,7 @@ def _seconds_per_tick(scene: Scene, ticks: int) -> float:
     return (time.perf_counter() - start) / ticks
 
 
-# Shown ----------------------------------------------------------------------------------------------------------------
+# Output ---------------------------------------------------------------------------------------------------------------
 
 
 def _show(described: Mapping[str, Any]) -> None:
@@ -274,7 +277,7 @@ def _show(described: Mapping[str, Any]) -> None:
     console.print()
     console.print(f"memory of all: {bytes_text(described['nbytes'])}, {bytes_text(described['nbytes'] / envs)} per env")
     if described["shapes_nbytes"]:
-        console.print(f"shapes that rays meet: {bytes_text(described['shapes_nbytes'])}, for any number of envs")
+        console.print(f"shapes for rays: {bytes_text(described['shapes_nbytes'])}, for any number of envs")
     if described["declared"]:
         console.print(f"declared by the model itself: {escape(', '.join(described['declared']))}")
     if "cost" in described:
@@ -293,10 +296,10 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
         )
         view.add_row("mount", escape(f"{chosen}: {found}" if chosen else found))
     ticks = sensor["ticks_per_sample"]
-    view.add_row("rate", f"{sensor['rate_hz']:.6g} Hz, a sample every {'tick' if ticks == '1' else f'{ticks} ticks'}")
+    view.add_row("rate", f"{sensor['rate_hz']:.6g} Hz, one sample every {'tick' if ticks == '1' else f'{ticks} ticks'}")
     options = ", ".join(f"{key}={_short(value)}" for key, value in sensor["options"].items())
     view.add_row("options", escape(options) or "none")
-    view.add_row("needs", escape(", ".join(sensor["needs"])) or "nothing of the engine")
+    view.add_row("needs", escape(", ".join(sensor["needs"])) or "nothing from the engine")
     view.add_row("computed", escape(f"{_EVALUATION[sensor['evaluation']]}: {sensor['why']}"))
     rays = sensor.get("rays")
     if rays:
@@ -322,7 +325,7 @@ def _pattern(pattern: Mapping[str, Any]) -> str:
 
 
 def _shapes(shapes: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many shapes there are, and the names of the first."""
+    """Return the number of shapes and the names of the first ones."""
     moving = sum(shape["moves"] for shape in shapes)
     names = [f"{shape['name']} ({shape['kind']})" for shape in shapes[:SHOWN_SHAPES]]
     more = f" and {len(shapes) - SHOWN_SHAPES} more" if len(shapes) > SHOWN_SHAPES else ""
@@ -331,7 +334,7 @@ def _shapes(shapes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _listed(value: object, between: str = ", ") -> str:
-    """Return a value as text; of a list its items, and of a list in a list those beside each other."""
+    """Return a value as text: the items of a list, and nested lists in columns."""
     if isinstance(value, list | tuple):
         return between.join(_listed(item, " | ") for item in value)
     return str(value)
@@ -340,7 +343,7 @@ def _listed(value: object, between: str = ", ") -> str:
 _EVALUATION = {
     "lazy": "on first read (lazy)",
     "eager": "at each due tick",
-    "wanted": "at due ticks while somebody reads",
+    "wanted": "at due ticks while the sensor has readers",
 }
 
 
@@ -357,7 +360,7 @@ def _fields(sensor: Mapping[str, Any]) -> Table:
 
 def _cost_table(cost: Mapping[str, Any]) -> Table:
     physics = cost["physics_s"]
-    title = f"cost per physics step, each sensor by itself, read at every step (least of {ROUNDS} x {cost['ticks']})"
+    title = f"cost per physics step, each sensor separately, read at every step (least of {ROUNDS} x {cost['ticks']})"
     view = Table(box=box.SIMPLE_HEAD, pad_edge=True, title=title, title_justify="left")
     view.add_column("what")
     view.add_column("time", justify="right")
@@ -369,7 +372,7 @@ def _cost_table(cost: Mapping[str, Any]) -> Table:
 
 
 def bytes_text(count: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes as readable text."""
     for unit in ("B", "kB", "MB"):
         if count < 1000.0:
             return f"{count:.4g} {unit}"
@@ -385,7 +388,7 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def _sizes(value: object) -> tuple[int, ...]:
-    """Return the sizes of nested lists of numbers in which all rows are alike; nothing for anything else."""
+    """Return the sizes of nested lists of numbers with equal rows; empty for anything else."""
     import numpy as np
 
     try:

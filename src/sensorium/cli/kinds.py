@@ -1,8 +1,8 @@
-"""The kinds of sensors, patterns, stages and presets as plain values, known without torch and Warp.
+"""The kinds of sensors, patterns, stages and presets as plain values, available without torch and Warp.
 
-The file `kinds.json` has the kinds of sensorium. ``python -m sensorium.cli.kinds`` writes it; repeat that after a
-change of a config, a data class or their docstrings. A test compares it with the classes. Where plugins are installed,
-the values come from the classes themselves.
+The file `kinds.json` holds the kinds of sensorium. ``python -m sensorium.cli.kinds`` writes it; run that after a change
+of a config, a data class or their docstrings. A test compares it with the classes. If plugins are installed, the values
+come from the classes themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sensorium.plugins import is_ours
 FILE = "kinds.json"
 Rows = list[list[str]]
 Kinds = dict[str, Any]
-"""What `described` returns."""
+"""Type of the result of `described`."""
 
 
 def kinds() -> Kinds:
@@ -37,26 +37,26 @@ def read() -> Kinds:
 
 
 def _plugins(group: str) -> list[str]:
-    """Return the values of the entry points that are not our own."""
+    """Return the values of the entry points of plugins, without the built-in ones."""
     return [point.value for point in entry_points(group=group) if not point.value.startswith("sensorium.")]
 
 
 def described() -> Kinds:
-    """Return all kinds as JSON-able values, made from the classes.
+    """Return all kinds as JSON-serialisable values, built from the classes.
 
     Returns:
         ``entry_points``: the group under which plugins announce themselves; ``sensors``: a list; ``patterns``,
-        ``stages`` and ``presets``: by kind; each with texts and with the rows of its tables, stages in
-        the order in which they act; ``shared``: rows of the
-        options that every sensor has; ``broken``: rows of the plugins that cannot be used.
+        ``stages``
+        and ``presets``: by kind, each with texts and the rows of its tables, stages in the order in which they act;
+        ``shared``: rows of the options of every sensor; ``broken``: rows of the plugins that cannot be used.
     """
-    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
+    import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium import registry
     from sensorium.cfg import PLACES, SENSOR_PLUGINS, STAGE_KINDS, MountedSensorCfg
     from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg
     from sensorium.presets import presets
 
-    SENSOR_PLUGINS.load(warn=False)  # the rows of `broken` say it
+    SENSOR_PLUGINS.load(warn=False)  # reported in the rows of `broken`
     sensors: list[tuple[Any, Any]] = list(registry.registered().items())
     shared = MountedSensorCfg.model_fields
     return {
@@ -76,7 +76,7 @@ def described() -> Kinds:
         "patterns": {
             kind: {"title": _title(pattern), "options": _options(pattern, pattern.model_fields)}
             for kind, pattern in sorted(PATTERN_KINDS.items())
-            if pattern is not GeneratedPatternCfg  # it holds an object, which no file can
+            if pattern is not GeneratedPatternCfg  # it holds an object, which a file cannot
         },
         "stages": {
             kind: {"title": _title(stage), "place": _place(stage), "options": _options(stage, stage.model_fields)}
@@ -109,7 +109,7 @@ def _title(cls: type) -> str:
 
 
 def _place(stage: Any) -> str:
-    """Return where a stage acts: by its kind, or by default where each instance says it."""
+    """Return the place of a stage: that of its kind, or the default if each instance chooses."""
     place = stage.model_fields["place"].default if "place" in stage.model_fields else stage.place
     return str(place)
 
@@ -117,7 +117,7 @@ def _place(stage: Any) -> str:
 def _fields(sensor: Any) -> Rows:
     """Return name, shape, unit, frame and dtype of each field of a sensor's data.
 
-    An axis is a number where it has the parts of a vector, else a name.
+    An axis is a number if it holds the components of a vector, otherwise a name.
     """
     from sensorium.sensors.core.parts import declared_fields
     from sensorium.spec import resolve_field
@@ -140,14 +140,14 @@ def _options(cls: Any, names: Iterable[str]) -> Rows:
 
 
 def _default(info: Any) -> str:
-    """Return the default of a field: of a config what it holds, as TOML would have it.
+    """Return the default of a field: for a config its content, in TOML syntax.
 
-    Of a pattern it is the kind, with what would be given for it as far as it is short.
+    For a pattern it is the kind with its short values.
     """
     from pydantic import BaseModel
 
     if info.is_required():
-        return "(to be given)"
+        return "(required)"
     value = info.get_default(call_default_factory=True)
     kind = getattr(type(value), "kind", None)
     if value is None:
@@ -162,7 +162,7 @@ def _default(info: Any) -> str:
 
 
 def text(described: Mapping[str, Any]) -> str:
-    """Return kinds as they stand in the file: one line for each row of a table."""
+    """Return kinds as text of the file: one line per row of a table."""
     row = re.compile(r"""\[\n((?: +"(?:[^"\\\n]|\\.)*",?\n)+) +\]""")
     return (
         row.sub(lambda found: "[" + re.sub(r"\n *", " ", found[1]).strip() + "]", json.dumps(described, indent=1))
@@ -172,5 +172,5 @@ def text(described: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     if plugins := _plugins(read()["entry_points"]):
-        sys.exit(f"{FILE} holds the kinds of sensorium alone. Uninstall first: {', '.join(plugins)}.")
+        sys.exit(f"{FILE} must hold only the kinds of sensorium. First uninstall: {', '.join(plugins)}.")
     Path(__file__).with_name(FILE).write_text(text(described()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`sensorium listen`: what sensors of a simulation in another process send. The docstring is what `--help` shows."""
+"""`sensorium listen`: shows the samples of a simulation in another process. `--help` shows the docstring."""
 
 from __future__ import annotations
 
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
     from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
-"""Seconds between two pictures of the live table."""
+"""Seconds between two updates of the live table."""
 TITLE = "sensorium listen"
 WIDE = 110
-"""Characters from which on the catalogue has all its columns."""
+"""Terminal width in characters from which the catalogue has all its columns."""
 NARROW = 100
-"""Characters below which a blueprint and what it is are on lines of their own."""
+"""Terminal width in characters below which a blueprint and its description are on separate lines."""
 GAP = 2
 """Characters between two columns, and at both edges together."""
 STATS_WORTH = ("envs", "MB/s", "lost", "received", "dropped", "age", "latency")
-"""Counts in the order of their worth, the least first: where the terminal is narrow that one goes."""
+"""Counts by importance, the least important first, which a narrow terminal omits first."""
 
 
 @dataclass
 class Listen:
-    """Show what sensors of a simulation in another process send: rate, age, latency, losses, and the newest values.
+    """Show the samples of a simulation in another process: rate, age, latency, losses, and the newest values.
 
-    ADDRESS is what `sensorium serve` prints. Without a SENSOR it prints what there is to listen to. On a terminal the
-    tables are live; else there is a line a second for each sensor, or with --json one for each sample.
+    `sensorium serve` prints the ADDRESS. Without a SENSOR, the available sensors are listed. On a terminal the tables
+    are
+    live; otherwise there is one line per second and sensor, or with --json one line per sample.
 
-    The age is how old a value was at its frame, in simulation time: the sensor's delay, and what passed since it was
-    captured. The latency is wall clock, from the capture until it was here. Dropped are samples that were left out
-    because newer ones were there first (--policy latest); lost are events. Where the server ends, it is waited for
-    until it is back.
+    The age of a value at its frame is in simulation time: the sensor's delay, and the time since the capture. The
+    latency is
+    in wall-clock time, from the capture until arrival. Dropped samples were replaced by newer ones before they were
+    sent
+    (--policy latest); lost counts missing events. If the server ends, the command waits until it is back.
 
-    The same, plainly and where only numpy, pyzmq and msgspec are installed: python -m sensorium.client ADDRESS.
+    A plain version needs only numpy, pyzmq and msgspec: python -m sensorium.client ADDRESS.
 
     For example:
       sensorium listen tcp://127.0.0.1:7447
@@ -63,37 +65,39 @@ class Listen:
     """
 
     address: Annotated[Positional[str], arg(metavar="ADDRESS")]
-    """Of the server: tcp://HOST:PORT or ipc:///path."""
+    """Address of the server: tcp://HOST:PORT or ipc:///path."""
     sensors: Annotated[Positional[tuple[str, ...]], unset("[SENSOR ...]", "")] = ()
-    """Names of sensors; with --blueprints of blueprints."""
+    """Names of sensors, or with --blueprints of blueprints."""
     env: Annotated[int | None, unset("K", "all")] = None
-    """Only this environment. Of all, the values shown are those of the first."""
+    """Only this environment. By default all; the values shown are those of the first."""
     every: Annotated[int, arg(metavar="N")] = 1
     """Only each N-th sample."""
     max_rate: Annotated[float, arg(metavar="HZ")] = 0.0
-    """Most samples per second of the wall clock; 0: all."""
+    """Greatest number of samples per second of wall-clock time; 0 for no limit."""
     policy: Literal["latest", "lossless"] = "latest"
-    """What happens to samples that come too fast: only the newest is kept, or they wait (up to a limit; in lock-step
-    the simulation waits, too)."""
+    """Treatment of samples that arrive too fast. latest: only the newest is kept. lossless: samples are queued (up to a
+    limit;
+    in lock-step the simulation waits)."""
     truth: bool = False
-    """The ground truth, too."""
+    """Also show the ground truth."""
     count: Annotated[int, arg(metavar="N")] = 0
-    """End after N samples of each sensor; 0: at Ctrl-C."""
+    """End after N samples of each sensor; 0 runs until Ctrl-C."""
     seconds: Annotated[float, arg(metavar="S")] = 0.0
-    """End after S seconds of the wall clock; 0: at Ctrl-C."""
+    """End after S seconds of wall-clock time; 0 runs until Ctrl-C."""
     json: bool = False
-    """One line of JSON for each sample (without SENSOR: for each stream; with --blueprints: for each blueprint)."""
+    """Print one line of JSON per sample (without SENSOR: per stream; with --blueprints: per blueprint)."""
     blueprints: bool = False
-    """What sensors clients can spawn; by name with their attributes."""
+    """List the sensors that clients can spawn; with names, also their attributes."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
-    """File with the server's token. Or set SENSORIUM_TOKEN."""
+    """File with the server's token. Alternatively set SENSORIUM_TOKEN."""
     server_key: Annotated[str, unset("KEY", "none")] = ""
-    """The server's public key, where it has keys; it prints it."""
+    """The server's public key, if it uses keys; the server prints it."""
     keys: Annotated[Path | None, unset("FILE", "none")] = None
-    """File with this client's keys, where the server lets in certain ones only; made where it does not exist, and the
-    public key is printed, for the server's --allow-key."""
+    """File with this client's keys, for a server that admits only certain clients; created if missing. The public key
+    is
+    printed, for the server's --allow-key."""
     timeout: Annotated[float, arg(metavar="S")] = 5.0
-    """Longest wait for the server at first, s."""
+    """Longest wait for the first connection to the server, s."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -105,7 +109,7 @@ class Listen:
             self.seconds, self.json, self.token_file, self.server_key, self.keys, self.timeout,
         )  # fmt: skip
         if self.blueprints:
-            options.refuse_of_samples("nothing beside --blueprints", "Those say what can be spawned: leave it out.")
+            options.refuse_of_samples("no such option with --blueprints", "Omit it, since blueprints have no samples.")
         elif not self.sensors:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
@@ -128,11 +132,11 @@ def _warn(text: str) -> None:
     stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
 
-# What there is --------------------------------------------------------------------------------------------------------
+# Catalogue ------------------------------------------------------------------------------------------------------------
 
 
 def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
-    """Return what there is to listen to; environments and mounts only where `width` characters allow it."""
+    """Return the table of available streams; with environments and mounts only if `width` characters allow it."""
     from sensorium.client import show
 
     headings, rows = list(show.CATALOGUE_HEADINGS), list(show.catalogue(streams))
@@ -173,13 +177,13 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
                 console.print(Text(name, style="bold", overflow="fold"))
                 console.print(Padding(Text(f"{doc} ({', '.join(notes)})" if notes else doc), (0, 0, 0, 2)))
         else:
-            headings = ("blueprint", "runs in", "--reserve", "what it is")
-            console.print(_table(headings, rows, console.width, wrapped=("what it is",)))
+            headings = ("blueprint", "runs in", "--reserve", "description")
+            console.print(_table(headings, rows, console.width, wrapped=("description",)))
         console.print("attributes: sensorium listen ADDRESS --blueprints NAME", markup=False, soft_wrap=True)
 
 
 def _reserve(blueprint: Blueprint) -> str:
-    """Return what the server must have been started with, if anything."""
+    """Return the --reserve argument that the server needs for a blueprint, if any."""
     needs = blueprint.needs
     return "RIG.toml" if "(reserve" in needs else needs if blueprint.definition.where == "server" else ""
 
@@ -188,7 +192,7 @@ def _reserve(blueprint: Blueprint) -> str:
 
 
 def _live(options: Options) -> None:
-    """Show tables until it is over."""
+    """Show tables until the end."""
     from rich.live import Live
 
     from sensorium.client.monitor import Monitor, watch
@@ -204,7 +208,7 @@ def _live(options: Options) -> None:
 
 
 def picture(monitor: Monitor, width: int) -> Group:
-    """Return the two tables, `width` characters wide at most: how much comes in, and the newest values."""
+    """Return two tables of at most `width` characters: the rates and counts, and the newest values."""
     from sensorium.client import show
 
     names, newest = monitor.names, monitor.newest
@@ -226,15 +230,15 @@ def _table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, right: Sequence[str] = (),
     wrapped: Sequence[str] = (), spare: Sequence[str] = (),
 ) -> Table:  # fmt: skip
-    """Return a table of plain texts; columns without any text are left out.
+    """Return a table of plain texts; empty columns are omitted.
 
     Args:
-        headings: of the columns.
+        headings: headings of the columns.
         rows: the texts.
-        width: characters that it may have; where it needs more, columns are left out, and at last all break lines.
-        right: columns whose texts are on the right.
+        width: available characters; if they are insufficient, columns are omitted, and finally all columns break lines.
+        right: right-aligned columns.
         wrapped: columns that may break lines at any width.
-        spare: columns that may be left out, the first one first.
+        spare: columns that may be omitted, the first one first.
     """
     used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
     spared = [i for heading in spare if (i := headings.index(heading)) in used]

@@ -27,15 +27,15 @@ FAMILIES = {
     ),
     "native": ("builtin",),
 }  # fmt: skip
-"""The kinds of sensors as the index groups them; kinds of plugins come last."""
+"""Groups of the kinds of sensors in the index; kinds of plugins come last."""
 
 
 @dataclass
 class List:
     """List the kinds of sensors, the ray patterns, the stages, the presets and the broken plugins.
 
-    Without arguments it prints an index with one line for each kind of sensor. With kinds it prints their fields, units
-    and options. Options of every sensor (name, rate, noise, delay, where it is mounted, ...) come last.
+    Without arguments it prints an index with one line per kind of sensor. With kinds it prints their fields, units and
+    options. Options of every sensor (name, rate, noise, delay, mount, ...) come last.
 
     For example:
       sensorium list
@@ -53,7 +53,7 @@ class List:
     def run(self) -> int:
         """Run the command and return the exit code."""
         if self.all and self.names:
-            raise UsageError.of("--all", True, "no kinds beside it", f"Leave it out, or leave out {self.names[0]}.")
+            raise UsageError.of("--all", True, "no kinds with it", f"Omit --all, or omit {self.names[0]}.")
         found = kinds()
         known = {each["kind"] for each in found["sensors"]}.union(*(found[part] for part in PARTS))
         for name in self.names:
@@ -65,13 +65,13 @@ class List:
             _show_index(found)
         if found["broken"] and not self.names:
             stdout().print("[bold red]broken plugins[/]")
-            headings = ("plugin", "package", "entry point", "what is wrong, and what to do")
+            headings = ("plugin", "package", "entry point", "problem and fix")
             stdout().print(_table(headings, found["broken"], wrapped=headings[-1]))
         return 0
 
 
 PARTS = ("patterns", "stages", "presets")
-"""What there is besides sensors."""
+"""Tables other than those of sensors."""
 
 
 def _show_index(found: Kinds) -> None:
@@ -104,7 +104,7 @@ def _show_index(found: Kinds) -> None:
 
 
 def _show_details(found: Kinds, names: Sequence[str]) -> None:
-    """Print the tables of some kinds, or of all where no names are given."""
+    """Print the tables of some kinds, or of all if no names are given."""
     console = stdout()
 
     def wanted(name: str) -> bool:
@@ -122,11 +122,9 @@ def _show_details(found: Kinds, names: Sequence[str]) -> None:
         if each["options"]:
             show_options(each["options"])
     if sensors:
-        console.print("[bold]options of every sensor[/] (where it is mounted, of those that are mounted somewhere)")
+        console.print("[bold]options of every sensor[/] (mounts apply to sensors with a mount)")
         show_options(found["shared"])
-        console.print(
-            "Shapes are without mounts, and without what a config decides: joints, targets, rays, pixels, taxels.\n"
-        )
+        console.print("Shapes omit mounts and axes that depend on the config: joints, targets, rays, pixels, taxels.\n")
     patterns = {kind: each for kind, each in found["patterns"].items() if wanted(kind)}
     if patterns:
         console.print('[bold]ray patterns[/], as in pattern = {kind = "grid", size = \\[1.6, 1.0]}')
@@ -171,7 +169,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, wrapped: s
 
 
 def _plain(text: str) -> Any:
-    """Return a text as it stands, not as markup."""
+    """Return a text unchanged, not interpreted as markup."""
     from rich.text import Text
 
     return Text(text.replace("``", "`"))

@@ -1,4 +1,4 @@
-"""What the command line says: results to stdout, everything else to stderr, each message once."""
+"""Output of the command line: results to stdout, everything else to stderr, each message once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sensorium.errors import SensoriumWarning
 
 
 def stdout() -> Console:
-    """Return the console for results; wide enough for tables where it is no terminal."""
+    """Return the console for results; without a terminal it is wide enough for tables."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=120)
 
 
 _live: list[Console] = []
-"""The console of a live display on this terminal; what is printed through another one would garble it."""
+"""Console of a live display on this terminal; output through another console would garble it."""
 
 
 def stderr() -> Console:
@@ -33,7 +33,7 @@ def stderr() -> Console:
 
 @contextlib.contextmanager
 def live(console: Console) -> Iterator[None]:
-    """Have everything printed through this console, which shows a live display."""
+    """Route all output through this console, which shows a live display."""
     _live.append(console)
     try:
         yield
@@ -42,18 +42,18 @@ def live(console: Console) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Say something beside the results."""
+    """Print a note in addition to the results."""
     stderr().print(escape(text), style="dim", soft_wrap=True)
 
 
 def error(text: str) -> None:
-    """Say why a command failed."""
+    """Print why a command failed."""
     stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
 @contextlib.contextmanager
 def busy(doing: str) -> Iterator[None]:
-    """Show on a terminal, at once, that something takes a while, and how many kernels are compiled meanwhile."""
+    """Show on a terminal that work is in progress, and how many kernels are being compiled."""
     console = stderr()
     if not console.is_terminal:
         yield
@@ -71,7 +71,7 @@ def busy(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings of ours as one line each, without the source line that caused them, and each text once."""
+    """Show this package's warnings as one line each, without the source line that caused them, and each text once."""
     said: set[str] = set()
     with warnings.catch_warnings():
         before = warnings.showwarning
@@ -90,11 +90,11 @@ def plain_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def native_silence() -> Iterator[None]:
-    """Keep native code from writing to stderr for a moment."""
+    """Suppress stderr output of native code temporarily."""
     try:
         sys.stderr.flush()
         saved = os.dup(2)
-    except (OSError, ValueError, AttributeError):  # there is no such stream
+    except (OSError, ValueError, AttributeError):  # stderr does not exist
         yield
         return
     try:

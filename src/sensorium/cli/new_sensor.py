@@ -1,4 +1,4 @@
-"""`sensorium new-sensor`: a plugin package to start from, whose tests pass as they are."""
+"""`sensorium new-sensor`: a template for a plugin package, whose tests pass unchanged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sensorium.cli.messages import stdout
 from sensorium.errors import UsageError
 
 EXTRA = '''    shake: float = 0.01
-    """Standard deviation of how far the device is shaken up and down, m."""
+    """Standard deviation of the vertical vibration of the device, m."""
 '''
-"""What the config of a full-control sensor has besides."""
+"""Additional config fields of a full-control sensor."""
 LONGEST = 24
-"""Letters and digits of a name, so that no line in the package becomes too long."""
+"""Greatest number of letters and digits in a name, so that no line in the package becomes too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Names:
 
     Args:
         camel: of the sensor class, e.g. ``"WindSpeed"``.
-        kind: in files and of the entry point, e.g. ``"wind_speed"``.
+        kind: kind in files and of the entry point, e.g. ``"wind_speed"``.
     """
 
     camel: str
@@ -44,7 +44,7 @@ class Names:
 
     @property
     def distribution(self) -> str:
-        """Name of the project that is installed."""
+        """Name of the installed project."""
         return self.package.replace("_", "-")
 
     @classmethod
@@ -52,13 +52,13 @@ class Names:
         """Read a name in any style: wind-speed, wind_speed, WindSpeed, "wind speed", with or without Sensor at its end.
 
         Raises:
-            UsageError: no names for Python can be made of it.
+            UsageError: the text cannot be converted to Python names.
         """
         from sensorium.spec import kind_of, snake_case
 
         expected = "letters and digits, such as wind-speed, wind_speed or WindSpeed"
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_ ]+[A-Za-z0-9]+)*", text):
-            raise UsageError.of("NAME", text, expected, "Begin with a letter.")
+            raise UsageError.of("NAME", text, expected, "Start with a letter.")
         words = [snake_case(word) for word in re.split(r"[-_ ]+", text)]
         is_camel = len(words) == 1 and text[0].isupper()
         camel = text if is_camel else "".join(part.capitalize() for word in words for part in word.split("_"))
@@ -66,28 +66,33 @@ class Names:
         if len(camel) > LONGEST:
             raise UsageError.of("NAME", text, f"at most {LONGEST} letters and digits, not {len(camel)}")
         if keyword.iskeyword(camel) or camel in ("Cfg", "Sensor", "Sensorium"):
-            fix = "Say what it measures."
-            raise UsageError.of("NAME", text, f"{expected}; {camel!r} means something else already", fix)
+            fix = "Choose a name that says what the sensor measures."
+            raise UsageError.of("NAME", text, f"{expected}; {camel!r} already has another meaning", fix)
         return cls(camel, kind_of(type(camel, (), {})))
 
 
 @dataclass
 class NewSensor:
-    """Write a plugin package with a new sensor, to start from.
+    """Write a template of a plugin package with a new sensor.
 
-    A sensor of your own is a package that says what it gives (options.py), computes it (sensor.py), and announces
-    itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig files may name
-    its kind, `sensorium list` shows it, and all that the others have works for it: noise, bias, rate, delay, history,
-    recording. What is written here is such a package; its sensor reports the height of its mount, its tests pass, and
-    ruff and mypy --strict find nothing. Then replace the height.
+    A custom sensor is a package that declares its data and config (options.py), computes the data (sensor.py), and
+    announces
+    itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig files can use
+    its
+    kind and `sensorium list` shows it. All common features work for it: noise, bias, rate, delay, history, recording.
+    This
+    command writes such a package. Its sensor reports the height of its mount, its tests pass, and ruff and mypy
+    --strict find
+    no errors. Then replace the height by your own quantity.
 
     For example:
       sensorium new-sensor wind-speed
       cd sensorium-wind-speed && python -m pytest
       pip install -e . && sensorium list
 
-    Without --full-control you write the truth alone (SimpleSensor.update_raw_data), and the standard chain makes the
-    measured value from it. With it you write both in one go (Sensor.compute): for noise that shapes the physics.
+    Without --full-control you implement only the truth (SimpleSensor.update_raw_data), and the standard chain derives
+    the
+    measured value. With it you compute both at once (Sensor.compute), for noise that affects the physics.
     """
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
@@ -96,7 +101,7 @@ class NewSensor:
     out: Annotated[Path | None, unset("DIR", "./sensorium-NAME")] = None
     """Folder of the package; must be new or empty."""
     full_control: Annotated[bool, arg(name="full-control")] = False
-    """Write the true and the measured value in one go."""
+    """Compute the true and the measured value together."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -108,9 +113,9 @@ class NewSensor:
         console.print(f'wrote {len(written)} files in {folder}: a plugin with the kind "{names.kind}"', markup=False)
         hook = "compute" if self.full_control else "update_raw_data"
         for path, meaning in (
-            (f"src/{names.package}/options.py", f"{names.camel}Data: what it gives; {names.camel}Cfg: how it is set"),
-            (f"src/{names.package}/sensor.py", f"{names.camel}.{hook}: how it is computed"),
-            (f"tests/test_{names.kind}.py", "the value, and every law of the contract"),
+            (f"src/{names.package}/options.py", f"{names.camel}Data: its fields; {names.camel}Cfg: its options"),
+            (f"src/{names.package}/sensor.py", f"{names.camel}.{hook}: its computation"),
+            (f"tests/test_{names.kind}.py", "checks of the value and of every rule of the contract"),
             ("README.md", "what to do next, in order"),
         ):  # fmt: skip
             console.print(f"  {path:<{len(names.package) + 16}}  {meaning}", markup=False)
@@ -123,7 +128,7 @@ class NewSensor:
 def _check_is_new(names: Names) -> None:
     for each in kinds()["sensors"]:
         if each["kind"] == names.kind:
-            expected = f"a kind that is not taken; it is that of {each['config']}"
+            expected = f"an unused kind; {each['config']} already has it"
             raise UsageError.of(
                 "NAME", names.kind, expected, f"Choose another, such as my-{names.kind.replace('_', '-')}."
             )
@@ -134,15 +139,15 @@ def write(names: Names, folder: Path, *, full_control: bool = False) -> list[Pat
 
     Args:
         names: the names in it.
-        folder: where to; made if needed.
+        folder: target folder; created if missing.
         full_control: derive from `Sensor` instead of `SimpleSensor`.
 
     Raises:
-        UsageError: the folder holds something already, or cannot be written.
+        UsageError: the folder is not empty, or is not writable.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "a folder that is new or empty"
-        raise UsageError.of("--out", str(folder), what, "Nothing was overwritten: name another place.")
+        what = "a new or empty folder"
+        raise UsageError.of("--out", str(folder), what, "Give another folder; nothing was overwritten.")
     values = {
         "Name": names.camel,
         "kind": names.kind,
@@ -175,5 +180,5 @@ def write(names: Names, folder: Path, *, full_control: bool = False) -> list[Pat
             path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError.of("--out", str(folder), "a folder that can be written", f"{reason}.") from error
+        raise UsageError.of("--out", str(folder), "a writable folder", f"{reason}.") from error
     return [folder / place for place in texts]

@@ -18,7 +18,7 @@ EXAMPLE = """\
 kind = "imu"               # the kinds: sensorium list; fields of one: sensorium list imu
 name = "trunk_imu"
 body = "torso"             # or site = ..., link_name = ..., geom = ...
-preset = "bmi088"          # optional: a device; the fields given here come before its own
+preset = "bmi088"          # optional: a device; fields given here override those of the preset
 rate_hz = 200.0
 delay = 0.004              # s
 gyro_noise = 0.01          # rad/s per sample
@@ -33,10 +33,10 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
         path: the TOML file.
 
     Returns:
-        The sensors' configs in the order of the file, and sensor name -> preset of those that name one.
+        The sensors' configs in the order of the file, and sensor name -> preset for those with one.
 
     Raises:
-        ModelError: the file is missing, is no TOML, or is no rig; each message names the file.
+        ModelError: the file is missing, is not TOML, or is not a rig; each message names the file.
         SensoriumError: the faults of all sensors at once.
     """
     from sensorium.cfg import toml_words
@@ -60,26 +60,26 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
     for number, cfg in enumerate(configs, 1):
         if cfg.label in seen:
             raise DuplicateNameError(
-                f"rig file {str(path)!r}: sensors {seen[cfg.label]} and {number} are both called {cfg.label!r}. Give "
-                f'each a name of its own: name = "{cfg.label}_2".'
+                f"rig file {str(path)!r}: sensors {seen[cfg.label]} and {number} are both named {cfg.label!r}. Give "
+                f'each a unique name: name = "{cfg.label}_2".'
             )
         seen[cfg.label] = number
     return configs, presets
 
 
 def _place(path: Path, number: int, table: Mapping[str, Any]) -> str:
-    """Return where a sensor is: the file, and its table by number, kind and name."""
+    """Return the location of a sensor: the file, and its table by number, kind and name."""
     said = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
     return f"rig file {str(path)!r}, [[sensor]] {number}{''.join(said)}"
 
 
 @contextlib.contextmanager
 def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Iterator[None]:
-    """Have faults that the scene finds in a rig name the file and the table, as those that reading it finds.
+    """Add the file and the table of the rig to faults that the scene finds.
 
     Args:
         path: the rig file; None for none.
-        configs: what `load_rig` returned for it.
+        configs: the result of `load_rig` for that file.
 
     Raises:
         ModelError: a config of the rig does not fit the model.
@@ -98,10 +98,10 @@ def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Itera
 
 
 def check_rig(path: Path) -> None:
-    """Refuse a file that is no rig, before the sensors are imported.
+    """Reject a file that is not a rig, before the sensors are imported.
 
     Raises:
-        ModelError: the file is missing, is no TOML, or has no sensors.
+        ModelError: the file is missing, is not TOML, or has no sensors.
     """
     _tables(path)
 
@@ -114,14 +114,14 @@ def _tables(path: Path) -> list[Mapping[str, Any]]:
         near = nearest(path.name, [each.name for each in path.absolute().parent.glob("*.toml")])
         raise ModelError(f"{label} does not exist.{near} Check the path given to --rig.") from None
     except IsADirectoryError:
-        raise ModelError(f"{label} is a folder: name the TOML file in it.") from None
+        raise ModelError(f"{label} is a folder. Give the TOML file in it.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{label} cannot be read: {error}") from error
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         if text.lstrip().startswith("<"):
-            raise ModelError(f"{label} is XML, as models are; expected TOML. {FIX}") from None
+            raise ModelError(f"{label} is XML, like a model file; expected TOML. {FIX}") from None
         raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
     for key, value in data.items():
         if key != "sensor":

@@ -1,4 +1,4 @@
-"""`sensorium serve`: simulate, and let other processes listen to the sensors. The docstring is what `--help` shows."""
+"""`sensorium serve`: simulates a robot and serves its sensors to other processes. `--help` shows the docstring."""
 
 from __future__ import annotations
 
@@ -35,33 +35,38 @@ TERMINATED = 143
 """Exit code after SIGTERM."""
 ADDRESS = "tcp://127.0.0.1:7447"
 EVERYWHERE = ("*", "0.0.0.0", "::")
-"""Hosts that mean all interfaces."""
+"""Host names that mean all interfaces."""
 LOOK_EVERY = 0.2
-"""Seconds between two looks at clients and at what is sent."""
+"""Seconds between two checks of clients and of the amount of sent data."""
 RATE_OVER = 2.0
-"""Seconds of wall clock that rates are taken over."""
+"""Wall-clock interval for the computation of rates, s."""
 CONTROLS = ("hold", "zero", "random", "client")
-"""Words for `--control`."""
+"""Names accepted by `--control`."""
 BOUNDS = ("max_queued_mb", "max_spawned_mb", "max_spawned_rays")
-"""Options that bound what clients take."""
+"""Options that limit the resources of clients."""
 RESERVED = ("contact",)
-"""Words for `--reserve`."""
+"""Words accepted by `--reserve`."""
 
 
 @dataclass
 class Serve:
-    """Simulate a robot and let other processes listen to its sensors.
+    """Simulate a robot and serve its sensors to other processes.
 
-    The first line on stdout is the address, "listening at tcp://127.0.0.1:7447"; then comes what is served. Listen from
-    another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS). Clients can spawn
-    further sensors while it runs, e.g. sensor.other.safe_distance. On a terminal a line shows the frame, how fast it
-    runs, clients, and what is sent; clients that are too slow are named. Ctrl-C ends it.
+    The first line on stdout is the address, "listening at tcp://127.0.0.1:7447"; then the served sensors are listed.
+    Listen
+    from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS). Clients can
+    spawn
+    further sensors at run time, e.g. sensor.other.safe_distance. On a terminal a status line shows the frame, the
+    simulation
+    speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C stops the server.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks over its ground until the
-    server ends and needs no rig file.
+    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks until the server stops and needs
+    no
+    rig file.
 
-    Only this machine can connect, unless --address says otherwise; then it needs --token-file or --keys. Secrets are no
-    options, because other users of the machine can see those.
+    By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
+    are
+    not options, because other users of the machine can see those.
 
     For example:
       sensorium serve demo
@@ -75,48 +80,54 @@ class Serve:
     model: Annotated[Positional[str], arg(metavar="MODEL|demo")]
     """MJCF or URDF file, or demo."""
     rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
-    """Rig file: the sensors, as TOML (sensorium run --help shows one). Without it: the sensors that the model itself
+    """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
+    itself
     declares, or those of the demo."""
     envs: Annotated[int, arg(metavar="N")] = 1
-    """Environments, each with its own noise."""
+    """Number of environments, each with its own noise."""
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
-    """Where it listens: tcp://HOST:PORT (port 0 takes a free one) or ipc:///path; may be given several times. Default:
+    """Address of the server: tcp://HOST:PORT (port 0 selects a free one) or ipc:///path; may be repeated. Default:
     tcp://127.0.0.1:7447."""
     control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
-    """As for `sensorium run`, at most once a step; client: what clients set with client.control(ctrl). The demo trots
-    where this is not given, and in lock-step it is always client."""
+    """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
+    By
+    default the demo trots. In lock-step it is always client."""
     lockstep: bool = False
-    """Clients take the steps (client.step(ctrl)), and each step waits for listeners that must lose nothing."""
+    """Clients control the steps (client.step(ctrl)), and each step waits for lossless listeners."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
-    """Simulated seconds per second; 0: as fast as it goes."""
+    """Simulated seconds per second of wall-clock time; 0: as fast as possible."""
     substeps: Annotated[int, arg(metavar="N")] = 0
-    """Physics ticks of a step, at whose end sensors are looked at; 0: one for hold and files, else what makes 10 ms."""
+    """Physics ticks per step, after which sensors are sampled; 0: one for hold and files, otherwise those of 10 ms."""
     seconds: Annotated[float, arg(metavar="S")] = 0.0
-    """Simulated time after which it ends; 0: at Ctrl-C."""
+    """Simulated time after which the server stops, s; 0: runs until Ctrl-C."""
     reserve: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="contact|RIG.toml")] = ()
-    """Prepare the model for sensors that clients may spawn later and that must be known at start: contact for
-    collisions of any body, contact=PATTERN for those of the bodies whose names match, a rig file for sensors like those
-    in it. Others need no word."""
+    """Prepare the model for sensors that clients may spawn later and that must be known at the start: contact for
+    collisions
+    of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other sensors
+    need no
+    preparation."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
-    """File with the token that clients must have; made where it does not exist. Or set SENSORIUM_TOKEN."""
+    """File with the token that clients must present; created if missing. Alternatively set SENSORIUM_TOKEN."""
     keys: Annotated[Path | None, unset("FILE", "none")] = None
-    """File with the server's keys; made where it does not exist. Everything is encrypted then, and clients need the
-    public key, which is printed."""
+    """File with the server's keys; created if missing. All traffic is then encrypted, and clients need the public key,
+    which
+    is printed."""
     allow_key: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY")] = ()
-    """Public key of a client that may connect, with --keys; may be given several times. Without it: all that know the
-    server's."""
+    """Public key of a client that may connect, with --keys; may be repeated. By default: all clients that know the
+    server's
+    key."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Most memory of the sensors that clients spawn, all of them together."""
+    """Greatest total memory of the sensors that clients spawn."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
-    """Most rays that these sensors cast for one sample each, in all environments together."""
+    """Greatest total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Most memory of messages that wait for clients or are on their way to them, all clients together."""
+    """Greatest total memory of messages that are queued for clients or being sent to them."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
-    """What steps the physics: MuJoCo on the CPU, or MuJoCo Warp, which is for many environments on a GPU."""
+    """Physics engine: MuJoCo on the CPU, or MuJoCo Warp for many environments on a GPU."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Where the sensors compute: cpu, cuda or cuda:INDEX."""
+    """Device of the sensors: cpu, cuda or cuda:INDEX."""
     seed: Annotated[int, arg(metavar="K")] = 0
-    """Seed of every random number."""
+    """Seed of all random numbers."""
     first_env: Annotated[int | None, unset("K", "0")] = None
     """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
 
@@ -131,7 +142,7 @@ class Serve:
                 from sensorium.cli.control import check_control
 
                 check_control(self.control, CONTROLS)
-            import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
+            import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
             from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
 
@@ -162,45 +173,59 @@ class Serve:
     # Options ----------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Refuse what can be seen to be wrong at once."""
+        """Reject options that are invalid in themselves."""
         from sensorium.cli.rig import check_rig
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
         if not 0.0 <= self.speed < float("inf"):
-            raise UsageError.of("--speed", self.speed, "a number >= 0", "1 is real time, 0 as fast as it goes.")
+            raise UsageError.of(
+                "--speed", self.speed, "a number >= 0", "Give 1 for real time, 0 for as fast as possible."
+            )
         if not 0.0 <= self.seconds < float("inf"):
-            raise UsageError.of("--seconds", self.seconds, "a time >= 0, in seconds", "0 goes on until Ctrl-C.")
+            raise UsageError.of("--seconds", self.seconds, "a time >= 0, in seconds", "Give 0 to run until Ctrl-C.")
         if self.substeps < 0:
-            raise UsageError.of("--substeps", self.substeps, "a whole number >= 0", "0 takes what suits the control.")
+            raise UsageError.of("--substeps", self.substeps, "a whole number >= 0", "Give 0 to choose by the control.")
         if self.lockstep and self.control not in ("", "client"):
-            raise UsageError.of("--control", self.control, "nothing beside --lockstep", "Clients give the controls.")
+            raise UsageError.of(
+                "--control", self.control, "no control with --lockstep", "Omit it, since clients set the controls."
+            )
         if self.lockstep and self.substeps:
-            raise UsageError.of("--substeps", self.substeps, "nothing beside --lockstep", "Clients say: client.step.")
+            raise UsageError.of(
+                "--substeps",
+                self.substeps,
+                "no substeps with --lockstep",
+                "Omit it, since clients set them in client.step.",
+            )
         if self.model == "demo" and self.engine != "mujoco":
-            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Serve a model file on another engine.")
+            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or serve a model file.")
         for word in self.reserve:
             if word.partition("=")[0] not in RESERVED and not word.endswith(".toml"):
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
                 expected = "contact, contact=PATTERN or a rig file (.toml)"
-                raise UsageError.of("--reserve", word, expected, hint or "Other sensors can be spawned as they are.")
+                raise UsageError.of(
+                    "--reserve",
+                    word,
+                    expected,
+                    hint or "Omit it for other sensors, which can be spawned without preparation.",
+                )
         check_files(None if self.model == "demo" else self.model, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
                 check_rig(Path(word))
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
-        """Return the server's keys and the token, and refuse what others can reach without either."""
+        """Return the server's keys and the token; reject addresses open to other machines without either."""
         from sensorium.stream.security import KeyPair, check_key, is_loopback, split
         from sensorium.wire.keyfiles import find_keys, find_token
 
         if self.allow_key and self.keys is None:
-            raise UsageError.of("--allow-key", self.allow_key[0], "--keys beside it", "Add --keys FILE.")
+            raise UsageError.of("--allow-key", self.allow_key[0], "--keys as well", "Add --keys FILE.")
         for key in self.allow_key:
             try:
                 check_key("serve", "allowed_keys", key)
             except ConfigError:
-                fix = "`sensorium listen ADDRESS --keys FILE` prints that of a client."
+                fix = "Run `sensorium listen ADDRESS --keys FILE` to print a client's key."
                 raise UsageError.of("--allow-key", key, "a public key of 40 characters", fix) from None
         with UsageError.naming(file="--keys"):
             keys = KeyPair(*find_keys(self.keys)) if self.keys is not None else None
@@ -215,8 +240,8 @@ class Serve:
                 raise UsageError.of(
                     "--address",
                     address,
-                    "one of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys beside it",
-                    "Others could read the sensors and move the robot: add --keys FILE (made on first use).",
+                    "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys",
+                    "Add --keys FILE (created on first use); else others could read sensors and move the robot.",
                 )
         return keys, token
 
@@ -256,7 +281,7 @@ class Serve:
             )
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
-        """Return what gives the controls of a step (None: clients do), and the ticks of a step."""
+        """Return the source of the controls of a step (None: clients), and the ticks of a step."""
         from sensorium.cli import demo
         from sensorium.cli.control import CONTROL_PERIOD, control_for
 
@@ -279,7 +304,8 @@ class Serve:
 
         return controls, substeps
 
-    # What it says -----------------------------------------------------------------------------------------------------
+    # Output
+    # ---------------------------------------------------------------------------------------------------------------
 
     def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str) -> None:
         from sensorium.cli.listen import catalogue_table
@@ -289,9 +315,9 @@ class Serve:
             console.print(f"listening at {address}", markup=False, soft_wrap=True)
         if public_key:
             console.print(f"public key {public_key}", markup=False, soft_wrap=True)
-        mode = "clients take the steps (lock-step)"
+        mode = "clients control the steps (lock-step)"
         if not self.lockstep:
-            mode = f"at {self.speed:g} x real time" if self.speed else "as fast as it goes"
+            mode = f"at {self.speed:g} x real time" if self.speed else "as fast as possible"
         envs = f"{scene.num_envs} env{'s' if scene.num_envs > 1 else ''}"
         console.print(f"\n{title}: {envs}, {scene.engine.dt * 1e3:.4g} ms per tick, {mode}", markup=False, style="bold",
                       soft_wrap=True)  # fmt: skip
@@ -308,14 +334,14 @@ class Serve:
 
 
 def _reachable(address: str) -> str:
-    """Return an address as others can use it: this machine's name instead of all interfaces."""
+    """Return an address for other machines: this machine's name instead of all interfaces."""
     match = re.fullmatch(r"tcp://\[?(.*?)\]?:(\d+)", address)
     return f"tcp://{socket.gethostname()}:{match[2]}" if match and match[1] in EVERYWHERE else address
 
 
 @contextlib.contextmanager
 def _logged() -> Iterator[None]:
-    """Show what the server logs, as one line each."""
+    """Show the server's log messages as one line each."""
     log, handler = logging.getLogger("sensorium.stream"), _Lines(logging.WARNING)
     log.addHandler(handler)
     try:
@@ -334,7 +360,7 @@ def _warn(text: str) -> None:
 
 
 class _Watch:
-    """What happens while it serves: a live line where stderr is a terminal, and a line for each thing to know.
+    """Status output while serving: a live line if stderr is a terminal, and a line for each event.
 
     Args:
         server: the server.
@@ -362,7 +388,7 @@ class _Watch:
         self._open.close()
 
     def look(self) -> None:
-        """Say what is new, where some time has passed since the last look."""
+        """Print new events if enough time has passed since the last check."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -371,10 +397,10 @@ class _Watch:
         clients = server.client_names
         for name in clients:
             if name not in self._clients:
-                note(f"client {name} is connected")
+                note(f"client {name} connected")
         for name in self._clients:
             if name not in clients:
-                note(f"client {name} is gone")
+                note(f"client {name} disconnected")
         self._clients = clients
         for text in server.complaints():
             _warn(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def ending(*numbers: int) -> Iterator[list[int]]:
-    """Note signals in a list instead of interrupting a step; a second one interrupts it.
+    """Collect signals in a list instead of interrupting a step; a second signal interrupts it.
 
     Args:
         numbers: the signals that end the program.

@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     OwnEngine = MujocoEngine | MujocoWarpEngine
 
 SHOWN_NUMBERS = 6
-"""Numbers of one field that the table shows at most."""
+"""Greatest number of values of one field in the table."""
 MOST_NUMBERS = 16
-"""Fields with more numbers than these are summed up."""
+"""Number of values above which a field is summarised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options that `demo` and `run` share.
+    """Common options of `demo` and `run`.
 
     Args:
         envs: number of environments.
         seconds: simulated time, s.
-        out: folder of the results.
-        seed: seed of every random number.
+        out: folder for the results.
+        seed: seed of all random numbers.
         device: torch device of the sensors.
 
     Raises:
@@ -68,13 +68,13 @@ class Settings:
                 "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
             )
         if self.out.exists() and not self.out.is_dir():
-            raise UsageError.of("--out", str(self.out), "a folder", "That is a file: name another place.")
+            raise UsageError.of("--out", str(self.out), "a folder", "Give another path, since this one is a file.")
 
     def start(self) -> None:
-        """Make the folder of the results and wake the device, before time is spent on anything else.
+        """Create the folder for the results and initialise the device, before any other work.
 
         Raises:
-            UsageError: the folder cannot be written, or there is no such device.
+            UsageError: the folder is not writable, or the device does not exist.
         """
         try:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class Settings:
             probe.unlink()
         except OSError as error:
             reason = error.strerror or str(error)
-            raise UsageError.of("--out", str(self.out), "a folder that can be written", f"{reason}.") from error
+            raise UsageError.of("--out", str(self.out), "a writable folder", f"{reason}.") from error
         check_device(self.device)
 
     def ticks(self, dt: float) -> int:
@@ -92,16 +92,16 @@ class Settings:
 
 
 def check_device(device: str) -> str:
-    """Wake a device and return its canonical name.
+    """Initialise a device and return its canonical name.
 
     Raises:
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
     """
     import warp as wp
 
-    from sensorium.compute import resolve_device  # it tells Warp not to greet
+    from sensorium.compute import resolve_device  # it suppresses Warp's banner
 
-    with native_silence():  # it announces a missing CUDA driver, which nobody asked for
+    with native_silence():  # it reports a missing CUDA driver, which is irrelevant here
         wp.init()
     return resolve_device(device, argument="--device")
 
@@ -110,7 +110,7 @@ EngineName = Literal["mujoco", "mujoco_warp"]
 
 
 def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco") -> OwnEngine:
-    """Return the engine of a model, in its first keyframe where it has one."""
+    """Return the engine of a model, in its first keyframe if it has one."""
     from sensorium.errors import UnknownNameError
 
     kind: Callable[..., OwnEngine]
@@ -125,17 +125,18 @@ def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco
 
 
 def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder) -> bool:
-    """Advance a scene and record each sample once; returns False where the user stopped it with Ctrl-C.
+    """Advance a scene and record each sample once; return False if the user stopped it with Ctrl-C.
 
-    Time goes in stretches that end where a sensor is due, where the next control begins, or, with delays, at the next
-    tick: so arrivals are seen when they happen.
+    The simulation advances in intervals that end when a sensor is due, when the next control starts, or, with delays,
+    at the
+    next tick. So arrivals are recorded when they happen.
 
     Args:
         scene: the scene.
         control: see `sensorium.cli.control`.
         every: ticks between its calls.
         ticks: physics steps to take.
-        recorder: takes the readings.
+        recorder: records the readings.
     """
     delayed = [name for name, sensor in scene.sensors.items() if getattr(sensor.cfg, "delay", None) is not None]
     prompt = [name for name in scene if name not in delayed]
@@ -146,20 +147,21 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
         sensor.buffers.listeners += 1
     try:
         with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
-            recorder.add_all(scene.publish())
+            news = scene.news()
+            recorder.add_all(scene.publish(since=news))
             while scene.tick < end:
                 if ended:
-                    raise KeyboardInterrupt  # between two steps: the scene can still be read
+                    raise KeyboardInterrupt  # between two steps, where the scene is still readable
                 tick = scene.tick
                 passed = tick - start
                 ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
                 stop = min(end, start + (passed // every + 1) * every, *(rate.next_after(tick) for rate in rates))
                 scene.step(ctrl, 1 if delayed else stop - tick)
                 recorder.add_all(scene.publish(delayed))
-                recorder.add_all(scene.publish(prompt, only_new=True))
+                recorder.add_all(scene.publish(prompt, since=news))
                 advance(scene.tick - start)
     except KeyboardInterrupt:
-        note(f"interrupted at t = {scene.time:.4g} s; saving what was recorded")
+        note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
         return False
     finally:
         for sensor in scene.sensors.values():
@@ -192,7 +194,7 @@ def _progress(scene: Scene, ticks: int) -> Iterator[Any]:
 
 
 def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
-    """Return the scene's description with the preset of each sensor that has one."""
+    """Return the scene's description, with the preset of each sensor that has one."""
     description = copy.deepcopy(scene.description().to_dict())
     for name, preset in presets.items():
         description["sensors"][name]["preset"] = preset
@@ -200,7 +202,7 @@ def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
 
 
 def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width: int) -> Table:
-    """Return what every sensor of env 0 shows, measured beside true; ages only where `width` characters allow it."""
+    """Return a table of every sensor of env 0, measured and true; with ages only if `width` characters allow it."""
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("sensor", "field", "shape", "unit"):
         view.add_column(heading, no_wrap=heading != "sensor")
@@ -229,7 +231,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
 
 
 def _numbers(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return a value as text: each number, or of many the spread and how many are missing."""
+    """Return a value as text: each number, or for many numbers the range and the count of missing ones."""
     flat = np.asarray(value).reshape(-1)
     if len(flat) > MOST_NUMBERS:
         return _summary(np.asarray(value), spec, no_hit_value)
@@ -241,13 +243,13 @@ def _numbers(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
 
 
 def _number(number: float) -> str:
-    """Return a number with three decimals; with an exponent where those would show none of it, or it is large."""
+    """Return a number with three decimals; with an exponent if it is large or would show as zero."""
     is_plain = number == 0.0 or 5e-4 <= abs(number) < 1e3 or not math.isfinite(number)
     return f"{number:+6.3f}" if is_plain else f"{number:+.2e}"
 
 
 def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return what a field of many numbers holds: per axis of a vector from least to greatest, of ids how many."""
+    """Return a summary of a field of many numbers: per vector axis the range, for ids the counts."""
     if value.dtype.kind != "f":
         names, counts = np.unique(value, return_counts=True)
         most = names[int(np.argmax(counts))]
@@ -269,10 +271,10 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
 
 
 def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Mapping[str, str], title: str) -> None:
-    """Print the table, and write the recording and one picture for each kind of sensor.
+    """Print the table, and write the recording and one picture per kind of sensor.
 
     Raises:
-        UsageError: a file cannot be written.
+        UsageError: a file is not writable.
     """
     console = stdout()
     description = describe(scene, presets)
@@ -285,7 +287,7 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
         written = [recording.save(settings.out / "readings.npz"), *_pictures(recording, settings.out)]
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError.of("--out", str(settings.out), "a folder that can be written", f"{reason}.") from error
+        raise UsageError.of("--out", str(settings.out), "a writable folder", f"{reason}.") from error
     if recorder.max_envs is not None and scene.num_envs > recorder.max_envs:
         note(f"the recording holds the first {recorder.max_envs} of {scene.num_envs} envs")
     for path in written:

@@ -1,4 +1,4 @@
-"""`sensorium warmup`: compile the kernels ahead, once for all processes that share a cache."""
+"""`sensorium warmup`: precompiles the kernels, once for all processes that share a cache."""
 
 from __future__ import annotations
 
@@ -25,24 +25,28 @@ from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.errors import listed
 
 WORKERS = 4
-"""Compilers at a time, at most: each takes a core and some hundred megabytes."""
+"""Greatest number of parallel compilers: each takes a core and several hundred megabytes."""
 BINARIES = (".o", ".ptx", ".cubin")
 """Suffixes of compiled kernels in Warp's cache."""
 
 
 @dataclass
 class Warmup:
-    """Compile all kernels ahead, so that no simulation waits for a compiler.
+    """Precompile all kernels, so that no simulation waits for a compiler.
 
-    Kernels are compiled when they are first used, and kept in a cache on disk: half a minute that every new machine and
-    every new image of a container pays in its first run, and with N ranks that start at once every rank. Run this
-    once on each, as the user who simulates; all processes with that cache then load what is there in milliseconds.
+    Kernels are compiled on first use and kept in a cache on disk. Every new machine and every new container image
+    spends half
+    a minute on this in its first run, and so does every one of N ranks that start together. Run this command once on
+    each, as
+    the user who simulates; all processes with that cache then load the kernels in milliseconds.
 
-    The cache is a folder; its place is printed. Set the environment variable WARP_CACHE_PATH to have it elsewhere, for
-    example on a disk that all ranks share, or in the image. What is compiled fits one version of sensorium and of
-    Warp, and one kind of CPU or GPU: run it again after an update.
+    The cache is a folder, whose path is printed. Set the environment variable WARP_CACHE_PATH to move it, for example
+    to a
+    disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and one
+    kind of
+    CPU or GPU: run the command again after an update.
 
-    With --model it also runs that model for a step on the mujoco_warp engine, whose kernels depend on the model.
+    With --model it also runs that model for one step on the mujoco_warp engine, whose kernels depend on the model.
 
     For example:
       sensorium warmup
@@ -52,13 +56,13 @@ class Warmup:
     """
 
     device: Annotated[tuple[str, ...], arg(metavar="D [D ...]")] = ("all",)
-    """Where sensors will compute: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
+    """Devices of the sensors: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
     model: Annotated[Path | None, unset("MODEL", "none")] = None
-    """MJCF or URDF file: also compile what the engine needs for it."""
+    """MJCF or URDF file: also compile the engine's kernels for it."""
     engine: Literal["mujoco_warp"] = "mujoco_warp"
-    """The engine that the model will run on; the others have no kernels of their own."""
+    """Engine of the model; other engines have no kernels."""
     envs: Annotated[int, arg(metavar="N")] = 1
-    """Environments of the model, as in your runs: some kernels depend on it."""
+    """Number of environments of the model, as in your runs: some kernels depend on it."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -89,7 +93,7 @@ class Warmup:
         cache = kernel_cache()
         console.print(f"cache: {escape(str(cache))} ({bytes_text(_size(cache))})", soft_wrap=True)
         console.print(
-            "For another place set WARP_CACHE_PATH=DIR for this command and for your runs, or "
+            "To move it, set WARP_CACHE_PATH=DIR for this command and for your runs, or "
             "warp.config.kernel_cache_dir at the start of a script.",
             soft_wrap=True,
         )
@@ -104,7 +108,7 @@ def kernel_cache() -> Path:
 
 
 def _size(folder: Path) -> int:
-    """Return bytes of the files in a folder; other processes may remove some meanwhile."""
+    """Return bytes of the files in a folder; other processes may remove files meanwhile."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -114,11 +118,12 @@ def _size(folder: Path) -> int:
 
 
 def kernel_modules() -> tuple[list[Any], dict[str, str]]:
-    """Import all of this package and the installed plugins, and return their Warp modules that have kernels.
+    """Import all modules of this package and the installed plugins, and return their Warp modules with kernels.
 
     Returns:
-        The Warp modules, sorted by name; and modules with kernels that could not be imported, each with the reason:
-        they need an extra that is not installed.
+        The Warp modules, sorted by name; and modules with kernels that could not be imported, each with the reason,
+        such as
+        an extra that is not installed.
     """
     import warp as wp
 
@@ -128,7 +133,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
 
     skipped = {}
     for info in pkgutil.walk_packages(sensorium.__path__, "sensorium."):
-        if info.name.split(".")[1] == "cli" or info.name.endswith(".__main__"):  # it has no kernels, or runs something
+        if info.name.split(".")[1] == "cli" or info.name.endswith(".__main__"):  # has no kernels, or is a program
             continue
         try:
             importlib.import_module(info.name)
@@ -148,7 +153,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
 
 
 def _devices(names: Iterable[str]) -> list[str]:
-    """Return canonical devices without repetition; for "all" the CPU and the first GPU of each architecture."""
+    """Return canonical device names without repetition; for "all" the CPU and the first GPU of each architecture."""
     import warp as wp
 
     from sensorium.cli.simulation import check_device
@@ -166,12 +171,12 @@ def _devices(names: Iterable[str]) -> list[str]:
         for same in of_kind.values():
             chosen[same[0]] = None
             if same[1:]:
-                note(f"{same[0]} stands for {listed(same[1:])}, of the same architecture")
+                note(f"{same[0]} represents {listed(same[1:])}, of the same architecture")
     return list(chosen)
 
 
 def _compile(modules: list[Any], device: str) -> int:
-    """Load modules on a device, with a bar, and return how many had to be compiled."""
+    """Load modules on a device, with a progress bar, and return how many had to be compiled."""
     import warp as wp
 
     before = _binaries()
@@ -188,7 +193,7 @@ def _compile(modules: list[Any], device: str) -> int:
 
 
 def _simulate(model: Path, envs: int, device: str) -> int:
-    """Run a model for a step on the mujoco_warp engine and return how many modules were compiled for it."""
+    """Run a model for one step on the mujoco_warp engine and return how many modules were compiled for it."""
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.scene import Scene
 
@@ -201,7 +206,7 @@ def _simulate(model: Path, envs: int, device: str) -> int:
 
 
 def _binaries() -> set[tuple[str, str]]:
-    """Return what is compiled, as (folder, file); what another process is still making is left out."""
+    """Return the compiled files, as (folder, file); files that another process is writing are omitted."""
     return {
         (folder.name, path.name)
         for folder in kernel_cache().glob("wp_*")

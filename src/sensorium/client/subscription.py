@@ -39,6 +39,8 @@ WINDOW_LATEST = 64
 """Small messages under way to a listener of the latest; half of them may wait for it here."""
 PROMPT = 0.01
 """How long a message may wait for a listener of the latest and still be given, though newer ones came, s."""
+JOIN_S = 0.5
+"""Longest wait for the thread of a listener that has stopped, s."""
 RATE_OVER = 2.0
 """Seconds of wall clock that `Stats.rate` looks back."""
 
@@ -302,7 +304,8 @@ class Subscription:
         with contextlib.suppress(StreamError):  # of a server that is closed
             while not self._queue.wait(0.01) and time.monotonic() < end and self._session.pump(0.0):
                 pass  # on the thread of a loop in this process, which the listener may be waiting for
-        self._queue.wait()
+        if self._queue.wait():
+            self._queue.join(JOIN_S)  # so that its thread holds nothing any more
         self._keeps = None
         if first and reason and self._on_end is not None:
             self._on_end(reason)

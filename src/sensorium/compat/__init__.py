@@ -1,7 +1,7 @@
-"""Names and defaults of other systems' documents, each a thin page over ours: isaaclab, mjlab, genesis, genelab, carla.
+"""Names and defaults of other systems' documents, each as a thin layer: isaaclab, mjlab, genesis, genelab, carla.
 
-A script written against one of those documents changes its imports: ``from sensorium.compat.isaaclab import ImuCfg``.
-The configs are subclasses of ours, built by our sensors; files hold our names.
+A script written against one of those documents only changes its imports: ``from sensorium.compat.isaaclab import
+ImuCfg``. The configs are subclasses of sensorium's and build the same sensors; files contain sensorium's names.
 """
 
 MOVED = {
@@ -36,4 +36,4 @@ MOVED = {
     "TerrainHeightSensorCfg": "sensorium.compat.mjlab.TerrainHeightSensorCfg",
     "mjlab": "sensorium.compat.mjlab",
 }
-"""Names that `sensorium` once had, and where they are now."""
+"""Former names of `sensorium`, and their new locations."""

@@ -1,4 +1,4 @@
-"""CARLA's words: descriptions of sensor actors, and its lidar and radar, by its names and with its defaults."""
+"""CARLA's names: descriptions of sensor actors, and its lidar and radar, with CARLA's defaults."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def lidar_pattern(
 ) -> SpinningPatternCfg:
     """Return the geometry of CARLA's lidar.
 
-    Channel i is at upper - i (upper - lower) / (channels - 1), one alone at the upper end. All channels fire together,
-    points_per_second / channels times per second, and sweep the horizontal field of view clockwise once per rotation.
-    CARLA rounds the number of points to each step of its simulation; here time is continuous.
+    Channel i is at upper - i (upper - lower) / (channels - 1); a single channel is at the upper end. All channels fire
+    together, points_per_second / channels times per second, and sweep the horizontal field of view clockwise once per
+    rotation. CARLA rounds the number of points to each step of its simulation; here time is continuous.
 
     Args:
         channels: number of lasers.
-        upper_fov: elevation of the first, deg.
-        lower_fov: elevation of the last, deg.
-        points_per_second: rays of all lasers together, 1/s.
+        upper_fov: elevation of the first channel, deg.
+        lower_fov: elevation of the last channel, deg.
+        points_per_second: total ray rate of all lasers, 1/s.
         rotation_frequency: sweeps per second.
         horizontal_fov: extent in azimuth, deg.
     """
@@ -54,12 +54,12 @@ def lidar_pattern(
 
 
 class LidarCfg(Words, _lidar.LidarCfg):
-    """Configuration of a lidar whose intensity falls with distance alone."""
+    """Configuration of a lidar whose intensity depends on distance only."""
 
     pattern: PatternField = lidar_pattern()
-    """The rays, and when they fire."""
+    """Directions and firing times of the rays."""
     model: Literal["physical", "dropoff"] = "dropoff"
-    """How light comes back."""
+    """Model of the returns."""
 
 
 class RadarData(_radar.RadarData):
@@ -84,12 +84,12 @@ class RadarData(_radar.RadarData):
 
 
 class RadarCfg(Words, _radar.RadarCfg):
-    """Configuration of a radar whose rays are denser towards the middle of the cone."""
+    """Configuration of a radar whose rays are denser towards the axis of the cone."""
 
     data_class: ClassVar[type[Any] | None] = RadarData
 
     distribution: Literal["area", "central"] = "central"
-    """How rays lie in the cone."""
+    """Distribution of the rays in the cone."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The sensors of GeneLab's document, by its names and with its defaults."""
+"""The sensors of GeneLab's document, with its names and defaults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The sensors and options of Genesis' document, by its names and with its defaults.
+"""The sensors and options of Genesis' document, with its names and defaults.
 
-Options are configs: ``ContactSensor`` is the switch `sensorium.Contact`, and ``Contact`` its options.
+Options are configs: ``ContactSensor`` is the switch `sensorium.Contact`, and ``Contact`` is its config.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Links = str | tuple[str, ...] | None
 def GridPattern(
     resolution: float = 0.1, size: tuple[float, float] = (2.0, 2.0), direction: Vec3 = (0.0, 0.0, -1.0)
 ) -> GridPatternCfg:
-    """Return a grid; x goes fastest."""
+    """Return a grid; x varies fastest."""
     return GridPatternCfg(size=size, resolution=resolution, direction=direction)
 
 
@@ -72,12 +72,12 @@ class RaycasterData(_rays.RayCasterData):
 
     @property
     def points(self) -> Tensor:
-        """The hits: `points_b` where that is computed, else `ray_hits_w`."""
+        """The hits: `points_b` if computed, otherwise `ray_hits_w`."""
         return self.points_b if self.points_b is not None else self.ray_hits_w
 
 
 class ProximityData(_probe.SurfaceDistanceProbeData):
-    """What the probes find."""
+    """One sample of the probes."""
 
     __slots__ = ()
 
@@ -103,37 +103,37 @@ class Raycaster(Words, _rays.RayCasterCfg):
     data_class: ClassVar[type[Any] | None] = RaycasterData
 
     min_distance: Distance = Field(default=0.0, alias="min_range")
-    """A nearer hit is a miss, m."""
+    """Smallest measured distance, m; nearer hits are misses."""
     max_distance: Float = Field(default=1.0e6, alias="max_range")
-    """A farther hit is a miss, m."""
+    """Largest measured distance, m; farther hits are misses."""
     fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_framed)] = Field(
         default=_rays.RayCasterCfg.model_fields["fields"].default, alias="return_world_frame"
     )
-    """What is computed; a flag says whether distances and hits are in the world's frame or in the sensor's."""
+    """Computed fields. A flag selects distances and hits, in the world's frame (True) or in the sensor's (False)."""
 
 
 class DepthCamera(Words, DepthCameraCfg):
-    """Options of a depth camera, whose image has the lengths of rays."""
+    """Options of a depth camera, whose image holds the lengths of rays."""
 
     min_distance: Distance = Field(default=0.0, alias="min_range")
-    """A nearer hit is a miss, m."""
+    """Smallest measured distance, m; nearer hits are misses."""
     max_distance: Float = Field(default=1.0e6, alias="max_range")
-    """A farther hit is a miss, m."""
+    """Largest measured distance, m; farther hits are misses."""
     ray_length: bool = True
-    """Whether `read_image` gives the length of the ray instead of z-depth."""
+    """Whether `read_image` returns the length of the ray instead of z-depth."""
 
 
 class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
-    """Options of probes of the nearest surface: without one in reach they show their reach and their own place."""
+    """Options of probes of the nearest surface; a miss shows the probe's reach and its own position."""
 
     data_class: ClassVar[type[Any] | None] = ProximityData
 
     targets: Links = Field(default=None, alias="track_link")
-    """Links whose surfaces count; None for all."""
+    """Links whose surfaces count; None means all."""
     probe_radius: _probe.Reach = Field(default=0.5, alias="max_range")
-    """How far a probe looks, m."""
+    """Largest distance that a probe measures, m."""
     misses_at_radius: bool = True
-    """Whether a miss shows the reach and the probe's own place."""
+    """Whether a miss shows the reach and the probe's own position."""
 
 
 class ElastomerDisplacement(Words, ElastomerTaxelCfg):
@@ -144,14 +144,14 @@ class ElastomerDisplacement(Words, ElastomerTaxelCfg):
 
 
 class KinematicTaxel(Words, KinematicTactileSensorCfg):
-    """Options of taxels that feel force and torque, along the surface's normal; shear is along the link's motion."""
+    """Options of taxels that sense force and torque along the surface's normal; shear is along the link's motion."""
 
     targets: Links = Field(default=None, alias="track_link")
-    """Links that are felt; None for all."""
+    """Sensed links; None means all."""
     surface_normals: bool = True
     """Whether forces follow the touched surface's normal."""
     shear_along_motion: bool = True
-    """Whether shear and twist are along the motion of the link."""
+    """Whether shear and twist act along the motion of the link."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The sensors of Isaac Lab's document, by its names and with its defaults."""
+"""The sensors of Isaac Lab's document, with its names and defaults."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SensorBaseCfg = MountedSensorCfg
 RayCasterCamera = _camera.RayCasterCamera
 MultiMeshRayCaster = RayCaster
 LidarPatternCfg = partial(_LidarPatternCfg, spacing="both_ends")
-"""Both ends of the horizontal field of view are hit; ``spacing="one_less"`` is that of versions before 2.3."""
+"""Includes both ends of the horizontal field of view; ``spacing="one_less"`` is that of versions before 2.3."""
 
 _YAW_ONLY = BeforeValidator(lambda value: {True: "yaw", False: "base"}[value] if isinstance(value, bool) else value)
 YawOnly = Annotated[Alignment, _YAW_ONLY]
-"""A flag: whether rays turn about the vertical only."""
+"""A flag: whether rays rotate about the vertical only."""
 Paths = str | tuple[str, ...]
 
 
@@ -76,7 +76,7 @@ class CameraData(_camera.CameraData):
 
     @property
     def output(self) -> dict[str, Tensor]:
-        """The types of data that the config names, by both of their names."""
+        """The selected data types, under both of their names."""
         found = {name: getattr(self, name) for name in self.data_types}
         return found | {word: found[name] for word, name in _DATA_TYPES.items() if name in found}
 
@@ -89,12 +89,12 @@ def _data_types(value: Any) -> Any:
 
 
 class ContactSensorCfg(Words, _contact.ContactSensorCfg):
-    """Configuration of a contact sensor: net normal forces of bodies. Histories have an entry per sensor update."""
+    """Configuration of a contact sensor: net normal forces on bodies. Histories have one entry per sensor update."""
 
     prim_path: str
     """Path, or pattern of paths, of the bodies."""
     history_of: Literal["tick", "sample"] = "sample"
-    """What an entry of a history is of."""
+    """Whether history entries are per tick or per sample."""
 
 
 class FrameTransformerCfg(Words, _frames.FrameTransformerCfg):
@@ -109,7 +109,7 @@ class FrameTransformerCfg(Words, _frames.FrameTransformerCfg):
     prim_path: str
     """Path of the source frame."""
     offset: OffsetCfg = Field(default=OffsetCfg(), alias="source_frame_offset")
-    """Pose of the source frame in the prim's."""
+    """Pose of the source frame relative to the prim."""
 
 
 class RayCasterCfg(Words, _rays.RayCasterCfg):
@@ -118,13 +118,13 @@ class RayCasterCfg(Words, _rays.RayCasterCfg):
     data_class: ClassVar[type[Any] | None] = RayCasterData
 
     prim_path: str
-    """Path of the prim that it sits on."""
+    """Path of the prim that carries the sensor."""
     targets: Paths = Field(alias="mesh_prim_paths")
-    """Paths of what rays hit."""
+    """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
-    """The rays."""
+    """Pattern of the rays."""
     ray_alignment: YawOnly = Field(default="base", alias="attach_yaw_only")
-    """How rays turn with the prim. ``"yaw_starts"`` is what Isaac Lab itself computes for `attach_yaw_only`."""
+    """Rotation of the rays with the prim. ``"yaw_starts"`` is what Isaac Lab itself computes for `attach_yaw_only`."""
 
 
 class RaycastTargetCfg(Cfg):
@@ -133,11 +133,11 @@ class RaycastTargetCfg(Cfg):
     prim_expr: str
     """Path, or pattern of paths."""
     is_shared: bool = False
-    """Without effect: what stands still is stored once for all environments, and meshes are always shared."""
+    """No effect: static shapes are stored once for all environments, and meshes are always shared."""
     merge_prim_meshes: bool = True
-    """Without effect: all shapes of a body are hit."""
+    """No effect: all shapes of a body can be hit."""
     track_mesh_transforms: bool = True
-    """False says that the shapes stand still; what moves is always followed, and refused here."""
+    """False declares the shapes static. Moving shapes are always tracked, so False is rejected for them."""
 
 
 MeshPath = str | RaycastTargetCfg
@@ -154,11 +154,11 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
     RaycastTargetCfg: ClassVar[type[RaycastTargetCfg]] = RaycastTargetCfg
 
     targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
-    """Paths of what rays hit."""
+    """Paths of the shapes that rays can hit."""
     fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_with_ids)] = Field(
         default=_rays.RayCasterCfg.model_fields["fields"].default, alias="update_mesh_ids"
     )
-    """What is computed; a flag says whether `geom_ids` (`ray_mesh_ids`) is."""
+    """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
 
     @property
     def seen(self) -> Targets:
-        """The shapes that it hits."""
+        """The shapes that rays can hit."""
         given = self.targets if isinstance(self.targets, tuple) else (self.targets,)
         still = [each for each in given if isinstance(each, RaycastTargetCfg) and not each.track_mesh_transforms]
         return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
@@ -179,26 +179,26 @@ class RayCasterCameraCfg(Words, _camera.RayCasterCameraCfg):
     data_class: ClassVar[type[Any] | None] = CameraData
 
     prim_path: str
-    """Path of the prim that it sits on."""
+    """Path of the prim that carries the camera."""
     targets: Paths = Field(alias="mesh_prim_paths")
-    """Paths of what rays hit."""
+    """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Image and lens, a `PinholeCameraPatternCfg`."""
     ray_alignment: Annotated[Literal["base", "yaw", "world"], _YAW_ONLY] = Field(
         default="base", alias="attach_yaw_only"
     )
-    """How the camera turns with the prim."""
+    """Rotation of the camera with the prim."""
     data_types: Annotated[tuple[str, ...], BeforeValidator(_data_types)] = ("distance_to_image_plane",)
-    """What is computed; also ``depth`` and ``image_mesh_ids``."""
+    """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
 class ImuCfg(Words, _imu.ImuCfg):
-    """Configuration of an IMU, which computes all fields but a magnetic one."""
+    """Configuration of an IMU that computes all fields except the magnetic one."""
 
     prim_path: str
-    """Path of the prim that it sits on."""
+    """Path of the prim that carries the IMU."""
     fields: tuple[str, ...] | Literal["all"] = _imu.FIELDS[:-1]
-    """What is computed."""
+    """Computed fields."""
     gravity_bias: Vec3 | None = (0.0, 0.0, 9.81)
     """Added to the acceleration, in world axes, m/s^2."""
 

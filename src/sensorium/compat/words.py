@@ -1,4 +1,4 @@
-"""What the configs of this package share: fields under two names, and defaults that go into files."""
+"""Common base of this package's configs: fields with two names, and defaults that are written to files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from sensorium.errors import ConfigError
 
 
 class Words(Cfg):
-    """A config of ours in the words of another system: ``Field(alias=...)`` has its name of a field.
+    """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
-    Either name may be given, not both. A default that differs from ours counts as given: files, which hold our kinds
-    and our names, state it.
+    Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
+    files,
+    which contain sensorium's kinds and names, include it.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -24,8 +25,8 @@ class Words(Cfg):
     def __init__(self, /, **data: Any) -> None:
         for word, name in words(type(self)).items():
             if word in data and name in data:
-                fix = "They are one field: keep one of the two."
-                raise ConfigError.single(type(self).__name__, word, data[word], f"it absent beside {name}", fix)
+                fix = "Keep one of the two, since both name the same field."
+                raise ConfigError.single(type(self).__name__, word, data[word], f"either {word} or {name}", fix)
         given = {words(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
         super().__init__(**own, **data)
@@ -42,13 +43,13 @@ class Words(Cfg):
 
 @cache
 def words(cls: type[Cfg]) -> Mapping[str, str]:
-    """Return the other system's name of each field that has one -> ours."""
+    """Return the other system's name -> sensorium's name, for each field with two names."""
     return {info.alias: name for name, info in cls.model_fields.items() if info.alias}
 
 
 @cache
 def own_defaults(cls: type[Cfg]) -> Mapping[str, Any]:
-    """Return the defaults of a config that differ from those of ours that it is built on."""
+    """Return the defaults of a config that differ from those of its base in sensorium."""
     ours = next(base for base in cls.__mro__ if issubclass(base, Cfg) and not issubclass(base, Words)).model_fields
     return {
         name: info.default

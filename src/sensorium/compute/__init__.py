@@ -17,12 +17,11 @@ from sensorium.compute.rows import (
     tick_captured,
     tick_now,
     tick_of_control,
-    words_at_tick,
 )
 
 __all__ = [
     "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "Found", "Memory", "Program", "Rate", "Rows", "Segment",
     "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
     "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms", "sample_words",
-    "tick_captured", "tick_now", "tick_of_control", "words_at_tick",
+    "tick_captured", "tick_now", "tick_of_control",
 ]  # fmt: skip

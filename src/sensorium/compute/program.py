@@ -225,8 +225,9 @@ class Compute:
         self.mask = self.all_envs
         """The uint8 [env] mask of envs that hooks work on now."""
         self._recording: list[_Launch] | None = None
-        self.recordings = 0
-        """Number of recordings so far: a launch belongs once into each that needs it."""
+        self.recording = 0
+        """Number of the recording under way, whose launches run together; 0 for none."""
+        self._recordings = 0
         self._is_loaded: dict[Any, bool] = {}
         """Every kernel that was recorded or launched, and whether it was loaded."""
         self._workers: Workers | None = None
@@ -243,14 +244,9 @@ class Compute:
         """Whether another thread of this process compiles or loads a kernel, as far as one that asks often knows."""
         return loading.is_loading()
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether launches are recorded instead of run."""
-        return self._recording is not None
-
     def recover(self) -> None:
         """End what an exception left open: a recording, a mask."""
-        self._recording, self.mask = None, self.all_envs
+        self._recording, self.recording, self.mask = None, 0, self.all_envs
 
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
@@ -327,7 +323,8 @@ class Compute:
             raise RuntimeError("recordings do not nest")
         try:
             self._recording = []
-            self.recordings += 1
+            self._recordings += 1
+            self.recording = self._recordings
             with self.masked(self.all_envs if mask is None else mask):
                 hook()
             self._follow()
@@ -337,7 +334,7 @@ class Compute:
                     self._is_loaded.setdefault(launch.kernel, False)
             return Segment(self, [hook], self.all_envs if mask is None else mask, self._recording)
         finally:
-            self._recording = None
+            self._recording, self.recording = None, 0
 
     def load(self, kernels: Iterable[Any] | None = None) -> None:
         """Compile and load kernels that are launched here for the first time.

@@ -1,7 +1,6 @@
-"""A small robot to try the sensors on: a twelve-joint quadruped on uneven ground, and a trot for it.
+"""A small robot for trying the sensors: a twelve-joint quadruped on uneven ground, with a trot.
 
-Importing this package loads neither MuJoCo nor torch; `Trot` is imported from `sensorium.demo.gait` when first asked
-for.
+Importing this package loads neither MuJoCo nor torch; `Trot` is imported from `sensorium.demo.gait` on first use.
 
 Example:
     >>> from sensorium.demo import model_path

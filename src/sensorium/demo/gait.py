@@ -35,13 +35,13 @@ HOME_HEIGHT: Final = 0.30
 """Height of the abduction axes above the feet's centres that the model's ``home`` keyframe commands, in m."""
 
 MIDDLE: Final = (4.0, 0.0)
-"""Middle of the model's uneven ground, in m."""
+"""Centre of the model's uneven ground, in m."""
 STRAIGHT: Final = (5.0, 2.0)
-"""Distances from the middle along x and y within which `steer` does not turn, in m."""
+"""Distances from the centre along x and y within which `steer` does not turn, in m."""
 BLEND: Final = 0.5
 """Distance over which `steer` goes from not turning to turning, in m."""
 TURN_GAIN: Final = 1.0
-"""Commanded yaw rate of `steer` per angle between the heading and the middle, in 1/s."""
+"""Commanded yaw rate of `steer` per angle between the heading and the centre, in 1/s."""
 MAX_TURN_RATE: Final = 0.6
 """Highest yaw rate that `steer` commands, in rad/s."""
 
@@ -97,13 +97,14 @@ class Geometry:
 class Trot:
     """A trot: diagonal legs step together, the two pairs half a cycle apart.
 
-    In stance a foot moves straight back at the commanded speed; in swing it moves forward along a cubic that leaves and
-    meets the ground at that same speed, lifted by a smooth bump. The step grows from nothing over the first `ramp`
-    seconds, starting at the model's ``home`` stance. Nothing is measured: equal times give equal targets.
+    In stance a foot moves straight back at the commanded speed. In swing it moves forward along a cubic that leaves and
+    reaches the ground at that same speed, lifted by a smooth bump. The step length grows from zero over the first
+    `ramp`
+    seconds, starting at the model's ``home`` stance. The gait is open-loop: equal times give equal targets.
 
     Args:
         frequency: strides per second.
-        duty: share of the stride that a foot spends on the ground, in (0, 1).
+        duty: fraction of the stride that a foot spends on the ground, in (0, 1).
         step_length: distance the trunk travels while a foot is down, in m; negative walks backwards.
         swing_height: height of a foot in mid-swing above its stance path, in m.
         body_height: height of the abduction axes above the stance feet's centres, in m.
@@ -141,20 +142,20 @@ class Trot:
 
         Args:
             t: time, s.
-            turn_rate: commanded yaw rate [...], rad/s; None takes the gait's own.
+            turn_rate: commanded yaw rate [...], rad/s; None uses the gait's own.
         """
         time = t if isinstance(t, Tensor) else torch.tensor(float(t), dtype=torch.float64, device="cpu")
         joints = self.geometry.inverse(self.feet(time, turn_rate))
         return joints if isinstance(t, Tensor) else joints.to(torch.get_default_dtype())
 
     def phase(self, time: Tensor) -> Tensor:
-        """Where each leg is in its stride [..., 4]: stance from 0 to `duty`, swing from there to 1."""
+        """Phase of each leg in its stride [..., 4]: stance from 0 to `duty`, swing from there to 1."""
         time = time if time.is_floating_point() else time.to(torch.get_default_dtype())
         start = torch.tensor((0.0, 0.5, 0.5, 0.0), dtype=time.dtype, device=time.device)
         return torch.remainder(time.unsqueeze(-1) * self.frequency + start, 1.0)
 
     def stance(self, time: Tensor) -> Tensor:
-        """Whether each foot is meant to be on the ground [..., 4]."""
+        """Whether each foot is in stance [..., 4]."""
         return self.phase(time) < self.duty
 
     def feet(self, time: Tensor, turn_rate: Tensor | None = None) -> Tensor:
@@ -162,7 +163,7 @@ class Trot:
 
         Args:
             time: time [...], s.
-            turn_rate: commanded yaw rate [...], rad/s; None takes the gait's own.
+            turn_rate: commanded yaw rate [...], rad/s; None uses the gait's own.
         """
         phase = self.phase(time)
         g = self.geometry
@@ -194,9 +195,9 @@ class Trot:
 
 
 def steer(trunk: Tensor) -> Tensor:
-    """Return yaw rates [env], rad/s, with which a trot stays on the demo's uneven ground.
+    """Return yaw rates [env], rad/s, that keep a trot on the demo's uneven ground.
 
-    The robot walks straight on over the middle of the ground. Towards its rim it turns to the middle.
+    The robot walks straight over the centre of the ground. Near its rim it turns to the centre.
 
     Args:
         trunk: the trunk's position and quaternion (w, x, y, z) in world axes [env, 7], m.

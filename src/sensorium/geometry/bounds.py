@@ -1,4 +1,4 @@
-"""Rotations and bounds of shapes, and triangles as trees, on the host; what rays need before they are cast."""
+"""Rotations and bounds of shapes, and trees of triangles, on the host; preparation for ray casts."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
 
 
 BOX_MARGIN = 1e-5
-"""How much larger the boxes around triangles are for rays, as a share of the size of all triangles together."""
+"""Margin of the boxes around triangles for rays, relative to the size of all triangles together."""
 
 
 def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Mesh:
-    """Return triangles as a `wp.Mesh` that no ray leaks through, except where the triangles leave a gap.
+    """Return triangles as a `wp.Mesh` without leaks: rays pass only through gaps between triangles.
 
     Warp tests boxes in float32 without a margin, so a ray along the border of a box, through a vertex or an edge, may
-    miss the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin.
-    Then vertices and indices get their values. Warp refits a tree only on demand.
+    miss
+    the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin. Then
+    vertices
+    and indices get their values. Warp refits a tree only on demand.
     """
     points = points.astype(np.float32)
     if len(points) > 3 * len(faces):  # most are unused
@@ -51,18 +53,18 @@ def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Me
 
 
 def in_world(shape: Shape, points: NDArray[Any]) -> NDArray[np.float64]:
-    """Return points `[point, 3]` of the frame of a shape that stands still, in the world."""
+    """Return points `[point, 3]` in the frame of a static shape, converted to the world."""
     world: NDArray[np.float64] = points @ rotation(shape.quat).T + np.array(shape.pos)
     return world
 
 
 def is_upright(quat: Sequence[float]) -> bool:
-    """Return whether a frame's z axis is the world's."""
+    """Return whether a frame's z axis is that of the world."""
     return bool(rotation(quat)[2, 2] > 1.0 - 1e-12)
 
 
 def bounding_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and greatest corner around a bounded shape that stands still, in the world, with a margin."""
+    """Return the minimum and maximum corner around a bounded static shape, in the world, with a margin."""
     centre, half = local_box(shape)
     reach = np.abs(rotation(shape.quat)) @ half
     middle = in_world(shape, centre[None])[0]
@@ -100,12 +102,12 @@ def local_box(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def placed_box(
     shape: Shape, turn: NDArray[np.float64], pos: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and greatest corner of the tightest box around a bounded shape, along the axes of another frame.
+    """Return the minimum and maximum corner of the tightest box around a bounded shape, along another frame's axes.
 
     Args:
-        shape: the shape; its own place does not count.
-        turn: rotation matrix of the shape's frame in the other one, [3, 3].
-        pos: its origin there, m.
+        shape: the shape; its own pose is ignored.
+        turn: rotation matrix of the shape's frame in the other frame, [3, 3].
+        pos: origin of the shape's frame in the other frame, m.
     """
     if shape.mesh is not None:
         used = shape.mesh.vertices[np.unique(shape.mesh.faces)] * np.array(shape.scale)
@@ -144,7 +146,7 @@ def bounding_sphere(shape: Shape) -> tuple[tuple[float, float, float], float]:
 
 
 def box_mesh(size: Sequence[float]) -> Mesh:
-    """Return the twelve triangles of a box, wound outwards."""
+    """Return the twelve triangles of a box, oriented outwards."""
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)
     faces = [
         [0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],

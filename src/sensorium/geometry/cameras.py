@@ -1,8 +1,9 @@
 """Pinhole cameras on the host and in torch: conventions of axes, intrinsics, points of pixels and pixels of points.
 
-Conventions say which axes of a camera look where: ``"ros"`` z forward, y down; ``"opengl"`` -z forward, y up;
-``"world"`` x forward, z up. Quaternions are (w, x, y, z) and turn camera axes into the world. The centre of the pixel
-in row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and pixels are in the order of the rows.
+Conventions define the directions of a camera's axes: ``"ros"`` z forward, y down; ``"opengl"`` -z forward, y up;
+``"world"`` x forward, z up. Quaternions are (w, x, y, z) and rotate camera axes to world axes. The centre of the pixel
+in
+row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and pixels are in row order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import matrix_from_quat, quat_apply, quat_conjugate, quat_from_matrix, quat_mul
 
 Convention = Literal["ros", "opengl", "world"]
-"""Which axes of a camera look where."""
+"""Directions of a camera's axes."""
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 _H = 0.5
 _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
@@ -24,26 +25,26 @@ _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
     "ros": (-_H, _H, -_H, _H),
     "opengl": (_H, _H, -_H, -_H),
 }
-"""The turn that takes each convention's axes to those of ``"world"``: forward x, left y, up z."""
+"""Rotation from each convention's axes to those of ``"world"``: forward x, left y, up z."""
 _NEAR_SINGULAR = 1e-12
-"""Smallest ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+"""Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
 
 
 def convert_orientation_convention(
     orientation: Tensor, origin: Convention = "opengl", target: Convention = "ros"
 ) -> Tensor:
-    """Return the orientations of the same cameras with other axes.
+    """Return the orientations of the same cameras in another convention.
 
     Args:
-        orientation: `[..., 4]`, unit quaternions (w, x, y, z), camera axes into the world.
-        origin: convention that these have.
-        target: convention that is wanted.
+        orientation: `[..., 4]`, unit quaternions (w, x, y, z), camera axes to world axes.
+        origin: convention of the given orientations.
+        target: convention of the result.
 
     Returns:
         `[..., 4]`, a new tensor.
 
     Raises:
-        ConfigError: a convention is unknown.
+        ConfigError: unknown convention.
     """
     for name, word in (("origin", origin), ("target", target)):
         if word not in CONVENTIONS:
@@ -56,33 +57,34 @@ def convert_orientation_convention(
 
 
 convert_camera_frame_orientation_convention = convert_orientation_convention
-"""The name of the same in Isaac Lab."""
+"""Isaac Lab's name of this function."""
 
 
 def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", config: str = "look_at") -> Tensor:
-    """Return the orientations of cameras that look from one place to another with the world's z up in the image.
+    """Return the orientations of cameras that look from one point to another, with the world's z axis up in the image.
 
-    Straight up or down, where z says nothing, the camera is one that looked along the world's x and was tilted: looking
-    down, x is up in the image.
+    A camera that looks straight up or down is oriented as if it had looked along the world's x axis and was then
+    tilted:
+    looking down, x is up in the image.
 
     Args:
-        eyes: `[..., 3]`, where the cameras are, m.
-        targets: `[..., 3]`, what they look at, m.
+        eyes: `[..., 3]`, positions of the cameras, m.
+        targets: `[..., 3]`, points they look at, m.
         convention: axes of the result.
-        config: who asks, for messages.
+        config: name of the caller, for messages.
 
     Returns:
         `[..., 4]`, unit quaternions (w, x, y, z).
 
     Raises:
-        ConfigError: an eye is where its target is, or a number is not finite.
+        ConfigError: an eye is at its target, or a number is not finite.
     """
     forward = (targets - eyes).double()
     distance = forward.norm(dim=-1, keepdim=True)
     if not bool((torch.isfinite(distance) & (distance > 0.0)).all()):
         row = int((~(torch.isfinite(distance) & (distance > 0.0))).reshape(-1).nonzero()[0, 0])
         got = (eyes.reshape(-1, 3)[row].tolist(), targets.reshape(-1, 3)[row].tolist())
-        raise ConfigError.single(config, f"eyes, targets [{row}]", got, "two different places, finite, m")
+        raise ConfigError.single(config, f"eyes, targets [{row}]", got, "two different finite points, m")
     x = forward / distance
     left = torch.stack([-x[..., 1], x[..., 0], torch.zeros_like(x[..., 0])], dim=-1)  # z cross forward
     size = left.norm(dim=-1, keepdim=True)
@@ -102,13 +104,14 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
 
     Args:
         matrices: `[..., 3, 3]`, pixels: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
-        config: who asks, for messages.
+        config: name of the caller, for messages.
 
     Raises:
-        ConfigError: the shape is another, or a matrix is singular, not finite or has another last row; the message
-            names the first.
+        ConfigError: another shape, or a matrix that is singular, not finite or has another last row; the message gives
+        the
+            first one.
     """
-    fix = "It is ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
+    fix = "Give ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
     if matrices.dim() < 2 or tuple(matrices.shape[-2:]) != (3, 3):
         raise ConfigError.single(config, "matrices", tuple(matrices.shape), "a tensor [n, 3, 3]", fix)
     k = matrices.double().reshape(-1, 3, 3)
@@ -118,7 +121,7 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
     good &= (k[:, 2] == k.new_tensor([0.0, 0.0, 1.0])).all(dim=-1)
     if not bool(good.all()):
         row = int((~good).nonzero()[0, 0])
-        expected = "a finite matrix that is not singular, with the last row (0, 0, 1)"
+        expected = "a finite non-singular matrix with the last row (0, 0, 1)"
         raise ConfigError.single(config, f"matrices[{row}]", k[row].tolist(), expected, fix)
     inverse: Tensor = torch.linalg.inv(k).reshape(matrices.shape)
     return inverse
@@ -136,13 +139,13 @@ def intrinsics_from_apertures(
     """Return the intrinsic matrix of a lens, float64 `[3, 3]`, pixels.
 
     Args:
-        width: columns.
-        height: rows.
+        width: number of columns.
+        height: number of rows.
         focal_length: in the unit of the apertures.
         horizontal_aperture: width of the image plane.
-        vertical_aperture: its height; None for square pixels.
+        vertical_aperture: height of the image plane; None for square pixels.
         horizontal_offset: shift of the principal point to the right, as tangent: cx = width / 2 + offset fx.
-        vertical_offset: shift of the principal point down, likewise.
+        vertical_offset: shift of the principal point down, as tangent.
     """
     fx = width * focal_length / horizontal_aperture
     fy = fx if vertical_aperture is None else height * focal_length / vertical_aperture
@@ -155,7 +158,7 @@ def apertures_from_intrinsics(
 ) -> tuple[float, float, float, float]:
     """Return horizontal and vertical aperture, and both offsets, of an intrinsic matrix `[3, 3]`.
 
-    It is the inverse of `intrinsics_from_apertures`.
+    This is the inverse of `intrinsics_from_apertures`.
     """
     inverse_intrinsics(matrix, "apertures_from_intrinsics")
     fx, fy, cx, cy = (float(matrix[i]) for i in ((0, 0), (1, 1), (0, 2), (1, 2)))
@@ -167,12 +170,12 @@ def apertures_from_intrinsics(
 
 
 def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
-    """Return where pixels look per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
+    """Return the direction of each pixel per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
 
     Args:
         intrinsics: `[..., 3, 3]`, pixels.
-        height: rows.
-        width: columns.
+        height: number of rows.
+        width: number of columns.
     """
     inverse = inverse_intrinsics(intrinsics, "pixel_rays").to(intrinsics.dtype)
     u = torch.arange(width, dtype=inverse.dtype, device=inverse.device) + 0.5
@@ -183,14 +186,14 @@ def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
 
 
 def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor:
-    """Return the distance to the image plane of lengths of rays.
+    """Return distances to the image plane for lengths of rays.
 
     Args:
         depth: `[..., height, width]` or `[..., height, width, 1]`, m: lengths of rays.
         intrinsics: `[..., 3, 3]`, pixels.
 
     Returns:
-        Of the shape of `depth`; +inf stays +inf.
+        In the shape of `depth`; +inf stays +inf.
     """
     image, has_channel = _image(depth)
     rays = pixel_rays(intrinsics, *image.shape[-2:])
@@ -200,15 +203,15 @@ def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor
 
 
 def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True) -> Tensor:
-    """Return the points that an image shows, in the camera's frame with the ``"ros"`` axes.
+    """Return the points of an image, in the camera's frame with the ``"ros"`` axes.
 
     Args:
         depth: `[..., height, width]` or `[..., height, width, 1]`, m.
         intrinsics: `[..., 3, 3]`, pixels.
-        is_ortho: whether `depth` is the distance to the image plane; else it is the length of the ray.
+        is_ortho: whether `depth` is the distance to the image plane; otherwise it is the length of the ray.
 
     Returns:
-        `[..., height * width, 3]`, m, row by row from the top left; what is not finite in `depth` is +inf.
+        `[..., height * width, 3]`, m, row by row from the top left; +inf where `depth` is not finite.
     """
     image, _ = _image(depth)
     if not is_ortho:
@@ -219,7 +222,7 @@ def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True) ->
 
 
 def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
-    """Return where points are in the image: column and row in pixels, and depth.
+    """Return the positions of points in the image: column and row in pixels, and depth.
 
     A point on the ray of the pixel in row v and column u is at (u + 1/2, v + 1/2).
 
@@ -228,7 +231,7 @@ def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
         intrinsics: `[..., 3, 3]`, pixels.
 
     Returns:
-        `[..., point, 3]`: column, row, distance to the image plane (m). A depth of 0 has no place: not finite.
+        `[..., point, 3]`: column, row, distance to the image plane (m). Not finite for a depth of 0.
     """
     seen = torch.einsum("...ij,...pj->...pi", intrinsics.to(points.dtype), points)
     depth = seen[..., 2:]
@@ -236,12 +239,12 @@ def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
 
 
 def transform_points(points: Tensor, pos: Tensor | None = None, quat: Tensor | None = None) -> Tensor:
-    """Return points of a frame in the frame that its pose is given in.
+    """Return points of a frame in the parent frame of its pose.
 
     Args:
         points: `[..., point, 3]`, m.
         pos: `[..., 3]`, origin of the frame, m; None for 0.
-        quat: `[..., 4]`, orientation of the frame, (w, x, y, z); None for none.
+        quat: `[..., 4]`, orientation of the frame, (w, x, y, z); None for identity.
 
     Returns:
         `[..., point, 3]`, m; a point that is not finite (a miss) is +inf.
@@ -258,14 +261,14 @@ def create_pointcloud_from_depth(
     position: Tensor | None = None,
     orientation: Tensor | None = None,
 ) -> Tensor:
-    """Return the points that one image of distances to the image plane shows.
+    """Return the points of one image of distances to the image plane.
 
     Args:
         intrinsic_matrix: `[3, 3]`, pixels.
         depth: `[height, width]` or `[height, width, 1]`, m.
-        keep_invalid: whether pixels without a finite depth above 0 stay, as they are; else they are left out.
-        position: `[3]`, where the camera is, m; None for the origin.
-        orientation: `[4]`, its orientation with the ``"ros"`` axes, (w, x, y, z); None for none.
+        keep_invalid: whether pixels without a finite depth above 0 are kept unchanged; otherwise they are omitted.
+        position: `[3]`, position of the camera, m; None for the origin.
+        orientation: `[4]`, orientation of the camera with the ``"ros"`` axes, (w, x, y, z); None for identity.
 
     Returns:
         `[point, 3]`, m, row by row from the top left.

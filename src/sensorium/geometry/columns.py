@@ -1,13 +1,13 @@
-"""An index for vertical rays over triangles that do not move: a grid of columns, each with the triangles above it.
+"""Index for vertical rays over static triangles: a grid of columns, each with the triangles above it.
 
-The index lies in the frame of the vertices. A ray along z meets the triangles of one column only; about four of them in
-a terrain with a column per triangle. Of each triangle there is what makes the test cheap: two barycentric coordinates
-and the height are linear in x and y.
+The index is in the frame of the vertices. A ray along z hits only triangles of one column, which are about four in a
+terrain with a column per triangle. The data of each triangle make the test cheap: two barycentric coordinates and the
+height are linear in x and y.
 
-Everything that a ray reads is float32, computed in float64 from the vertices. Places are relative to a corner of the
-triangle that is itself rounded to float32, and heights relative to one origin: far from the origin nothing is lost but
-what the ray's own coordinates have lost. Triangles are wider by what rounding may cost, so that no ray slips through
-between two that share an edge or a vertex.
+All data for rays are float32, computed in float64 from the vertices. Positions are relative to a corner of the triangle
+that is itself rounded to float32, and heights are relative to one origin. So far from the origin, only the precision of
+the ray's own coordinates is lost. Triangles are widened by possible rounding errors, so that no ray passes between two
+that share an edge or a vertex.
 """
 
 from __future__ import annotations
@@ -24,46 +24,47 @@ from numpy.typing import ArrayLike, NDArray
 from sensorium.errors import ModelError
 
 CELLS_PER_TRIANGLE = 2.0
-"""Columns of the grid per triangle."""
+"""Number of columns of the grid per triangle."""
 MAX_CELLS = 1 << 24
-"""There are never more columns than this."""
+"""Greatest number of columns."""
 ENTRIES_PER_TRIANGLE = 16
-"""The grid is made coarser until the lists hold at most this many entries per triangle, boxes counted."""
+"""Greatest number of list entries per triangle, by boxes; the grid is coarsened to reach it."""
 MIN_ENTRIES = 1 << 16
-"""So many entries are always allowed."""
+"""Number of entries that is always allowed."""
 STEEPEST = 1e-6
-"""A triangle whose unit normal has a smaller part along z is vertical and left out: a vertical ray only grazes it."""
+"""Least z component of a unit normal; a vertical triangle is omitted, since a vertical ray only grazes it."""
 BORDER = 1e-5
-"""Share of its extent by which the grid is wider at each side than the triangles."""
+"""Margin of the grid at each side, relative to its extent."""
 CHUNK = 1 << 14
-"""Triangles that are worked on at once."""
+"""Number of triangles that are processed together."""
 EPSILON = 2.0**-24
 """Half a unit in the last place of float32, relative."""
 MISS = wp.constant(-1)
-"""Triangle where nothing is hit."""
+"""Triangle index of a miss."""
 
 
 @wp.struct
 class ColumnsIndex:
-    """What kernels read."""
+    """The index for kernels."""
 
     first: wp.array[wp.int32]
-    """`[cell + 1]`: where the list of a cell begins in `entries`; cells go row by row, x fastest."""
+    """`[cell + 1]`: start of each cell's list in `entries`; cells go row by row, x fastest."""
     entries: wp.array[wp.int32]
     """Triangles, cell by cell."""
     triangles: wp.array[wp.vec4]
-    """`[triangle, 3]`, flat: (x and y of the corner, height there, how far barycentric coordinates may be outside),
-    (the rows of their matrix), (their values at the corner, slopes of the height along x and y)."""
+    """`[triangle, 3]`, flat: (x and y of the corner, height there, tolerance of barycentric coordinates), (the rows of
+    their
+    matrix), (their values at the corner, slopes of the height along x and y)."""
     cells_x: wp.int32
     cells_y: wp.int32
     x: wp.float32
     y: wp.float32
-    """The grid's least corner, m."""
+    """Minimum corner of the grid, m."""
     per_x: wp.float32
     per_y: wp.float32
     """Cells per metre."""
     z: wp.float32
-    """The heights' origin, m."""
+    """Origin of the heights, m."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,7 +76,7 @@ class Columns:
     entries: NDArray[np.int32]
     """`[entry]`."""
     triangles: NDArray[np.float32]
-    """`[triangle, 3, 4]`; not finite for those that are left out."""
+    """`[triangle, 3, 4]`; not finite for omitted triangles."""
     cells: tuple[int, int]
     """Along x and y."""
     corner: tuple[float, float]
@@ -83,10 +84,10 @@ class Columns:
     per_metre: tuple[float, float]
     """Cells along x and y."""
     height: float
-    """The heights' origin, m."""
+    """Origin of the heights, m."""
 
     def to(self, device: Any = "cpu") -> ColumnsIndex:
-        """Return the index as kernels take it."""
+        """Return the index for kernels."""
         out = ColumnsIndex()
         out.first = wp.array(self.first, dtype=wp.int32, device=device)
         out.entries = wp.array(self.entries, dtype=wp.int32, device=device)
@@ -108,12 +109,12 @@ def build_columns(
 
     Args:
         vertices: `[n, 3]`, m.
-        faces: `[m, 3]`, rows of `vertices`; triangles are known by their row here.
-        progress: is told the share that is done, 0 to 1, now and then.
-        cells_per_triangle: how fine the grid is; big triangles make it coarser.
+        faces: `[m, 3]`, rows of `vertices`; the index identifies triangles by their row here.
+        progress: called with the finished fraction, 0 to 1, from time to time.
+        cells_per_triangle: resolution of the grid; large triangles make it coarser.
 
     Raises:
-        ModelError: there is no triangle.
+        ModelError: no triangles.
     """
     points = np.asarray(vertices, np.float64)
     rows = np.asarray(faces)
@@ -132,7 +133,7 @@ def build_columns(
         triangles[part], kept[part] = _describe(points[rows[part]], height)
         tell(0.3 * part.stop / len(rows))
     scale = max(1.0, np.abs(used).max())
-    pad = BORDER * np.maximum(high[:2] - low[:2], 1e-3 * scale)  # nothing is at the border itself
+    pad = BORDER * np.maximum(high[:2] - low[:2], 1e-3 * scale)  # keeps triangles away from the border
     corner = (low[:2] - pad).astype(np.float32).astype(np.float64)
     extent = high[:2] + pad - corner
     wanted = min(max(cells_per_triangle * len(rows), 1.0), MAX_CELLS)
@@ -182,7 +183,7 @@ def _chunks(count: int) -> list[slice]:
 
 
 def _describe(corners: NDArray[np.float64], height: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return what a ray reads of triangles `[n, 3, xyz]`, and which of them are not vertical."""
+    """Return the data for rays of triangles `[n, 3, xyz]`, and which of them are not vertical."""
     e1, e2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     normal = np.cross(e1, e2)
     length = np.linalg.norm(normal, axis=1)
@@ -215,14 +216,14 @@ def _box(
 
 
 def cell_margin(cells: NDArray[Any]) -> float:
-    """Return how far, in cells, a ray may be from the cell that it is in by float32."""
+    """Return the distance, in cells, by which float32 may misplace a ray relative to its cell."""
     return 1e-4 + 8.0 * EPSILON * float(cells.max())
 
 
 def overlapping(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """Yield the pairs (cell, row of the triangle) that touch, some hundred thousand of them at once."""
+    """Yield the pairs (cell, row of the triangle) that overlap, several hundred thousand at a time."""
     for some in _shares(corners, corner, per_metre, cells):
         cell, owner = _overlaps(corners[some], corner, per_metre, cells)
         yield cell, owner + np.int32(some.start)
@@ -231,7 +232,7 @@ def overlapping(
 def _shares(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> list[slice]:
-    """Return slices of triangles whose boxes hold some hundred thousand cells together, or a single one."""
+    """Return slices of triangles whose boxes together cover several hundred thousand cells, or a single triangle."""
     first, last = _box(corners, corner, per_metre, cells)
     sums = np.cumsum((last - first + 1).prod(axis=1))
     cuts = np.unique(np.searchsorted(sums, np.arange(0, int(sums[-1]) if len(sums) else 0, 16 * CHUNK), side="left"))
@@ -242,7 +243,7 @@ def _shares(
 def _overlaps(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the pairs (cell, row of the triangle) that touch: boxes first, then the three edges' separating axes."""
+    """Return the pairs (cell, row of the triangle) that overlap: by boxes first, then by the edges' separating axes."""
     first, last = _box(corners, corner, per_metre, cells)
     span = last - first + 1
     count = span.prod(axis=1)
@@ -268,21 +269,21 @@ def _overlaps(
 def columns_ray(
     columns: ColumnsIndex, x: float, y: float, z: float, sign: float, t_max: float
 ) -> tuple[wp.float32, wp.int32]:
-    """Return t, m, and the triangle that a vertical ray meets first; (inf, MISS) where there is none.
+    """Return t, m, and the first triangle that a vertical ray hits; (inf, MISS) on a miss.
 
     Args:
         columns: the index.
         x: start of the ray in the frame of the vertices, m.
-        y: the same.
-        z: the same.
-        sign: +1.0 up, -1.0 down; t >= 0 counts along it. Both faces of a triangle are hit.
-        t_max: how far to look, inclusive, m.
+        y: start of the ray in the frame of the vertices, m.
+        z: start of the ray in the frame of the vertices, m.
+        sign: +1.0 up, -1.0 down; t >= 0 counts along it. Both faces of a triangle can be hit.
+        t_max: greatest t, inclusive, m.
     """
     best = float(wp.inf)
     triangle = int(MISS)
     u = (x - columns.x) * columns.per_x
     v = (y - columns.y) * columns.per_y
-    # At the border by rounding is in the border's cell; the triangles themselves say where they end.
+    # A ray at the border within rounding is in the border's cell; the triangles define where they end.
     if not (u > -1.0 and v > -1.0 and u < float(columns.cells_x + 1) and v < float(columns.cells_y + 1)):
         return best, triangle
     col = wp.clamp(wp.int32(u), 0, columns.cells_x - 1)

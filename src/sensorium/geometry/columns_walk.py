@@ -1,14 +1,15 @@
-"""Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that lie like terrain.
+"""Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that form terrain.
 
-A ray is followed from cell to cell of the grid. Of each cell the least and the greatest height of what is in it is
-known, and of blocks of 4 x 4 and of 16 x 16 cells too; where the ray passes above or below, nothing is looked at. That
-pays where few triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling; there a
-tree is faster. `is_terrain` tells them apart, by the geometry alone.
+A ray is followed from cell to cell of the grid. The least and the greatest height in each cell are known, and also of
+blocks of 4 x 4 and of 16 x 16 cells; cells that the ray passes above or below are skipped. This is efficient if few
+triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling, and a tree is faster
+there.
+`is_terrain` distinguishes the two by the geometry alone.
 
-The place of the ray is float64. In each cell it begins anew at the cell's border, so that all float32 arithmetic there
-is about lengths of a triangle, and heights of two float32 numbers: flat angles multiply errors. Triangles are wider by
-what rounding may cost, so that no ray slips through between two. Steep ones, to which heights mean little, are apart
-and tested in float64.
+The position of the ray is float64. In each cell it restarts at the cell's border, so that all float32 arithmetic there
+involves lengths of a triangle, and heights are pairs of float32 numbers, because flat angles amplify errors. Triangles
+are widened by possible rounding errors, so that no ray passes between two. Steep triangles, which heights do not bound
+well, are stored separately and tested in float64.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.columns import CHUNK, EPSILON, MISS, Columns, ColumnsIndex, cell_margin, overlapping
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
 
 FINE = wp.constant(2)
-"""Blocks of the finer level have 2^FINE cells per side."""
+"""Binary logarithm of the cells per side of a block of the finer level."""
 COARSE = wp.constant(4)
-"""Blocks of the coarser level have 2^COARSE cells per side."""
+"""Binary logarithm of the cells per side of a block of the coarser level."""
 FEWEST = 1000
-"""Triangles of a terrain, at least: below, a tree is as fast."""
+"""Least number of triangles of a terrain; below it, a tree is as fast."""
 LAYERS = 1.3
-"""Triangles above each other in a terrain, at most, on the average of the columns that are not empty."""
+"""Greatest mean number of triangles above each other in a terrain, over non-empty columns."""
 STEEP_SHARE = 0.2
-"""Share of the area that may be steep in a terrain."""
+"""Greatest fraction of steep area in a terrain."""
 PER_CELL = 8.0
-"""Triangles in a column of a terrain, at most, on the average: more where big ones lie among small ones."""
+"""Greatest mean number of triangles in a column of a terrain; it is larger if large triangles lie among small ones."""
 STEEP = 0.2
-"""A triangle whose unit normal has a smaller part along z is steep."""
+"""Least z component of the unit normal of a triangle that is not steep."""
 WIDER = 1e-6
-"""How far barycentric coordinates of steep triangles may be outside."""
+"""Tolerance of barycentric coordinates of steep triangles."""
 _INF: Any = wp.constant(wp.float64(float("inf")))
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR: Any = wp.constant(wp.float64(1e300))
@@ -52,36 +53,38 @@ _WIDER: Any = wp.constant(wp.float64(WIDER))
 
 @wp.struct
 class WalkIndex:
-    """What kernels read besides `ColumnsIndex`."""
+    """Data for kernels in addition to `ColumnsIndex`."""
 
     heights: wp.array[wp.vec2]
-    """The least and the greatest height in a cell above the heights' origin, m, (inf, -inf) where there is nothing;
-    then the same of blocks of the finer and of the coarser level, row by row."""
+    """Least and greatest height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
+    of the
+    finer and of the coarser level, row by row."""
     fine: wp.int32
-    """Place of the first block of the finer level."""
+    """Index of the first block of the finer level."""
     coarse: wp.int32
-    """Place of the first block of the coarser level."""
+    """Index of the first block of the coarser level."""
     more: wp.array[wp.vec2]
-    """`[triangle]`: what the height at the corner has lost in float32, m; what a height's error costs in barycentric
-    coordinates, or -1 for a triangle that is steep or left out."""
+    """`[triangle]`: rounding residue of the height at the corner, m; effect of a height's error on barycentric
+    coordinates,
+    or -1 for a triangle that is steep or omitted."""
     steep_first: wp.array[wp.int32]
-    """`[cell + 1]`: where the list of a cell begins in `steep_entries`; empty where nothing is steep."""
+    """`[cell + 1]`: start of each cell's list in `steep_entries`; empty without steep triangles."""
     steep_entries: wp.array[wp.int32]
     """Rows of `steep`, cell by cell."""
     steep: wp.array[wp.vec3d]
     """`[row, 3]`, flat: corners of the steep triangles, the height above the origin, m."""
     steep_triangle: wp.array[wp.int32]
-    """Which triangles they are."""
+    """Indices of the steep triangles."""
     slack: wp.float32
-    """How much heights may be wrong, m."""
+    """Greatest error of heights, m."""
     low: wp.float64
     high: wp.float64
-    """The least and the greatest height, m."""
+    """Least and greatest height, m."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Walk:
-    """The part of the index on the host that slanted rays need; see `WalkIndex`."""
+    """Host data for slanted rays; see `WalkIndex`."""
 
     columns: Columns
     heights: NDArray[np.float32]
@@ -98,7 +101,7 @@ class Walk:
     slack: float
 
     def to(self, device: Any = "cpu") -> WalkIndex:
-        """Return it as kernels take it; besides they take `columns.to(device)`."""
+        """Return the data for kernels, which also take `columns.to(device)`."""
         out = WalkIndex()
         for name in ("heights", "more"):
             setattr(out, name, wp.array(getattr(self, name), dtype=wp.vec2, device=device))
@@ -112,13 +115,13 @@ class Walk:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, those of the columns not counted."""
+        """Bytes of the arrays, without those of the columns."""
         names = ("heights", "more", "steep_first", "steep_entries", "steep", "steep_triangle")
         return sum(getattr(self, name).nbytes for name in names)
 
 
 def may_be_terrain(vertices: ArrayLike, faces: ArrayLike) -> bool:
-    """Return False where `is_terrain` would: there is no need to build an index.
+    """Return False if `is_terrain` would return False, without building an index.
 
     Args:
         vertices: `[n, 3]`, m.
@@ -139,7 +142,7 @@ def may_be_terrain(vertices: ArrayLike, faces: ArrayLike) -> bool:
 
 
 def is_terrain(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> bool:
-    """Return whether few triangles lie above each other and few are steep: whether to walk rather than climb a tree.
+    """Return whether few triangles lie above each other and few are steep, so that a walk is faster than a tree.
 
     Args:
         columns: the index of these triangles.
@@ -157,7 +160,7 @@ def is_terrain(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> bool:
 
 
 def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
-    """Add to an index what slanted rays need.
+    """Add the data for slanted rays to an index.
 
     Args:
         columns: the index of these triangles.
@@ -216,7 +219,7 @@ def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
 def _describe(
     corners: NDArray[np.float64], triangles: NDArray[np.float32]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Return which triangles `[n, 3, xyz]` are steep, and what `WalkIndex.more` holds of all."""
+    """Return which triangles `[n, 3, xyz]` are steep, and the values of `WalkIndex.more` for all."""
     e1, e2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     normal = np.cross(e1, e2)
     length = np.linalg.norm(normal, axis=1)
@@ -270,19 +273,19 @@ def _blocks(grid: NDArray[np.float64], side: int) -> NDArray[np.float32]:
 
 @wp.func
 def _less(a: F64, b: F64) -> F64:
-    """Return the lesser, of two numbers: `wp.min` also looks for NaN, in many times the time."""
+    """Return the lesser of two numbers; `wp.min` also checks for NaN, which takes many times longer."""
     return wp.where(a < b, a, b)
 
 
 @wp.func
 def _greater(a: F64, b: F64) -> F64:
-    """Return the greater, likewise."""
+    """Return the greater of two numbers."""
     return wp.where(a > b, a, b)
 
 
 @wp.func
 def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
-    """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) where there is none."""
+    """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) if empty."""
     if d == _ZERO:
         if o < low or o > high:
             return wp.vec2d(_INF, -_INF)
@@ -294,7 +297,7 @@ def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
 
 @wp.func
 def _ray_steep(walk: WalkIndex, row: int, o: wp.vec3d, d: wp.vec3d) -> F64:
-    """Return t where a ray meets a steep triangle; inf on a miss."""
+    """Return t at the intersection of a ray with a steep triangle; inf on a miss."""
     a = walk.steep[3 * row]
     e1 = walk.steep[3 * row + 1] - a
     e2 = walk.steep[3 * row + 2] - a
@@ -315,14 +318,14 @@ def _ray_steep(walk: WalkIndex, row: int, o: wp.vec3d, d: wp.vec3d) -> F64:
 def columns_walk(
     columns: ColumnsIndex, walk: WalkIndex, o: wp.vec3, d: wp.vec3, t_max: float
 ) -> tuple[wp.float32, wp.int32]:
-    """Return t and the triangle that a ray meets first; (inf, MISS) where there is none.
+    """Return t and the first triangle that a ray hits; (inf, MISS) on a miss.
 
     Args:
         columns: the index.
-        walk: what belongs to it.
+        walk: its data for slanted rays.
         o: start of the ray in the frame of the vertices, m.
-        d: its direction, of any length but 0: t >= 0 counts in units of it. Both faces of a triangle are hit.
-        t_max: how far to look, inclusive, in the same units.
+        d: its direction, of any length but 0: t >= 0 is in units of it. Both faces of a triangle can be hit.
+        t_max: greatest t, inclusive, in the same units.
     """
     best = float(wp.inf)
     triangle = int(MISS)
@@ -347,7 +350,7 @@ def columns_walk(
     end = inside[1]
     if not (t <= end):
         return best, triangle
-    # An edge that is never reached is far away.
+    # An edge that is never reached is infinitely far.
     per_u = wp.where(du == _ZERO, _FAR, _ONE / du)
     per_v = wp.where(dv == _ZERO, _FAR, _ONE / dv)
     per_z = wp.where(dz == _ZERO, _FAR, _ONE / dz)
@@ -374,7 +377,7 @@ def columns_walk(
         place = wp.where(shift == 0, 0, wp.where(shift == FINE, walk.fine, walk.coarse))
         heights = walk.heights[place + block_v * ((last_col >> shift) + 1) + block_u]
         if _less(za, zb) <= wp.float64(heights[1]) and _greater(za, zb) >= wp.float64(heights[0]):
-            if shift > 0:  # on to where the ray comes to the heights of the block, and into it
+            if shift > 0:  # advance to where the ray reaches the heights of the block
                 near = _less((wp.float64(heights[0]) - oz) * per_z, (wp.float64(heights[1]) - oz) * per_z)
                 t = _greater(t, _less(near, to))
                 za = oz + t * dz
@@ -432,7 +435,7 @@ def columns_walk(
         za = zb
         if not (t < end):
             break
-        # On to the cell behind the edge. Across it, the ray is in the row or column of where it is, of this block.
+        # Advance to the cell behind the edge. Across it, the ray stays in its row or column within this block.
         is_u = leave_u <= leave_v
         next_col = wp.where(ahead_u == 1, first_col + (1 << shift), first_col - 1)
         next_row = wp.where(ahead_v == 1, first_row + (1 << shift), first_row - 1)

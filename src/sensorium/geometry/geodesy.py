@@ -1,9 +1,10 @@
-"""Where on Earth: latitude, longitude and height on the WGS84 ellipsoid, Earth-centred and local coordinates, float64.
+"""Geographic coordinates: latitude, longitude and height on the WGS84 ellipsoid, Earth-centred and local, float64.
 
 Three frames. *Geodetic*: latitude, longitude (in degrees here, in radians in the Warp functions) and height above the
 ellipsoid, m. *ECEF*: Earth-centred, Earth-fixed, m; x to latitude 0 and longitude 0, z to the north pole. *ENU*: east,
-north, up, m, in the plane that touches the ellipsoid's parallel surface at an origin: a flat frame, so a point 10 km
-away with up = 0 is 7.8 m higher above the ellipsoid than the origin is.
+north, up, m, in the plane tangent to the ellipsoid's parallel surface at an origin. This frame is flat, so a point 10
+km
+away with up = 0 is 7.8 m higher above the ellipsoid than the origin.
 
 Every function exists twice, as a Warp function for kernels (its name ends in `_wp`) and in NumPy.
 
@@ -20,7 +21,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
     Vec3d: TypeAlias = Any
     Mat33d: TypeAlias = Any
@@ -42,8 +43,8 @@ ECCENTRICITY2 = FLATTENING * (2.0 - FLATTENING)
 SECOND_ECCENTRICITY2 = ECCENTRICITY2 / (1.0 - FLATTENING) ** 2
 """Second eccentricity squared, (a^2 - b^2) / b^2."""
 ITERATIONS = 3
-"""Steps of Bowring's rule. The first leaves less than 4 um from -10 to 20 km, the second no more than rounding does
-(some nanometres), up to the height of satellites; the third is spare."""
+"""Number of steps of Bowring's rule. The first leaves an error below 4 um from -10 to 20 km, the second only rounding
+errors (some nanometres) up to the height of satellites; the third is spare."""
 
 _A: F64 = wp.constant(wp.float64(SEMI_MAJOR))
 _B: F64 = wp.constant(wp.float64(SEMI_MINOR))
@@ -86,7 +87,7 @@ def enu_to_geodetic_wp(enu: Vec3d, origin: Vec3d, axes: Mat33d) -> Vec3d:
     Args:
         enu: east, north, up, m.
         origin: ECEF coordinates of the local origin, m.
-        axes: what `enu_axes` gives for the origin: its rows are east, north and up in ECEF.
+        axes: result of `enu_axes` for the origin: its rows are east, north and up in ECEF.
     """
     return ecef_to_geodetic_wp(origin + wp.transpose(axes) * enu)
 
@@ -113,7 +114,8 @@ def ecef_to_geodetic(ecef: ArrayLike) -> Array:
 
     Bowring's rule, iterated: with the parametric latitude b, tan(latitude) = (z + e'^2 B sin^3 b) / (r - e^2 A cos^3 b)
     and tan b = (1 - f) tan(latitude). The height r cos + z sin - A sqrt(1 - e^2 sin^2) is well-conditioned everywhere.
-    Both are right to some nanometres from 10 km below the ground to beyond any orbit; not near the Earth's centre.
+    Both are accurate to some nanometres from 10 km below the ground to beyond any orbit, but not near the Earth's
+    centre.
 
     Args:
         ecef: coordinates, m, [..., 3].
@@ -136,10 +138,10 @@ def ecef_to_geodetic(ecef: ArrayLike) -> Array:
 
 
 def enu_axes(origin: ArrayLike) -> Array:
-    """Return the directions east, north and up at a place, as rows, in ECEF: float64 [3, 3].
+    """Return the directions east, north and up at a location, as rows, in ECEF: float64 [3, 3].
 
     Args:
-        origin: latitude and longitude, degrees (a height after them is not read).
+        origin: latitude and longitude, degrees (a third number is ignored).
     """
     latitude, longitude = np.deg2rad(np.asarray(origin, np.float64)[:2])
     s, c = math.sin(latitude), math.cos(latitude)
@@ -148,11 +150,11 @@ def enu_axes(origin: ArrayLike) -> Array:
 
 
 def geodetic_to_enu(lla: ArrayLike, origin: ArrayLike) -> Array:
-    """Return east, north, up, m, float64 [..., 3], of places relative to an origin.
+    """Return east, north, up, m, float64 [..., 3], of locations relative to an origin.
 
     Args:
         lla: latitude, longitude (degrees), height (m), [..., 3].
-        origin: the same of the origin, [3].
+        origin: latitude, longitude (degrees), height (m) of the origin, [3].
     """
     return (geodetic_to_ecef(lla) - geodetic_to_ecef(origin)) @ enu_axes(origin).T
 

@@ -1,19 +1,20 @@
 """Rays against height fields, walked as grids, for kernels. The data: `sensorium.geometry.shapes.HeightField`.
 
-Frame: the field's own; x along the columns, y along the rows, z up; it reaches from -half to +half. A cell lies between
+Frame: the field's own; x along the columns, y along the rows, z up; it extends from -half to +half. A cell lies between
 the points (row, column) and (row + 1, column + 1); the diagonal between these two splits it into two triangles.
 
-Face ids: ``2 * (row * (columns - 1) + column) + k``; k = 0 is the triangle that has the corner (row, column + 1), k = 1
-the one that has (row + 1, column). `BASE` is the bottom or a side wall of a solid field, `MISS` nothing.
+Face ids: ``2 * (row * (columns - 1) + column) + k``; k = 0 is the triangle with the corner (row, column + 1), k = 1 the
+one with (row + 1, column). `BASE` is the bottom or a side wall of a solid field, `MISS` is no face.
 
-A solid field is all that lies between -base and the surface, inside the extent; a ray from inside finds where it leaves
-that. (MuJoCo also stops such a ray at height 0, where the upper and the lower half of its solid meet.)
+A solid field is the volume between -base and the surface, inside the extent; a ray from inside hits its exit. (MuJoCo
+also stops such a ray at height 0, where the upper and the lower half of its solid meet.)
 
 Along a ray the height above the surface is linear between the lines of the grid and the diagonals that it crosses. It
-is found at each of them, and a hit is where it is no longer of the sign it began with. So no ray can slip between two
-triangles. Cells are bundled into blocks of 4 x 4 and of 32 x 32 with the least and the greatest height in them; blocks
-that the ray passes above or below are skipped. Positions are float64: at a flat angle an error of the height is
-multiplied.
+is
+evaluated at each of them, and a hit is where its sign changes. So no ray can pass between two triangles. Cells are
+grouped
+into blocks of 4 x 4 and of 32 x 32 with their least and greatest heights; blocks that the ray passes above or below are
+skipped. Positions are float64, because a flat angle amplifies an error of the height.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import HeightField
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F32: TypeAlias = Any
     F64: TypeAlias = Any
 else:
@@ -37,11 +38,11 @@ else:
 BASE = wp.constant(-1)
 """Face id of the bottom and the side walls."""
 MISS = wp.constant(-2)
-"""Face id where nothing is hit."""
+"""Face id of a miss."""
 FINE = wp.constant(2)
-"""Blocks of the finer level have 2^FINE cells per side."""
+"""Binary logarithm of the cells per side of a block of the finer level."""
 COARSE = wp.constant(5)
-"""Blocks of the coarser level have 2^COARSE cells per side."""
+"""Binary logarithm of the cells per side of a block of the coarser level."""
 _INF: Any = wp.constant(wp.float64(float("inf")))
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _ONE: Any = wp.constant(wp.float64(1.0))
@@ -50,16 +51,16 @@ _HALF: Any = wp.constant(wp.float64(0.5))
 
 @wp.struct
 class HField:
-    """One height field: where its values are in the shared arrays, and its measures."""
+    """One height field: the positions of its values in the shared arrays, and its dimensions."""
 
     rows: wp.int32
     cols: wp.int32
     heights: wp.int32
-    """Place of point (0, 0); the points follow row by row."""
+    """Index of point (0, 0); the points follow row by row."""
     fine: wp.int32
-    """Place of the first block of the finer level; blocks follow row by row."""
+    """Index of the first block of the finer level; blocks follow row by row."""
     coarse: wp.int32
-    """Place of the first block of the coarser level."""
+    """Index of the first block of the coarser level."""
     half_x: wp.float64
     half_y: wp.float64
     """Half extents, m."""
@@ -67,29 +68,29 @@ class HField:
     per_y: wp.float64
     """Cells per metre."""
     base: wp.float32
-    """Thickness of the solid below height 0, m; negative for the surface alone."""
+    """Thickness of the solid below height 0, m; negative for a surface without a solid."""
     low: wp.float32
     high: wp.float32
-    """The least and the greatest height, m."""
+    """Least and greatest height, m."""
 
 
 @wp.struct
 class HFields:
-    """All height fields of a scene: one argument of a kernel."""
+    """All height fields of a scene, as one kernel argument."""
 
     fields: wp.array[HField]
     heights: wp.array[wp.float32]
     """m."""
     blocks: wp.array[wp.vec2]
-    """The least and the greatest height of a block, m."""
+    """Least and greatest height of each block, m."""
 
 
 def build_hfields(fields: Sequence[HeightField], device: Any = "cpu") -> HFields:
-    """Return the height fields as kernels take them; a field's number is its place in `fields`.
+    """Return the height fields for kernels; the index of a field is its position in `fields`.
 
     Args:
-        fields: any number of them, none too.
-        device: where the arrays live.
+        fields: any number of them, including none.
+        device: device of the arrays.
     """
     records, heights, blocks = [], [np.zeros(0, np.float32)], [np.zeros((0, 2), np.float32)]
     points = cells = 0
@@ -133,9 +134,9 @@ def hfield_height(fields: HFields, index: int, x: float, y: float) -> tuple[wp.f
 
     Args:
         fields: all fields.
-        index: which.
-        x: place in the field's frame, m.
-        y: the same.
+        index: index of the field.
+        x: position in the field's frame, m.
+        y: position in the field's frame, m.
     """
     h = fields.fields[index]
     u = (wp.float64(x) + h.half_x) * h.per_x
@@ -161,11 +162,11 @@ def hfield_height(fields: HFields, index: int, x: float, y: float) -> tuple[wp.f
 def ray_hfield_vertical(fields: HFields, index: int, o: wp.vec3, sign: float) -> tuple[wp.float32, wp.int32]:
     """Return t, m, and the face of a ray along the field's own z axis; (inf, MISS) on a miss.
 
-    It gives what `ray_hfield` gives, in the time of one look-up.
+    The result is that of `ray_hfield`, in the time of one look-up.
 
     Args:
         fields: all fields.
-        index: which.
+        index: index of the field.
         o: start of the ray in the field's frame, m.
         sign: +1.0 up, -1.0 down; t >= 0 counts along it.
     """
@@ -188,7 +189,7 @@ def ray_hfield_vertical(fields: HFields, index: int, o: wp.vec3, sign: float) ->
 
 @wp.func
 def _surface(z00: F64, z01: F64, z10: F64, z11: F64, a: F64, b: F64) -> F64:
-    """Return the height in a cell, at a of its width and b of its depth, taken into 0 to 1."""
+    """Return the height in a cell, at a of its width and b of its depth, clamped to 0 to 1."""
     p = wp.clamp(a, _ZERO, _ONE)
     q = wp.clamp(b, _ZERO, _ONE)
     if p >= q:
@@ -198,7 +199,7 @@ def _surface(z00: F64, z01: F64, z10: F64, z11: F64, a: F64, b: F64) -> F64:
 
 @wp.func
 def _cell_above(fields: HFields, h: HField, u: F64, v: F64, z: F64) -> F64:
-    """Return how far z is above the surface at a place in cells, which is taken into the extent."""
+    """Return the height of z above the surface at a position in cells, clamped to the extent."""
     col = wp.clamp(wp.int32(u), 0, h.cols - 2)
     row = wp.clamp(wp.int32(v), 0, h.rows - 2)
     at = h.heights + row * h.cols + col
@@ -214,7 +215,7 @@ def _cell_above(fields: HFields, h: HField, u: F64, v: F64, z: F64) -> F64:
 
 @wp.func
 def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
-    """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) where there is none."""
+    """Return the part of an interval of t in which o + t d is from low to high; (inf, -inf) if empty."""
     if d == _ZERO:
         if o < low or o > high:
             return wp.vec2d(_INF, -_INF)
@@ -226,14 +227,14 @@ def _slab(o: F64, d: F64, low: F64, high: F64, within: wp.vec2d) -> wp.vec2d:
 
 @wp.func
 def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float) -> tuple[wp.float32, wp.int32]:
-    """Return the smallest t in 0 to t_max where a ray meets a height field, and the face; (inf, MISS) on a miss.
+    """Return the smallest t in 0 to t_max at which a ray hits a height field, and the face; (inf, MISS) on a miss.
 
     Args:
         fields: all fields.
-        index: which.
+        index: index of the field.
         o: start of the ray in the field's frame, m.
-        d: its direction, of any length: t counts in units of it.
-        t_max: how far to look, inclusive, in the same units.
+        d: its direction, of any length: t is in units of it.
+        t_max: greatest t, inclusive, in the same units.
     """
     h = fields.fields[index]
     columns = wp.float64(h.cols - 1)
@@ -263,7 +264,7 @@ def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float
             side = -_ONE
     if side < _ZERO and h.base >= 0.0 and inside[0] >= _ZERO:
         return wp.float32(begin), BASE
-    # The part of that in which there is surface; a bit more, for a surface may be flat.
+    # The part of that interval at the heights of the surface; with a margin, since a surface may be flat.
     margin = wp.float64(1.0e-6) * (_ONE + high - low)
     part = _slab(z0, dz, low - margin, high + margin, wp.vec2d(begin, wp.min(inside[1], wp.float64(t_max))))
     if part[0] <= part[1]:
@@ -277,7 +278,7 @@ def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float
 
 @wp.func
 def _edge(cell: int, shift: int, o: F64, d: F64, per: F64) -> F64:
-    """Return t where the ray leaves the block of a cell along one axis; inf where it never does."""
+    """Return t at which the ray leaves the block of a cell along one axis; inf if it never does."""
     block = cell >> shift
     if d > _ZERO:
         return (wp.float64((block + 1) << shift) - o) * per
@@ -290,7 +291,7 @@ def _edge(cell: int, shift: int, o: F64, d: F64, per: F64) -> F64:
 def _walk(
     fields: HFields, h: HField, o: wp.vec3d, d: wp.vec3d, begin: F64, end: F64, side: F64
 ) -> tuple[wp.float32, wp.int32]:
-    """Follow the ray from `begin` to `end` to where it is no longer on its side of the surface. x and y in cells."""
+    """Follow the ray from `begin` to `end` until it changes its side of the surface. x and y are in cells."""
     per_u = _ZERO
     per_v = _ZERO
     if d[0] != _ZERO:
@@ -364,7 +365,7 @@ def _walk(
         t = to
         if t >= end:
             return wp.inf, MISS
-        # On to the cell behind the edge. Across it, the ray is in the row or column of where it is, of this block.
+        # Advance to the cell behind the edge. Across it, the ray stays in its row or column within this block.
         old_col = col
         old_row = row
         if leave_u <= leave_v:
@@ -392,9 +393,9 @@ def hfield_normal(fields: HFields, index: int, face: int, p: wp.vec3) -> wp.vec3
 
     Args:
         fields: all fields.
-        index: which.
-        face: as the rays give it.
-        p: the point that was hit, m; read for `BASE` only.
+        index: index of the field.
+        face: face id of a ray's hit.
+        p: the hit point, m; used only for `BASE`.
     """
     h = fields.fields[index]
     if face == BASE:

@@ -1,11 +1,12 @@
-"""The nearest point of surfaces to points, for kernels: analytic shapes, meshes and height fields.
+"""Nearest point on surfaces, for kernels: analytic shapes, meshes and height fields.
 
 Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside;
-`nearest_primitive` also tells the two apart. Where several points of a surface are equally near, one of them is taken,
-always the same. Sizes are those of `sensorium.geometry.shapes`.
+`nearest_primitive` also distinguishes the two. Of several equally near points, always the same one is returned. Sizes
+are
+those of `sensorium.geometry.shapes`.
 
-Corners of triangles and the ellipsoid are worked out in float64: there the digits of float32 would be lost to
-differences of squares.
+Corners of triangles and the ellipsoid are computed in float64, because differences of squares would lose precision in
+float32.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import warp as wp
 from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
 
 NEWTON = wp.constant(wp.int32(32))
-"""Steps towards the nearest point of an ellipsoid, at most; with radii of a ratio of 10^6 they took up to 15."""
+"""Greatest number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _ONE: Any = wp.constant(wp.float64(1.0))
 _INF: Any = wp.constant(wp.float64(float("inf")))
@@ -39,8 +40,8 @@ def _nearest_ellipsoid(radii: wp.vec3, p: wp.vec3) -> wp.vec3:
     The foot is x_i = a_i^2 p_i / (t + a_i^2) with the greatest t that puts it on the surface (D. Eberly, "Distance from
     a Point to an Ellipse, an Ellipsoid, or a Hyperellipsoid"). With c the smallest radius, r_i = (a_i / c)^2 and
     w = t / c^2 + 1, u_i = x_i / a_i = r_i (p_i / a_i) / (w + r_i - 1), and w is the zero of sum u_i^2 - 1, which is
-    convex and falls. Newton's steps from a w at which one u_i is 1 and the others are not more therefore never go too
-    far.
+    convex and decreasing. Newton's steps from a w at which one u_i is 1 and the others are at most 1 therefore never
+    overshoot.
     """
     least = wp.float64(wp.min(radii[0], wp.min(radii[1], radii[2])))
     a = wp.vec3d(radii)
@@ -64,7 +65,7 @@ def _nearest_ellipsoid(radii: wp.vec3, p: wp.vec3) -> wp.vec3:
         if total <= _ZERO:
             break
         w += total / (wp.float64(2.0) * slope)
-    if w == _ZERO:  # deep inside, on the plane across the shortest axis: the foot is off that plane
+    if w == _ZERO:  # deep inside, on the plane perpendicular to the shortest axis: the foot is off that plane
         rest = _ONE
         short = wp.int32(0)
         for i in range(3):
@@ -112,7 +113,7 @@ def _nearest_box(size: wp.vec3, p: wp.vec3) -> wp.vec3:
         if size[i] - wp.abs(p[i]) < room:
             room = size[i] - wp.abs(p[i])
             axis = i
-    if room > 0.0:  # inside: out through the nearest face
+    if room > 0.0:  # inside: the nearest face
         if p[axis] < 0.0:
             q[axis] = -size[axis]
         else:
@@ -171,11 +172,12 @@ def _is_inside(kind: int, size: wp.vec3, p: wp.vec3) -> wp.bool:
 def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp.float32]:
     """Return the nearest point on the surface of an analytic shape, and the signed distance to it, m.
 
-    The distance is negative inside; (p - point) / distance then is its gradient, the outward normal. Below an unbounded
-    plane is inside; a bounded one is a sheet without an inside, and so is one that is bounded along one axis.
+    The distance is negative inside; (p - point) / distance is its gradient, the outward normal. The region below an
+    unbounded
+    plane is inside; a plane that is bounded along at least one axis is a sheet without an inside.
 
     Args:
-        kind: PLANE to BOX; for a mesh or a height field both answers are infinite.
+        kind: PLANE to BOX; for a mesh or a height field both results are infinite.
         size: as in `sensorium.geometry.shapes`, m; unused entries are not read.
         p: a point in the shape's frame, m.
     """
@@ -198,7 +200,7 @@ def signed_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> wp.float32:
 
 @wp.func
 def nearest_on_triangle(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> wp.vec3d:
-    """Return the point of a triangle nearest to the origin, by the region of the triangle's plane it lies over.
+    """Return the point of a triangle nearest to the origin, by the region of the triangle's plane.
 
     After C. Ericson, "Real-Time Collision Detection", 5.1.5.
     """
@@ -236,7 +238,7 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
     Args:
         mesh: id of the `wp.Mesh`.
         p: a point in the mesh's frame, m.
-        limit: how far to look, m.
+        limit: greatest distance, m.
     """
     query = wp.mesh_query_point_no_sign(mesh, p, limit)
     if not query.result:
@@ -254,7 +256,7 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
 
 @wp.func
 def _surface_at(fields: HFields, h: HField, x: F64, y: F64) -> F64:
-    """Return the height of the surface at a place, which is taken into the extent."""
+    """Return the height of the surface at a position, clamped to the extent."""
     u = wp.clamp((x + h.half_x) * h.per_x, _ZERO, wp.float64(h.cols - 1))
     v = wp.clamp((y + h.half_y) * h.per_y, _ZERO, wp.float64(h.rows - 1))
     col = wp.min(wp.int32(u), h.cols - 2)
@@ -273,7 +275,7 @@ def _surface_at(fields: HFields, h: HField, x: F64, y: F64) -> F64:
 
 @wp.func
 def _gap(q: F64, low: F64, high: F64) -> F64:
-    """Return how far a number is outside an interval."""
+    """Return the distance of a number from an interval."""
     return wp.max(_ZERO, wp.max(low - q, q - high))
 
 
@@ -294,14 +296,15 @@ def _block_gap(h: HField, q: wp.vec3d, col: int, row: int, cols: int, rows: int,
 def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp.float32]:
     """Return the nearest point on a height field and the distance, m; infinite beyond the limit.
 
-    The side walls and the bottom of a solid field count. The surface is looked through within the distance that is
-    known from the point above or below, by blocks of cells with their least and greatest heights.
+    The side walls and the bottom of a solid field count. The surface is searched within the known distance to the point
+    above
+    or below, by blocks of cells with their least and greatest heights.
 
     Args:
         fields: all fields.
-        index: which.
+        index: index of the field.
         p: a point in the field's frame, m.
-        limit: how far to look, m.
+        limit: greatest distance, m.
     """
     h = fields.fields[index]
     q = wp.vec3d(p)
@@ -314,7 +317,7 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
         return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
     x = wp.clamp(q[0], -h.half_x, h.half_x)
     y = wp.clamp(q[1], -h.half_y, h.half_y)
-    for k in range(6):  # above or below on the surface, then what a solid has besides: its bottom and its walls
+    for k in range(6):  # the surface above or below, then the bottom and the walls of a solid
         spot = wp.vec3d(x, y, -wp.float64(h.base))
         if k == 0:
             spot = wp.vec3d(x, y, _surface_at(fields, h, x, y))
@@ -376,7 +379,7 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
 
 @wp.func
 def _nearest_in_cell(fields: HFields, h: HField, q: wp.vec3d, col: int, row: int, best: F64) -> wp.vec3d:
-    """Return the way from a point to the nearest point of a cell's two triangles; infinite where that is too far."""
+    """Return the vector from a point to the nearest point of a cell's two triangles; infinite if it is too far."""
     at = h.heights + row * h.cols + col
     z00 = wp.float64(fields.heights[at])
     z01 = wp.float64(fields.heights[at + 1])

@@ -1,18 +1,20 @@
 """Rays against the analytic shapes, for kernels: plane, sphere, capsule, ellipsoid, cylinder and box.
 
-A ray o + t d is given in the shape's own frame; d need not be a unit vector, t counts in units of it. The answer is the
-smallest t >= 0 on the surface: both faces are hit, so a ray that starts inside a solid gives its exit. A miss is `inf`.
+A ray o + t d is given in the shape's own frame; d need not be a unit vector, t is in units of it. The result is the
+smallest t >= 0 on the surface. Both faces can be hit, so a ray that starts inside a solid hits its exit. A miss is
+`inf`.
 Sizes are those of `sensorium.geometry.shapes`: half lengths and radii, axes along z.
 
-Every solid here is convex: a ray meets it in one interval, and there is no seam between a side and a cap that a ray
-could slip through. Quadratics are solved in float64 about the ray's closest approach to the axis or the centre. So the
-error of t is that of the final rounding to float32, for a ray that comes from far or nearly touches as well.
+Every solid here is convex: a ray intersects it in one interval, and there is no gap between a side and a cap.
+Quadratics
+are solved in float64 about the ray's closest approach to the axis or the centre. So the error of t is that of the final
+rounding to float32, even for a ray that comes from far away or is nearly tangent.
 """
 
 import warp as wp
 
 PLANE = wp.constant(0)
-"""Number of this kind in kernels: its place in `sensorium.geometry.shapes.KINDS`; so are those that follow."""
+"""Kernel number of this kind: its index in `sensorium.geometry.shapes.KINDS`; likewise for those that follow."""
 SPHERE = wp.constant(1)
 CAPSULE = wp.constant(2)
 ELLIPSOID = wp.constant(3)
@@ -27,10 +29,10 @@ _ZERO = wp.constant(wp.float64(0.0))
 
 @wp.func
 def ray_plane(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray crosses the plane z = 0; from both sides, unlike MuJoCo, whose planes have one face.
+    """Return t at which the ray crosses the plane z = 0, from either side (MuJoCo's planes have one face).
 
     Args:
-        size: half extents along x and y, m; each that is 0 is unbounded. The third is not read.
+        size: half extents along x and y, m; 0 means unbounded. The third is not read.
         o: start of the ray in the plane's frame, m.
         d: its direction, of any length.
     """
@@ -48,7 +50,7 @@ def ray_plane(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
 
 @wp.func
 def _ball_interval(o: wp.vec3d, d: wp.vec3d, radius: wp.float64) -> wp.vec2d:
-    """Return where the line enters and leaves the ball about the origin; (inf, -inf) where it passes by."""
+    """Return where the line enters and leaves the ball about the origin; (inf, -inf) on a miss."""
     a = wp.dot(d, d)
     middle = -wp.dot(o, d) / a
     closest = o + middle * d
@@ -61,7 +63,7 @@ def _ball_interval(o: wp.vec3d, d: wp.vec3d, radius: wp.float64) -> wp.vec2d:
 
 @wp.func
 def _tube_interval(o: wp.vec3d, d: wp.vec3d, radius: wp.float64, half_length: wp.float64) -> wp.vec2d:
-    """Return where the line enters and leaves the solid cylinder along z; (inf, -inf) where it passes by."""
+    """Return where the line enters and leaves the solid cylinder along z; (inf, -inf) on a miss."""
     start = -_INF
     end = _INF
     a = d[0] * d[0] + d[1] * d[1]
@@ -101,13 +103,13 @@ def _nearest(interval: wp.vec2d) -> wp.float32:
 
 @wp.func
 def ray_sphere(radius: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets the sphere about the origin, radius in m."""
+    """Return t at which the ray hits the sphere about the origin, radius in m."""
     return _nearest(_ball_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(radius)))
 
 
 @wp.func
 def ray_capsule(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets the capsule along z; half_length, m, is that of the part between the two balls."""
+    """Return t at which the ray hits the capsule along z; half_length, m, is that of the part between the two balls."""
     start = wp.vec3d(o)
     along = wp.vec3d(d)
     r = wp.float64(radius)
@@ -120,20 +122,20 @@ def ray_capsule(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp
 
 @wp.func
 def ray_ellipsoid(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets the ellipsoid with these radii along x, y and z, m."""
+    """Return t at which the ray hits the ellipsoid with these radii along x, y and z, m."""
     radii = wp.vec3d(size)
     return _nearest(_ball_interval(wp.cw_div(wp.vec3d(o), radii), wp.cw_div(wp.vec3d(d), radii), wp.float64(1.0)))
 
 
 @wp.func
 def ray_cylinder(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets the cylinder along z, which has caps; radius and half_length in m."""
+    """Return t at which the ray hits the cylinder along z, which has caps; radius and half_length in m."""
     return _nearest(_tube_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(radius), wp.float64(half_length)))
 
 
 @wp.func
 def ray_box(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets the box with these half sides along x, y and z, m."""
+    """Return t at which the ray hits the box with these half sides along x, y and z, m."""
     start = float(-wp.inf)
     end = float(wp.inf)
     for i in range(3):
@@ -151,9 +153,9 @@ def ray_box(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     return end
 
 
-@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
+@wp.func(inline=False)  # large, with several callers: only one copy is compiled
 def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t where the ray meets an analytic shape, `inf` on a miss, and for a mesh or a height field.
+    """Return t at which the ray hits an analytic shape; `inf` on a miss, and for a mesh or a height field.
 
     Args:
         kind: PLANE to BOX.
@@ -180,8 +182,7 @@ def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float3
 def primitive_normal(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
     """Return the outward unit normal of an analytic shape at a point of its surface, in the shape's frame.
 
-    A point on an edge takes one of its faces: the one whose plane it is nearest to. A plane's normal is +z on both of
-    its sides.
+    A point on an edge gets the normal of the face whose plane is nearest. A plane's normal is +z on both of its sides.
 
     Args:
         kind: PLANE to BOX.

@@ -1,4 +1,4 @@
-"""What is nearest to probes on mounts: all shapes of a scene, those that stand still and those that move."""
+"""Nearest surfaces of probes on mounts, among all static and moving shapes of a scene."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 @wp.struct
 class Trees:
-    """Meshes as distances need them: a tree and factors that keep ratios of distances.
+    """Meshes for distances: a tree, and factors that preserve ratios of distances.
 
     Attributes:
-        mesh: `wp.Mesh` id of each instance, 0 for no mesh. Where the shape's scale has three sizes, it is of a copy
-            that is scaled already: what is nearest in the mesh's own frame need not be nearest after that.
-        scale: what is left to scale, of one size but for the signs.
+        mesh: `wp.Mesh` id of each instance, 0 for no mesh. If the magnitudes of the shape's scale differ, it is a
+        scaled
+            copy, since the nearest point in the mesh's own frame may differ.
+        scale: remaining scale, of one magnitude with signs.
     """
 
     mesh: wp.array[wp.uint64]
@@ -28,14 +29,14 @@ class Trees:
 
 @wp.struct
 class Nearest:
-    """What is written, `[env, mount, probe]` each; an empty array is left out.
+    """Outputs, `[env, mount, probe]` each; an empty array is not written.
 
     Attributes:
-        distance: to the nearest surface, m.
+        distance: distance to the nearest surface, m.
         point: the nearest point there, m, world.
-        shape: number of its shape in the scene; -1 where nothing is near.
-        miss: what `distance` shows where nothing is near; NaN for the reach of the probe.
-        stay: 1 where `point` then shows the probe's own place, else +inf.
+        shape: number of its shape in the scene; -1 if none is in reach.
+        miss: value of `distance` if none is in reach; NaN for the reach of the probe.
+        stay: 1 if `point` is then the probe's own position, otherwise +inf.
     """
 
     distance: wp.array3d[wp.float32]
@@ -56,7 +57,7 @@ def nearest_instance(
     p: wp.vec3,
     limit: float,
 ) -> tuple[wp.vec3, wp.float32]:
-    """Return the nearest point, m, world, of one shape in a pose, and the distance, m; infinite beyond the limit."""
+    """Return the nearest point, m, world, of one shape at a pose, and the distance, m; infinite beyond the limit."""
     local = quat_rotate_inverse(quat, p - pos)
     kind = instances.kind[row]
     foot = wp.vec3()
@@ -93,22 +94,22 @@ def probe_surfaces(
     hidden: wp.array2d[wp.uint8],
     out: Nearest,
 ) -> None:
-    """Find what is nearest to one probe of one mount of one environment.
+    """Find the nearest surface of one probe of one mount of one environment.
 
     Args:
-        rows: which environments.
-        probe_in: places of the probes on the mount, m.
-        reach_in: how far each looks, m.
-        least: what is nearer is a miss, m.
-        pos_in: where the mounts are.
-        quat_in: how they are turned.
-        surroundings: what stands still.
-        instances: shapes that are tested one by one.
+        rows: the environments.
+        probe_in: positions of the probes on the mount, m.
+        reach_in: sensing distance of each, m.
+        least: least distance, m; nearer surfaces are misses.
+        pos_in: positions of the mounts.
+        quat_in: orientations of the mounts.
+        surroundings: the static shapes.
+        instances: shapes that are tested individually.
         trees: their meshes.
         fields: all height fields.
-        moving: where the moving shapes are; slot 0.
-        hidden: 1 where a mount does not see an instance `[mount, instance]`.
-        out: what is written.
+        moving: poses of the moving shapes; slot 0.
+        hidden: 1 if a mount ignores an instance `[mount, instance]`.
+        out: the outputs.
     """
     i, mount, probe = wp.tid()
     env = rows.start + i
@@ -190,15 +191,15 @@ def follow_distance(
     distance_in: wp.array3d[wp.float32],
     point: wp.array3d[wp.vec3],
 ) -> None:
-    """Move nearest points along their true directions to other distances; +inf where one of the two is not finite.
+    """Move nearest points along their true directions to other distances; +inf if either distance is not finite.
 
-    A probe that touches a surface has no direction, and its point stays.
+    A probe that touches a surface has no direction, and its point is unchanged.
 
     Args:
-        rows: which environments.
-        probe_in: places of the probes on the mount, m.
-        pos_in: where the mounts are.
-        quat_in: how they are turned.
+        rows: the environments.
+        probe_in: positions of the probes on the mount, m.
+        pos_in: positions of the mounts.
+        quat_in: orientations of the mounts.
         distance_in: the other distances `[env, mount, probe]`, m.
         point: the nearest points, m, world; overwritten.
     """
@@ -226,7 +227,7 @@ def show_misses(
     found: Nearest,
     out: Nearest,
 ) -> None:
-    """Copy what was found, with infinite distances and points replaced by what `out` shows for a miss."""
+    """Copy results, with infinite distances and points replaced by the miss values of `out`."""
     i, mount, probe = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):

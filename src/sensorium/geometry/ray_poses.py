@@ -1,7 +1,7 @@
-"""Where rays and shapes are: of a scan that takes time, at the tick, and between the ticks, at which each ray fires.
+"""Poses of rays and shapes: at a tick, and for a scan that takes time, between the ticks, when each ray fires.
 
-The poses of the last ticks are kept in slots, tick modulo their number. A scan ends at its capture; times of rays count
-from there and are not above 0.
+The poses of the last ticks are stored in slots, tick modulo their number. A scan ends at its capture; times of rays are
+relative to it and at most 0.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp
 
 @wp.func
 def slot_of(tick: int, slots: int) -> wp.int32:
-    """Return where a tick is kept."""
+    """Return the slot of a tick."""
     return ((tick % slots) + slots) % slots
 
 
 @wp.func
 def first_tick(reset_tick: int, captured: int) -> wp.int32:
-    """Return the first tick of the episode of which poses are kept: that of the reset, whatever the engine's lag."""
+    """Return the first tick of the episode with stored poses: that of the reset, whatever the engine's lag."""
     return wp.min(reset_tick, captured)
 
 
 @wp.func
 def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
-    """Return position and orientation of a mount some seconds from its capture, between the ticks that are kept."""
+    """Return the pose of a mount at a time relative to its capture, interpolated between stored ticks."""
     x = float(wp.float64(time) / pose.dt)
     whole = int(wp.floor(x))
     share = x - float(whole)
@@ -45,14 +45,14 @@ def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time
 
 @wp.func
 def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> wp.int32:
-    """Return the tick, of those that are kept, that is nearest to a time some seconds from the capture."""
+    """Return the stored tick that is nearest to a time relative to the capture, s."""
     tick = captured + int(wp.round(float(wp.float64(time) / pose.dt)))
     return wp.max(wp.max(tick, earliest), captured - pose.slots + 1)
 
 
 @wp.func
 def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
-    """Return q or -q, whichever is nearer: the same turn."""
+    """Return q or -q, whichever is nearer: the same rotation."""
     if wp.dot(q, to) < 0.0:
         return -q
     return q
@@ -60,7 +60,7 @@ def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
 
 @wp.func
 def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
-    """Return where the window of a scan ends that moves: whole periods since tick 0, and rays of the one it is in."""
+    """Return the end of a moving scan window: whole periods since tick 0, and rays of the present period."""
     fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
     turns = wp.floor(fired / wp.float64(bundle.total))
     return turns, int(fired - turns * wp.float64(bundle.total))
@@ -68,7 +68,7 @@ def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
 
 @wp.func
 def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
-    """Return the place of a scan's first ray, counted from the begin of the period in which it ends."""
+    """Return the index of a scan's first ray, counted from the start of the period in which it ends."""
     begin = wp.int32(0)
     if bundle.per_tick > wp.float64(0.0):
         _turns, end = scan_end(bundle, captured)
@@ -78,7 +78,7 @@ def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
 
 @wp.func
 def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> wp.float32:
-    """Return when a ray of a scan fires, s from the capture at its end."""
+    """Return the firing time of a ray of a scan, s relative to the capture at its end."""
     wraps = wp.floor(wp.float64(place) / wp.float64(bundle.total))
     index = place - int(wraps) * bundle.total
     time = wp.float64(bundle.times[index]) + wraps * bundle.period
@@ -113,7 +113,7 @@ def ray_of(bundle: Bundle, env: int, index: int) -> tuple[wp.vec3, wp.vec3]:
 def place_ray(
     pose: Pose, env: int, mount: int, pos: wp.vec3, quat: wp.vec4, start: wp.vec3, direction: wp.vec3
 ) -> tuple[wp.vec3, wp.vec3]:
-    """Return start and direction in the world of a ray in the ray frame, whose mount is at a pose."""
+    """Return start and direction in the world of a ray in the ray frame, for a mount at a pose."""
     s = start
     d = direction
     if pose.offset_pos.shape[0] > 0:
@@ -147,7 +147,7 @@ def place_shapes(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    """Put the moving shapes where their bodies are, and flag an env where one is nowhere."""
+    """Compute the poses of the moving shapes from their bodies, and flag an env if one is not finite."""
     i, k = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -178,7 +178,7 @@ def keep_pose(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    """Keep where the mounts are at this tick, and flag those that are nowhere."""
+    """Store the poses of the mounts at this tick, and flag those that are not finite."""
     i, mount = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -204,7 +204,7 @@ def bridge_gap(
     quat: wp.array3d[wp.vec4],
     centre: wp.array3d[wp.vec3],
 ) -> None:
-    """Fill the ticks that a jump passed over with poses between those before and after it."""
+    """Fill the ticks of a jump with poses interpolated between those before and after it."""
     i, k = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -218,7 +218,7 @@ def bridge_gap(
     then = slot_of(before, slots)
     for tick in range(wp.max(before + 1, captured - slots + 1), captured):
         share = float(tick - before) / float(captured - before)
-        if captured - before >= slots:  # what was before is gone
+        if captured - before >= slots:  # earlier poses are overwritten
             then = now
         slot = slot_of(tick, slots)
         pos[env, slot, k] = pos[env, then, k] + share * (pos[env, now, k] - pos[env, then, k])
@@ -236,7 +236,7 @@ def ray_points(
     distance_in: wp.array3d[wp.float32],
     point_out: wp.array3d[wp.vec3],
 ) -> None:
-    """Put a point at the end of each ray of a given length; +inf where the length is not finite."""
+    """Write the end point of each ray of a given length; +inf if the length is not finite."""
     i, mount, piece = wp.tid()
     first = (rows.first + piece) * per_block
     env = rows.start + i

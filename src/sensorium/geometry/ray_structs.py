@@ -1,4 +1,4 @@
-"""What the kernels of rays are told: what stands still, what moves, the rays, their mounts, and what is written."""
+"""Arguments of the ray kernels: static shapes, moving shapes, rays, mounts, and outputs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from sensorium.geometry.columns import ColumnsIndex
 from sensorium.geometry.columns_walk import WalkIndex
 
 BLOCK = wp.constant(wp.int32(32))
-"""Rays that one CPU thread casts after each other; neighbours, so that one look at what moves serves all of them."""
+"""Number of neighbouring rays that one CPU thread casts in sequence, so that one search for moving shapes serves
+all."""
 NEAR = 64
-"""Shapes that a block can keep; with more in its cone, each ray looks at all of them."""
+"""Number of shapes that a block can store; with more in its cone, each ray tests all of them."""
 Near = wp.types.vector(length=NEAR, dtype=wp.int32)
 BASE, YAW, WORLD, YAW_STARTS = 0, 1, 2, 3
-"""How rays follow their mount: wholly, about the vertical only, not at all, or about the vertical with the starts only
-(the directions keep to the world)."""
+"""Rotation of rays with their mount: fully, about the vertical only, not at all, or about the vertical for the starts
+only
+(the directions keep world axes)."""
 
 
 @wp.struct
 class Surroundings:
-    """What stands still, in world axes, and is the same in all environments.
+    """Static shapes, in world axes, the same in all environments.
 
     Attributes:
         mesh: id of the `wp.Mesh` of all triangles; 0 for none.
@@ -34,7 +36,7 @@ class Surroundings:
         column_face: their face ids.
         column_normal: their unit normals.
         is_walked: whether rays in any direction use `columns` and `walk`.
-        walk: what they need besides.
+        walk: additional data for the walk.
     """
 
     mesh: wp.uint64
@@ -54,23 +56,23 @@ class Surroundings:
 
 @wp.struct
 class Instances:
-    """Shapes that are tested one by one: first those that stand still, with poses in the world, then those that move.
+    """Shapes that are tested individually: first static ones, with poses in the world, then moving ones.
 
     Attributes:
         kind: number of the kind, as in `shapes.KINDS`.
-        size: sizes; of a mesh its scale.
+        size: sizes; for a mesh its scale.
         mesh: `wp.Mesh` id, 0 for no mesh.
         field: row among the height fields.
-        upright: 1 where the shape stands still and its z axis is the world's.
-        heading: cosine and sine of its turn about that axis.
+        upright: 1 if the shape is static and its z axis is the world's.
+        heading: cosine and sine of its rotation about that axis.
         shape: number of the shape in the scene.
         face_start: first of its entries in `face_id`.
         face_id: face ids of all meshes.
         body: row of the body, -1 for the world.
-        pos: origin on the body, m; of what stands still in the world.
-        quat: orientation, likewise.
+        pos: origin on the body, m; for static shapes in the world.
+        quat: orientation on the body; for static shapes in the world.
         centre: centre of a bounding sphere, in the shape's frame, m.
-        radius: its radius, m.
+        radius: radius of that sphere, m.
         moving: number of the first shape that moves.
         shape_body: row of the body of each shape of the scene, -1 for the world.
     """
@@ -95,7 +97,7 @@ class Instances:
 
 @wp.struct
 class Moving:
-    """Where the moving shapes are: per env and, for scans that take time, per tick slot.
+    """Poses of the moving shapes: per env and, for scans that take time, per tick slot.
 
     Attributes:
         pos: origins `[env, slot, shape]`, m, world.
@@ -110,23 +112,23 @@ class Moving:
 
 @wp.struct
 class Bundle:
-    """The rays of one sensor in its own frame.
+    """The rays of one sensor in its ray frame.
 
     Attributes:
         starts: `[1 or env, ray]`, m.
         directions: `[1 or env, ray]`, unit.
-        inverse_k: `[1 or env, 3]` rows of the inverse intrinsic matrix; then there are no `starts` and `directions`.
+        inverse_k: `[1 or env, 3]` rows of the inverse intrinsic matrix; `starts` and `directions` are then empty.
         width: pixels in a row, with `inverse_k`.
-        angle_cos: cosine of the angle about a block's middle ray that holds the whole block, by its first ray.
-        angle_sin: its sine; -1 where the block is wider than a half space.
-        radius: distance from the middle ray's start that holds all starts of the block, m.
+        angle_cos: cosine of the angle about a block's middle ray that contains the block, by its first ray.
+        angle_sin: sine of that angle; -1 if the block is wider than a half space.
+        radius: distance from the middle ray's start that contains all starts of the block, m.
         total: rays of one period.
         count: rays of one scan.
-        vertical: -1 or 1 where all rays are along -z or +z after alignment, else 0.
-        times: times of the rays in a period, s; empty where a scan takes no time.
+        vertical: -1 or 1 if all rays are along -z or +z after alignment, otherwise 0.
+        times: times of the rays in a period, s; empty for an instantaneous scan.
         period: s.
-        per_tick: groups of rays per tick, where the window of a scan moves over the period; 0 for always the same rays.
-        group: rays that a window never parts: the sub-rays of a beam.
+        per_tick: groups of rays per tick, for a window that moves over the period; 0 if it is always the same.
+        group: rays that a window never separates: the sub-rays of a beam.
     """
 
     starts: wp.array2d[wp.vec3]
@@ -147,7 +149,7 @@ class Bundle:
 
 @wp.struct
 class Pose:
-    """Where the sensor is, and how its rays follow.
+    """Poses of the mounts, and the rotation of the rays with them.
 
     Attributes:
         pos: origins of the mount `[env, slot, mount]`, m, world.
@@ -157,7 +159,7 @@ class Pose:
         drift: added to the origin `[0 or env, mount]`, m, world.
         cast_drift: x and y added to the starts along the alignment's axes, z to the hits `[0 or env, mount]`, m.
         alignment: see `BASE`.
-        slots: ticks that are kept; 1 for a scan in an instant.
+        slots: number of stored ticks; 1 for an instantaneous scan.
         dt: s.
     """
 
@@ -174,20 +176,21 @@ class Pose:
 
 @wp.struct
 class Hits:
-    """What is written, `[env, mount, ray]` each; an empty array is left out.
+    """Outputs, `[env, mount, ray]` each; an empty array is not written.
 
     Attributes:
         distance: m; +inf for a miss.
         point: m, world; +inf for a miss.
         normal: unit, world; 0 for a miss.
-        cosine: of the angle of incidence: that between the normal and the way back, negative from inside; 0 for a miss.
+        cosine: cosine of the angle of incidence, between the normal and the way back; negative from inside; 0 for a
+        miss.
         shape: number of the shape in the scene; -1 for a miss.
         body: row of its body, -1 for the world; -2 for a miss.
         face: face id; -1 for none.
-        start: where the ray started, m, world.
-        direction: its unit vector, world.
-        time: s from the capture, not above 0.
-        miss: what `distance` is for a miss.
+        start: start of the ray, m, world.
+        direction: unit direction of the ray, world.
+        time: s relative to the capture, at most 0.
+        miss: value of `distance` for a miss.
     """
 
     distance: wp.array3d[wp.float32]

@@ -1,10 +1,11 @@
-"""Points spread evenly over surfaces, each with its outward normal and the area that it stands for: host, float64.
+"""Evenly distributed points on surfaces, each with its outward normal and the area it represents: host, float64.
 
-An analytic surface is cut into pieces that a map of constant area makes of the unit square, and each piece gets a
-lattice of the golden ratio: u = (i + 1/2) / n, v = i * 0.618... modulo 1. That ratio is the worst to approximate by
-fractions, so no stretching of the square brings two points nearer than 0.874 of the root of the area per point.
-Triangles get many more points than are asked for; these are cut in halves along their longest side until each part
-has as many as there are for one, and the most central of each part is taken.
+An analytic surface is divided into pieces, each the image of the unit square under an area-preserving map. Each piece
+gets a lattice of the golden ratio: u = (i + 1/2) / n, v = i * 0.618... modulo 1. This ratio is the hardest to
+approximate
+by fractions, so no stretching of the square brings two points nearer than 0.874 of the root of the area per point.
+Triangles first get many more points than requested. These are halved along their longest side until each part has the
+number for one point, and the most central point of each part is used.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ Piece = tuple[float, Callable[[Array, Array], tuple[Array, Array]]]
 """Area of a piece of a surface, m2, and its map from u and v, each from 0 to 1, to points and normals."""
 
 MOST_SAMPLES = 10_000_000
-"""More samples than this are taken for a slip."""
+"""Greatest number of samples; more are rejected as a typing error."""
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _ASIDE = 1e-7
-"""How far off its surface a sample is looked at to tell whether it is covered, relative to the extent of the shapes."""
+"""Distance from its surface at which a sample is tested for being covered, relative to the extent of the shapes."""
 _GENERIC = (0.5963, 0.2847, -0.6241, 0.4162)
-"""A turn that leaves no edge of a man-made mesh along an axis (w, x, y, z), to be normalised."""
+"""Rotation that leaves no edge of a typical mesh along an axis (w, x, y, z), to be normalised."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class SurfaceSamples:
-    """Points spread over a surface.
+    """Points distributed over a surface.
 
     Attributes:
         points: float64 `[sample, 3]`, m.
         normals: float64 `[sample, 3]`, unit vectors away from the solid.
-        areas: float64 `[sample]`, the area that each stands for, m2; they sum to the surface's.
-        shape: int32 `[sample]`, which of several shapes each is on, 0 where there is one.
+        areas: float64 `[sample]`, area that each represents, m2; they sum to the surface's area.
+        shape: int32 `[sample]`, index of the shape of each, 0 for a single shape.
     """
 
     points: Array
@@ -59,7 +60,7 @@ class SurfaceSamples:
 
     @property
     def area(self) -> float:
-        """All areas together, m2."""
+        """Total area, m2."""
         return float(self.areas.sum())
 
     def __getitem__(self, rows: Any) -> SurfaceSamples:
@@ -67,7 +68,7 @@ class SurfaceSamples:
         return SurfaceSamples(self.points[rows], self.normals[rows], self.areas[rows], self.shape[rows])
 
     def placed(self, pos: Sequence[float], quat: Sequence[float]) -> SurfaceSamples:
-        """Return them in another frame, in which theirs is at `pos`, m, turned by the unit quaternion `quat` (wxyz)."""
+        """Return the samples in a frame in which the present one is at `pos`, m, rotated by `quat` (unit, wxyz)."""
         turn = rotation(quat)
         return SurfaceSamples(
             self.points @ turn.T + np.asarray(pos, np.float64), self.normals @ turn.T, self.areas, self.shape
@@ -75,10 +76,10 @@ class SurfaceSamples:
 
 
 def surface_area(shape: Shape) -> float:
-    """Return the area of a shape's surface, m2; of an ellipsoid to about 1e-5.
+    """Return the area of a shape's surface, m2; for an ellipsoid to about 1e-5.
 
     Raises:
-        ModelError: an unbounded plane, or a shape without a surface that we know.
+        ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     if shape.kind in ("mesh", "hfield"):
         return float(_areas(surface_triangles(shape)).sum())
@@ -88,20 +89,21 @@ def surface_area(shape: Shape) -> float:
 def surface_samples(
     shape: Shape, *, count: int | None = None, spacing: float | None = None, seed: int = 0
 ) -> SurfaceSamples:
-    """Return points spread evenly over the surface of a shape, in its own frame; the same for the same arguments.
+    """Return evenly distributed points on the surface of a shape, in its own frame; reproducible for equal arguments.
 
-    A plane has its upper side only, a height field without a base too. A mesh has the normals of its faces, whose
-    corners are counter-clockwise seen from outside; a closed one that has all of them clockwise is turned.
+    Planes, and height fields without a base, have only their upper side. A mesh has the normals of its faces, whose
+    corners
+    are counter-clockwise seen from outside; a closed mesh with clockwise corners is reversed.
 
     Args:
         shape: of any kind but an unbounded plane.
-        count: how many points; or
-        spacing: about how far apart, m: there is one point for each square of that side.
-        seed: which of many sets that are equally good.
+        count: number of points; or
+        spacing: approximate distance between points, m: one point per square of that side.
+        seed: selects among equivalent sets.
 
     Raises:
         ConfigError: a count or spacing that is not positive, neither of them, or both.
-        ModelError: an unbounded plane, or a shape without a surface that we know.
+        ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     return _samples(shape, _count(surface_area(shape), count, spacing, "surface_samples"), seed)
 
@@ -114,19 +116,19 @@ def body_samples(
     seed: int = 0,
     keep_covered: bool = False,
 ) -> SurfaceSamples:
-    """Return points spread evenly over all shapes of one body, in the body's frame.
+    """Return evenly distributed points on all shapes of one body, in the body's frame.
 
     Args:
-        shapes: of one body; `samples.shape` counts them.
-        count: how many points, on all shapes together, split by area; or
+        shapes: shapes of one body; `samples.shape` is an index into them.
+        count: number of points, on all shapes together, split by area; or
         spacing: as for `surface_samples`.
-        seed: likewise.
-        keep_covered: whether points that `covered` tells of stay. Else there are fewer than `count`, and their areas
-            sum to about that of the union's surface.
+        seed: as for `surface_samples`.
+        keep_covered: whether `covered` points are kept. Otherwise there are fewer than `count`, and their areas sum to
+            about that of the union's surface.
 
     Raises:
-        ConfigError: as `surface_samples`; no shapes; shapes of several bodies; or all points are covered.
-        ModelError: an unbounded plane, or a shape without a surface that we know.
+        ConfigError: as for `surface_samples`; no shapes; shapes of several bodies; or all points are covered.
+        ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     where = "body_samples"
     if not shapes:
@@ -144,14 +146,15 @@ def body_samples(
 
 
 def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool_]:
-    """Return `[sample]` whether each is inside of another of the shapes than its own, or of another part of its mesh.
+    """Return `[sample]` whether each is inside another shape than its own, or inside another part of its mesh.
 
-    A sample is looked at from just outside of its own surface: where two solids touch, both sides are covered. Where
-    they are flush, such as a shape and its copy, all but the first are.
+    A sample is tested from just outside its own surface: where two solids touch, both sides are covered. Of flush
+    surfaces,
+    such as those of a shape and its copy, all but the first are covered.
 
     Args:
-        shapes: of one body.
-        samples: in the body's frame; `samples.shape` counts the shapes.
+        shapes: shapes of one body.
+        samples: in the body's frame; `samples.shape` is an index into the shapes.
     """
     step = _ASIDE * float(np.ptp(samples.points, axis=0).max(initial=0.0)) * samples.normals
     hidden = np.zeros(len(samples), bool)
@@ -167,7 +170,7 @@ def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool
 
 
 def scattered(shapes: Sequence[Shape], count: int, seed: int = 0) -> SurfaceSamples:
-    """Return samples as `body_samples` does, covered ones too, but on triangles less evenly, and far sooner."""
+    """Return samples as `body_samples` does, with covered ones, less even on triangles but much faster."""
     return _on_shapes(shapes, np.array([surface_area(shape) for shape in shapes]), count, seed, is_rough=True)
 
 
@@ -188,7 +191,7 @@ def _on_shapes(shapes: Sequence[Shape], areas: Array, count: int, seed: int, is_
 
 
 def _count(area: float, count: int | None, spacing: float | None, where: str) -> int:
-    """Return how many samples are wanted of a surface, as either way of saying so has it."""
+    """Return the number of samples for a surface, given a count or a spacing."""
     if (count is None) == (spacing is None):
         raise ConfigError.single(where, "count, spacing", (count, spacing), "one of the two")
     if spacing is not None:
@@ -197,7 +200,11 @@ def _count(area: float, count: int | None, spacing: float | None, where: str) ->
         number = max(1, round(area / spacing**2))
         if number > MOST_SAMPLES:
             raise ConfigError.single(
-                where, "spacing", spacing, f"at most {MOST_SAMPLES} samples, not {number}", "It is in metres."
+                where,
+                "spacing",
+                spacing,
+                f"at most {MOST_SAMPLES} samples, not {number}",
+                "Give the spacing in metres.",
             )
         return number
     try:
@@ -217,7 +224,7 @@ def _samples(shape: Shape, count: int, seed: int, is_rough: bool = False) -> Sur
         normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
         size = np.linalg.norm(normals, axis=1)
         normals, area = normals / size[:, None], 0.5 * size
-        side = np.abs(normals).argmax(axis=1)  # the two sides of a thin sheet are spread apart from each other
+        side = np.abs(normals).argmax(axis=1)  # the two sides of a thin sheet are sampled separately
         side = 2 * side + (normals[np.arange(len(side)), side] > 0.0)
         rows = [np.flatnonzero(side == each) for each in range(6)]
         areas = np.array([area[row].sum() for row in rows])
@@ -233,7 +240,7 @@ def _samples(shape: Shape, count: int, seed: int, is_rough: bool = False) -> Sur
         parts = [
             place(*_lattice(share, phase)) for (_, place), share in zip(pieces, shares.tolist(), strict=True) if share
         ]
-    has = shares > 0  # the areas of pieces that are too small for a point of their own are spread over all the others
+    has = shares > 0  # areas of pieces too small for a point are distributed over all others
     each = areas[has] / shares[has] * (areas.sum() / areas[has].sum())
     return SurfaceSamples(
         np.concatenate([points for points, _ in parts]),
@@ -244,7 +251,7 @@ def _samples(shape: Shape, count: int, seed: int, is_rough: bool = False) -> Sur
 
 
 def _split(areas: Array, count: int) -> NDArray[np.int64]:
-    """Return how many of `count` go to each, in proportion; what rounding leaves goes to the largest fractions."""
+    """Return the share of each in `count`, in proportion; the remainder from rounding goes to the largest fractions."""
     exact = areas * (count / areas.sum())
     shares: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     most = np.argsort(shares - exact, kind="stable")
@@ -265,12 +272,12 @@ def _pieces(shape: Shape) -> list[Piece]:
     """Return the pieces of an analytic shape's surface."""
     size = shape.size
     if shape.fault:
-        raise ModelError(f"shape {shape.name!r}: it has no surface that we know: {shape.fault}.")
+        raise ModelError(f"shape {shape.name!r}: its surface is unknown: {shape.fault}.")
     if shape.kind == "plane":
         if 0.0 in size:
             raise ModelError(
-                f"shape {shape.name!r}: size: got {size}, expected two positive half lengths: an unbounded plane has "
-                "no area. Leave it out, or give it a size."
+                f"shape {shape.name!r}: size: got {size}, expected two positive half lengths, since an unbounded plane "
+                "has no area. Exclude it, or give it a size."
             )
         return [_rectangle((size[0], size[1], 0.0), 2, 1.0)]
     if shape.kind == "box":
@@ -285,7 +292,7 @@ def _pieces(shape: Shape) -> list[Piece]:
 
 
 def _rectangle(half: Sequence[float], axis: int, sign: float) -> Piece:
-    """Return a side of a box: the one across `axis`."""
+    """Return the side of a box that is perpendicular to `axis`."""
     first, second = (axis + 1) % 3, (axis + 2) % 3
 
     def place(u: Array, v: Array) -> tuple[Array, Array]:
@@ -298,9 +305,9 @@ def _rectangle(half: Sequence[float], axis: int, sign: float) -> Piece:
 
 
 def _round(radius: float, half: float) -> Piece:
-    """Return a sphere that is drawn out along z, a capsule.
+    """Return a sphere extended along z, a capsule.
 
-    Slices of one height have one area, 2 pi r dz, on a sphere as on a cylinder (Archimedes), so z is u.
+    Slices of equal height have equal area, 2 pi r dz, on a sphere as on a cylinder (Archimedes), so z is linear in u.
     """
 
     def place(u: Array, v: Array) -> tuple[Array, Array]:
@@ -337,10 +344,11 @@ def _disc(radius: float, half: float, sign: float) -> Piece:
 
 
 def _ellipsoid(radii: Sequence[float], rings: int = 2048, around: int = 64) -> Piece:
-    """Return an ellipsoid: a unit sphere that is stretched, whose slices and turns have areas by sums.
+    """Return an ellipsoid as a stretched unit sphere, with numerically summed areas of slices and sectors.
 
-    A piece s of the unit sphere grows by abc |(s_x / a, s_y / b, s_z / c)|. The poles are on the axis that leaves
-    the two radii that are nearest to each other.
+    A piece s of the unit sphere grows by abc |(s_x / a, s_y / b, s_z / c)|. The poles are on the axis that leaves the
+    two
+    most similar radii.
     """
     axes = min(
         (((i + 1) % 3, (i + 2) % 3, i) for i in range(3)), key=lambda a: abs(math.log(radii[a[0]] / radii[a[1]]))
@@ -365,7 +373,7 @@ def _ellipsoid(radii: Sequence[float], rings: int = 2048, around: int = 64) -> P
         for start in range(0, len(u), 65536):
             rows = slice(start, start + 65536)
             sums = np.cumsum(growth(polar[rows, None], quarter), axis=1)
-            # From an end of a quarter to the next the growth goes back the way it came.
+            # In every second quarter the growth is reversed.
             goal = np.where(number[rows] % 2 == 0, share[rows], 1.0 - share[rows]) * sums[:, -1]
             cell = np.minimum((sums < goal[:, None]).sum(axis=1), around - 1)
             each = np.arange(len(goal))
@@ -389,12 +397,12 @@ def surface_triangles(shape: Shape) -> Array:
     """Return the corners `[triangle, 3, 3]` of a mesh or height field, m, in its frame, counter-clockwise from outside.
 
     Raises:
-        ModelError: the shape has no surface that we know.
+        ModelError: the shape's surface is unknown.
     """
     if shape.hfield is not None:
         return _hfield_triangles(shape.hfield)
     if shape.mesh is None:
-        raise ModelError(f"shape {shape.name!r}: it has no surface that we know: {shape.fault or shape.kind}.")
+        raise ModelError(f"shape {shape.name!r}: its surface is unknown: {shape.fault or shape.kind}.")
     corners: Array = (shape.mesh.vertices * np.array(shape.scale))[shape.mesh.faces]
     if math.prod(shape.scale) < 0.0:
         corners = corners[:, ::-1]
@@ -423,9 +431,9 @@ def _hfield_triangles(field: HeightField) -> Array:
 
 
 def is_closed(vertices: NDArray[Any], faces: NDArray[Any]) -> bool:
-    """Return whether each edge of a mesh is met as often in the one direction as in the other.
+    """Return whether each edge of a mesh is traversed equally often in both directions.
 
-    Vertices at one place are one, so that a mesh whose vertices are split by normals or colours counts as closed.
+    Vertices at the same position count as one, so that a mesh whose vertices are split by normals or colours is closed.
     """
     used = np.unique(faces)
     _, place = np.unique(vertices[used], axis=0, return_inverse=True)
@@ -447,7 +455,7 @@ def _areas(corners: Array) -> Array:
 def _on_triangles(
     corners: Array, area: Array, count: int, phase: float, is_rough: bool
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Return points `[count, 3]` spread over triangles, and the triangle of each."""
+    """Return points `[count, 3]` distributed over triangles, and the triangle of each."""
     each = 1 if is_rough else max(8, min(64, 4096 // count))
     number = count * each
     ends = np.cumsum(area)
@@ -467,10 +475,10 @@ def _on_triangles(
 
 
 def _clusters(points: Array, count: int, each: int) -> NDArray[np.int64]:
-    """Return an order of points `[count * each, 3]` in which each run of `each` of them lies together."""
+    """Return an order of points `[count * each, 3]` in which each run of `each` of them is compact."""
     order = np.arange(len(points))
     sizes = np.array([count])
-    while sizes.max() > 1:  # a round for each halving: 17 for 100,000 points
+    while sizes.max() > 1:  # one iteration per halving: 17 for 100,000 points
         starts = each * np.concatenate([[0], np.cumsum(sizes)[:-1]])
         here = points[order]
         axis = (np.maximum.reduceat(here, starts) - np.minimum.reduceat(here, starts)).argmax(axis=1)
@@ -485,13 +493,14 @@ def _clusters(points: Array, count: int, each: int) -> NDArray[np.int64]:
 
 
 def inside(shape: Shape, points: Array) -> NDArray[np.bool_]:
-    """Return `[point]` whether each is inside of a shape, in the shape's frame.
+    """Return `[point]` whether each is inside a shape, in the shape's frame.
 
-    Below an unbounded plane and, within its borders, below a height field without a base is inside. A limited plane and
-    an open mesh have no inside.
+    The region below an unbounded plane is inside, and so is that below a height field without a base within its
+    borders. A
+    bounded plane and an open mesh have no inside.
 
     Args:
-        shape: which one.
+        shape: the shape.
         points: `[point, 3]`, m.
     """
     p, size = np.asarray(points, np.float64), shape.size
@@ -531,9 +540,9 @@ def _height(field: HeightField, p: Array) -> Array:
 
 
 def _winding(corners: Array, points: Array) -> NDArray[np.int64]:
-    """Return `[point]` how often triangles go around each: crossings of a ray, upward less downward.
+    """Return `[point]` the winding number of triangles around each: crossings of a ray, upward minus downward.
 
-    Triangles are filed in the cells of a grid across the ray.
+    Triangles are sorted into the cells of a grid perpendicular to the ray.
     """
     turn = rotation(tuple(np.array(_GENERIC) / np.linalg.norm(_GENERIC)))
     tri, p = corners @ turn.T, points @ turn.T
@@ -569,7 +578,7 @@ def _winding(corners: Array, points: Array) -> NDArray[np.int64]:
 
 
 def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each of `counts` its row, that many times, and the numbers from 0 on within it."""
+    """Return for each of `counts` its row, repeated that many times, and consecutive numbers from 0 within it."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 

@@ -1,7 +1,8 @@
-"""Shapes that rays meet: plain data in NumPy, as an engine describes its world once, before anything moves.
+"""Shapes that rays can hit: plain NumPy data with which an engine describes its world once.
 
 Sizes are those of MuJoCo's geoms: plane (half x, half y; 0 is unbounded), sphere (radius), capsule and cylinder
-(radius, half length along z), ellipsoid (radii), box (half sides). Meshes and height fields carry their own.
+(radius,
+half length along z), ellipsoid (radii), box (half sides). Meshes and height fields have their own sizes.
 """
 
 from __future__ import annotations
@@ -18,31 +19,34 @@ from sensorium.errors import ModelError, listed, shown
 
 ShapeKind = Literal["plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield"]
 KINDS: tuple[ShapeKind, ...] = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield")
-"""Kinds of shapes; the place of a word is its number in kernels."""
+"""Kinds of shapes; the index of a kind is its number in kernels."""
 _SIZES: dict[str, int] = {"plane": 0, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
-"""How many sizes of each analytic kind must be positive."""
+"""Number of sizes of each analytic kind that must be positive."""
 SMALLEST_AREA = 1e-12
-"""A triangle of less area than this times the square of its mesh's extent is degenerate: it has no normal."""
+"""Least area of a triangle relative to the square of its mesh's extent; smaller ones are degenerate, without a
+normal."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mesh:
-    """Triangles in a frame of their own. One mesh may be used by many shapes, each with its own pose and scale.
+    """Triangles in their own frame. Many shapes may share one mesh, each with its own pose and scale.
 
     Args:
         vertices: `[vertex, 3]`, m.
         faces: `[face, 3]`, indices into `vertices`.
-        name: for messages.
-        drop_degenerate: leave out triangles without an area instead of raising. A ray cannot meet them anyway; the
-            others keep their face ids.
+        name: name for messages.
+        drop_degenerate: remove triangles without an area instead of raising. A ray cannot hit them anyway; the others
+        keep
+            their face ids.
 
     Attributes:
         vertices: float64 `[vertex, 3]`.
-        faces: int32 `[face, 3]`, those that are left.
-        face_ids: int32 `[face]`, the row of each in the faces that were given.
+        faces: int32 `[face, 3]`, the remaining faces.
+        face_ids: int32 `[face]`, row of each in the given faces.
 
     Raises:
-        ModelError: it is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate triangles.
+        ModelError: the mesh is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate
+        triangles.
     """
 
     vertices: NDArray[np.float64]
@@ -79,7 +83,7 @@ class Mesh:
         flat = area <= SMALLEST_AREA * extent**2
         if flat.any() and (not drop_degenerate or flat.all()):
             rows = np.flatnonzero(flat)
-            fix = "" if flat.all() else " Repair it, or leave them out: Mesh(..., drop_degenerate=True)."
+            fix = "" if flat.all() else " Repair the mesh, or remove them: Mesh(..., drop_degenerate=True)."
             raise ModelError(
                 f"mesh {name!r}: faces: {len(rows)} of {len(given)} triangles are degenerate (no area), first "
                 f"{listed(map(str, rows[:5]))}.{fix}"
@@ -101,17 +105,17 @@ class Mesh:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HeightField:
-    """Heights over a regular grid, in a frame of their own: x to the right (columns), y up (rows), z the height.
+    """Heights over a regular grid, in its own frame: x to the right (columns), y up (rows), z the height.
 
     Between the points the surface is two triangles per cell, split by the diagonal from (row, column) to
-    (row + 1, column + 1), as MuJoCo does it. The field reaches from -size to +size.
+    (row + 1, column + 1), as in MuJoCo. The field extends from -size to +size.
 
     Args:
         heights: `[row, column]`, m; at least 2 by 2.
         size: half extent along x and along y, m.
-        base: thickness of the solid below height 0, m, with side walls and a bottom, as in MuJoCo; None for the surface
-            alone.
-        name: for messages.
+        base: thickness of the solid below height 0, m, with side walls and a bottom, as in MuJoCo; None for a surface
+            without a solid.
+        name: name for messages.
 
     Raises:
         ModelError: too few points, heights that are not finite, or sizes that are not positive.
@@ -140,7 +144,7 @@ class HeightField:
                 f"height field {name!r}: size: got {shown(size)}, expected two positive half extents (x, y), m."
             )
         if base is not None and not 0.0 <= base < np.inf:
-            raise ModelError(f"height field {name!r}: base: got {base!r}, expected a thickness from 0 up, m, or None.")
+            raise ModelError(f"height field {name!r}: base: got {base!r}, expected a thickness >= 0, m, or None.")
         if base is not None and grid.min() < -base:
             raise ModelError(
                 f"height field {name!r}: base: got {base!r}, expected at least {-grid.min():g} m: the lowest height is "
@@ -162,24 +166,24 @@ class Shape:
     Args:
         kind: see `KINDS`.
         name: unique among the shapes of an engine.
-        size: see the module; of a mesh or a height field nothing.
-        body: row of its body in `engine.names("body")`, -1 for the world; for a `TensorEngine` its name, too.
-        pos: origin in the body's frame, m; in the world where it is static.
-        quat: orientation there, unit quaternion (w, x, y, z).
-        mesh: the triangles, where `kind` is mesh.
+        size: see the module; empty for a mesh or a height field.
+        body: row of its body in `engine.names("body")`, -1 for the world; for a `TensorEngine` also its name.
+        pos: origin in the body's frame, m; for a static shape, in the world.
+        quat: orientation in the same frame, unit quaternion (w, x, y, z).
+        mesh: the triangles, for kind ``"mesh"``.
         scale: factors along the mesh's axes.
-        hfield: the heights, where `kind` is hfield.
-        is_static: whether it never moves: it sits on the world, or on a body that is welded to it.
+        hfield: the heights, for kind ``"hfield"``.
+        is_static: whether the shape never moves, because it is on the world or on a body welded to it.
         group: MuJoCo's geom group, 0 to 5.
         labels: semantic labels.
         is_visual: whether a viewer shows it by default.
-        is_collision: whether it takes part in contacts.
-        is_visible: whether it is seen at all (in MuJoCo: its alpha is not 0).
-        reflectance: share of light it scatters back, 0 to 1, for intensities.
-        fault: why rays cannot be cast at it (a deformable); empty where they can.
+        is_collision: whether it has contacts.
+        is_visible: whether it is visible at all (in MuJoCo: its alpha is not 0).
+        reflectance: fraction of light that it scatters back, 0 to 1, for intensities.
+        fault: why rays cannot hit it (a deformable); empty if they can.
 
     Raises:
-        ModelError: naming the shape and the field that does not fit.
+        ModelError: an invalid field; the message gives the shape and the field.
     """
 
     kind: ShapeKind
@@ -234,7 +238,7 @@ class Shape:
         if (self.kind == "hfield") != (self.hfield is not None) and not self.fault:
             raise refuse("hfield", "a HeightField for kind='hfield', and for no other kind")
         if self.scale != (1.0, 1.0, 1.0) and (self.kind != "mesh" or not all(self.scale)):
-            raise refuse("scale", "three factors that are not 0, for a mesh; other kinds have their size")
+            raise refuse("scale", "three non-zero factors for a mesh, and none for other kinds, which have a size")
         if not 0.0 <= self.reflectance <= 1.0:
             raise refuse("reflectance", "a number from 0 to 1")
         if self.is_static is None:
@@ -243,13 +247,15 @@ class Shape:
 
     @property
     def row(self) -> int:
-        """Row of its body in `engine.names("body")`, -1 for the world, where `engine.shapes()` gave the shape.
+        """Row of its body in `engine.names("body")`, -1 for the world, for shapes from `engine.shapes()`.
 
         Raises:
             ModelError: the body is still a name.
         """
         if isinstance(self.body, str):
-            raise ModelError(f"shape {self.name!r}: body: {self.body!r} has no row; engine.shapes() has shapes with.")
+            raise ModelError(
+                f"shape {self.name!r}: body: {self.body!r} has no row. Use the shapes of engine.shapes() instead."
+            )
         return self.body
 
 

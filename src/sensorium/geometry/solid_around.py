@@ -1,6 +1,6 @@
-"""The solids around a mount, as its kernels see them: which are near, where they are, and how they move.
+"""The solids around a mount, for kernels: the near ones, their poses, and their motion.
 
-All is in the frame of the mount, so that probes, which are fixed to it, need no transform of their own.
+All quantities are in the frame of the mount, so that its probes need no transform.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotat
 
 @wp.struct
 class Shapes:
-    """What signed distances are measured to.
+    """Shapes for signed distances.
 
     Attributes:
         instances: the shapes.
@@ -32,15 +32,16 @@ class Shapes:
 
 @wp.struct
 class Around:
-    """The shapes near a mount, in its frame. The last axis counts those that are near, `count` of them.
+    """The shapes near a mount, in its frame. The last axis counts the near shapes, `count` of them.
 
     Attributes:
-        count: how many are near `[env, mount]`.
+        count: number of near shapes `[env, mount]`.
         row: instance row of each `[env, mount, near]`.
         pos: origins, m.
         quat: orientations.
-        lin: velocity of the material at the mount's origin as seen from the mount, m/s: at a point p of the mount the
-            shape moves by lin + ang x p, in the mount's axes, relative to the mount; empty where nobody needs it.
+        lin: velocity of the material at the mount's origin relative to the mount, m/s: at a point p of the mount the
+        shape
+            moves by lin + ang x p, in the mount's axes; empty if not needed.
         ang: angular velocity relative to the mount, rad/s.
     """
 
@@ -54,13 +55,13 @@ class Around:
 
 @wp.struct
 class Touched:
-    """The shape that is deepest at a point.
+    """The shape with the least signed distance at a point.
 
     Attributes:
-        distance: signed distance from the point to its surface, m; the reach of the search where nothing is nearer.
-        near: its place in `Around`; -1 for none.
+        distance: signed distance from the point to its surface, m; the reach of the search if none is nearer.
+        near: its index in `Around`; -1 for none.
         point: the nearest point of its surface, m, in the mount's frame.
-        normal: unit vector out of it, in the mount's frame.
+        normal: outward unit normal there, in the mount's frame.
     """
 
     distance: wp.float32
@@ -88,25 +89,25 @@ def place_solids(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    """List the shapes near a mount, with poses and velocities relative to it, and flag it where one is nowhere.
+    """List the shapes near a mount, with poses and velocities relative to it, and flag it if a pose is not finite.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         centre: centre of a ball around all probes with their reach, m, in the mount's frame.
         radius: its radius, m.
-        pos_in: where the mounts are, m, world.
-        quat_in: how they are turned.
-        lin_in: velocities of their origins, m/s, world; empty where nobody needs velocities.
-        ang_in: angular velocities, rad/s, world; likewise.
+        pos_in: positions of the mounts, m, world.
+        quat_in: orientations of the mounts.
+        lin_in: velocities of their origins, m/s, world; empty if not needed.
+        ang_in: angular velocities, rad/s, world; empty if not needed.
         instances: the shapes.
-        hidden: 1 where a mount does not feel an instance `[mount, instance]`.
-        body_pos_in: where the bodies are.
-        body_quat_in: how they are turned.
-        body_lin_in: velocities of their origins; likewise.
-        body_ang_in: angular velocities.
-        around: what is written.
-        bad_out: 1 where the state is not finite, else 0 `[env, mount]`.
-        any_bad: 1 where any is.
+        hidden: 1 if a mount ignores an instance `[mount, instance]`.
+        body_pos_in: positions of the bodies.
+        body_quat_in: orientations of the bodies.
+        body_lin_in: velocities of their origins; empty if not needed.
+        body_ang_in: angular velocities; empty if not needed.
+        around: the output.
+        bad_out: 1 if the state is not finite, else 0 `[env, mount]`.
+        any_bad: 1 if any flag is set.
     """
     i, mount = wp.tid()
     env = rows.start + i
@@ -162,15 +163,15 @@ def place_solids(
 
 @wp.func
 def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, reach: float) -> Touched:
-    """Return the shape that a point is deepest in, or nearest to.
+    """Return the shape with the least signed distance at a point.
 
     Args:
-        shapes: all of them.
-        around: those near the mount.
-        env: which environment.
-        mount: which mount.
+        shapes: all shapes.
+        around: shapes near the mount.
+        env: index of the environment.
+        mount: index of the mount.
         p: the point in the mount's frame, m.
-        reach: how far to look, m.
+        reach: greatest distance, m.
     """
     out = Touched()
     out.distance = reach
@@ -182,7 +183,7 @@ def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, re
         row = around.row[env, mount, k]
         kind = shapes.instances.kind[row]
         distance, foot, gradient = signed_analytic(kind, shapes.instances.size[row], local)
-        if kind >= MESH:  # by itself: a call copies all it is told, of every probe
+        if kind >= MESH:  # inlined, since a call would copy its arguments for every probe
             distance, foot, gradient = signed_distance(
                 shapes.instances, shapes.solids, shapes.fields, row, local, wp.max(out.distance, 0.0)
             )

@@ -1,4 +1,4 @@
-"""Closed meshes made ready for signed distances: their trees, and grids whose cells list the triangles near them."""
+"""Preparation of closed meshes for signed distances: their trees, and grids whose cells list near triangles."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from sensorium.geometry.solid_mesh import Surface, surface_of
 from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids, by_tree, gap_sq
 
 CELLS_PER_FACE = 6
-"""Cells of a grid for each triangle."""
+"""Number of cells of a grid per triangle."""
 FEWEST_CELLS = 1 << 10
 MOST_CELLS = 1 << 18
-"""Bounds of the cells of a grid."""
+"""Limits of the number of cells of a grid."""
 PADDING = 0.08
-"""How far a grid reaches beyond its mesh, in longest sides of the mesh: what is outside of it asks the tree."""
+"""Extent of a grid beyond its mesh, in longest sides of the mesh; the tree is used for points outside the grid."""
 LONGEST = wp.constant(wp.int32(400))
-"""Triangles that a cell can list, before the list is thinned out."""
+"""Greatest number of triangles in a cell's list before thinning."""
 MOST_ENTRIES = 1 << 22
-"""Entries of all lists of a mesh; cells far from the surface go without where there would be more."""
+"""Greatest number of entries of all lists of a mesh; beyond it, cells far from the surface get no list."""
 RINGS = 16
-"""Steps in which cells are given lists, those nearest to the surface first."""
+"""Number of steps in which cells get lists, those nearest to the surface first."""
 WORTHWHILE = 0.05
-"""Farther steps are not tried where a smaller share of a step's cells has a list that is short enough."""
+"""Least fraction of a step's cells with a sufficiently short list; below it, farther steps are skipped."""
 SLACK = 1e-6
-"""What float32 may lose of a distance, in half diagonals of the mesh."""
+"""Greatest float32 error of a distance, in half diagonals of the mesh."""
 
 PARTS = wp.constant(wp.int32(2))
-"""Parts of a cell along each axis, when its list is thinned out."""
+"""Number of parts of a cell along each axis for thinning its list."""
 Reaches = wp.types.vector(length=8, dtype=wp.float32)
 
 _CELL = np.dtype([("distance", np.float32), ("start", np.int32), ("count", np.int32)])
@@ -43,15 +43,15 @@ _CELL = np.dtype([("distance", np.float32), ("start", np.int32), ("count", np.in
 
 @wp.struct
 class Lattice:
-    """The centres of a grid's cells.
+    """Centres of a grid's cells.
 
     Attributes:
-        low: the first, m.
-        side: between neighbours, m.
-        count_x: how many along x.
-        count_y: along y.
-        half: half the diagonal of a cell, m, and a bit.
-        slack: what float32 may have lost of a distance, m.
+        low: the first centre, m.
+        side: distance between neighbours, m.
+        count_x: number along x.
+        count_y: number along y.
+        half: half the diagonal of a cell, m, with a margin.
+        slack: greatest float32 error of a distance, m.
     """
 
     low: wp.vec3
@@ -73,7 +73,7 @@ def _centre(lattice: Lattice, cell: int) -> wp.vec3:
 
 @wp.func
 def _within(k: int) -> wp.vec3:
-    """Return the centre of a part of a cell, in sides of a part."""
+    """Return the centre of a part of a cell, in units of a part's side."""
     x = k % PARTS
     y = (k / PARTS) % PARTS
     z = k / (PARTS * PARTS)
@@ -96,7 +96,7 @@ def _count(
     cells: wp.array[wp.int32],
     count: wp.array[wp.int32],
 ) -> None:
-    """Count the triangles that can be nearest to a point of some cells; 0 where there are too many for a list."""
+    """Count the triangles that can be nearest to a point of some cells; 0 if there are too many for a list."""
     cell = cells[wp.tid()]
     q = _centre(lattice, cell)
     reach = wp.abs(distance[cell]) + 2.0 * lattice.half
@@ -123,7 +123,7 @@ def _list(
     start: wp.array[wp.int32],
     entries: wp.array[wp.int32],
 ) -> None:
-    """Write the triangles that `_count` counts, the nearest to the centre first; of equals that of the lower number."""
+    """Write the triangles counted by `_count`, the nearest to the centre first, ties by the lower number."""
     cell = wp.tid()
     if count[cell] == 0:
         return
@@ -156,7 +156,7 @@ def _thin(
     entries: wp.array[wp.int32],
     left: wp.array[wp.int32],
 ) -> None:
-    """Make those entries -1 that cannot be nearest in any of the smaller cubes of a cell, and count the others."""
+    """Set entries to -1 that cannot be nearest in any of the smaller cubes of a cell, and count the others."""
     cell = wp.tid()
     first = start[cell]
     end = first + count[cell]
@@ -185,15 +185,15 @@ def _thin(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Form:
-    """One mesh, made ready: arrays for kernels on the host, and its tree on the device.
+    """One prepared mesh: arrays for kernels on the host, and its tree on the device.
 
     Attributes:
         surface: the triangles.
-        tree: the same as a `wp.Mesh`, from the centre.
-        low: least corner of the grid, m.
+        tree: the same as a `wp.Mesh`, relative to the centre.
+        low: minimum corner of the grid, m.
         side: side of a cell, m.
         counts: cells along x, y and z; zeros for no grid.
-        cells: `[cell]`, x runs fastest; ``start` counts from the mesh's own first.
+        cells: `[cell]`, x varies fastest; ``start`` is relative to the mesh's first entry.
         step: see `Solid.step`, m.
         entries: `[entry]`, int32.
     """
@@ -214,13 +214,13 @@ class Form:
 
 
 def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> Form:
-    """Return a mesh, scaled by positive factors, ready for signed distances.
+    """Return a mesh, scaled by positive factors, prepared for signed distances.
 
     Args:
         mesh: the triangles.
         scale: factors along its axes.
-        device: where its kernels run.
-        grid: whether to make a grid; without, every point asks the tree, which is slower and gives the same.
+        device: device of its kernels.
+        grid: whether to build a grid; without it, every point uses the tree, which is slower with the same result.
 
     Raises:
         ModelError: the mesh is not closed; see `require_closed`.
@@ -272,7 +272,7 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
 
 
 def gather(forms: Sequence[Form], device: str) -> Solids:
-    """Return the arrays of some meshes one behind the other, as kernels take them, with no instance yet."""
+    """Return the concatenated arrays of meshes for kernels, without instances."""
     solids: list[Solid] = []
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in _TYPES}
     vertex = face = cell = entry = 0
@@ -322,11 +322,11 @@ _TYPES: dict[str, tuple[Any, Any, int]] = {
     "cells": (Cell, _CELL, 0),
     "entries": (wp.int32, np.int32, 0),
 }
-"""Of each array of `Solids` its type in kernels, that of its numbers, and how many of them are in a row."""
+"""Kernel type, NumPy type and row size of each array of `Solids`."""
 
 
 def _frames(surface: Surface) -> NDArray[np.float64]:
-    """Return what `Solids.frames` says, `[face, 4, 4]`."""
+    """Return the values of `Solids.frames`, `[face, 4, 4]`."""
     a, b, c = (surface.vertices[surface.faces[:, k]] for k in range(3))
     length = np.linalg.norm(b - a, axis=1)
     along = (b - a) / length[:, None]
@@ -340,10 +340,10 @@ def _frames(surface: Surface) -> NDArray[np.float64]:
 
 
 class Forms:
-    """The meshes of a scene that were made ready, for all who ask: a new set of arrays only where a mesh is new.
+    """Prepared meshes of a scene, shared by all users; new arrays are created only for a new mesh.
 
     Args:
-        device: where the arrays live.
+        device: device of the arrays.
         grid: see `make_form`.
     """
 
@@ -357,7 +357,7 @@ class Forms:
         return len(self._forms)
 
     def row(self, mesh: Mesh, scale: tuple[float, float, float]) -> int:
-        """Return the place of a mesh, scaled by positive factors, in `gathered`.
+        """Return the index of a mesh, scaled by positive factors, in `gathered`.
 
         Raises:
             ModelError: the mesh is not closed; see `require_closed`.
@@ -372,7 +372,7 @@ class Forms:
 
     @property
     def gathered(self) -> Solids:
-        """All of them as kernels take them; those who have older arrays keep these."""
+        """All prepared meshes for kernels; holders of older arrays keep these."""
         if self._gathered is None:
             self._gathered = gather(self._forms, self._device)
         return self._gathered
@@ -390,15 +390,15 @@ def build_solids(
     *,
     grid: bool = True,
 ) -> Solids:
-    """Return what `signed_distance` needs of the meshes of all instance rows, None for rows of another kind.
+    """Return the data for `signed_distance` of the meshes of all instance rows, None for rows of another kind.
 
-    Rows with the same triangles, and scales that differ in size and signs alone, share everything.
+    Rows with the same triangles, and scales of one ratio with any signs, share all data.
 
     Args:
-        meshes: of each row the mesh and its scale.
-        device: where the arrays live.
-        forms: meshes that were made before, whose arrays are shared; those made now are added.
-        grid: see `make_form`; without effect where `forms` are given.
+        meshes: mesh and scale of each row.
+        device: device of the arrays.
+        forms: earlier prepared meshes, whose arrays are shared; new ones are added.
+        grid: see `make_form`; no effect if `forms` is given.
 
     Raises:
         ModelError: a mesh is not closed; see `require_closed`.

@@ -1,12 +1,12 @@
-"""Closed triangle meshes as solids, on the host: whether one is closed, which side is out, and normals of its features.
+"""Closed triangle meshes as solids, on the host: test for being closed, orientation, and normals of features.
 
-The sign of a distance to a mesh is that of the way from the nearest point, along the normal there. On an edge that is
-the sum of the normals of its triangles, at a vertex the sum weighted by their angles: J. A. Baerentzen and H. Aanaes,
-"Signed Distance Computation Using the Angle Weighted Pseudonormal", IEEE TVCG 11 (2005). A normal of one of the
-triangles would tell the wrong side at sharp edges.
+The sign of a distance to a mesh is that of the vector from the nearest point, along the normal there. On an edge that
+normal is the sum of the normals of its triangles, at a vertex the sum weighted by their angles: J. A. Baerentzen and H.
+Aanaes, "Signed Distance Computation Using the Angle Weighted Pseudonormal", IEEE TVCG 11 (2005). The normal of a single
+triangle would give the wrong side at sharp edges.
 
-A mesh may have several closed parts, beside each other or in cavities of each other. Parts must not overlap: a point
-in one of them that is nearest to the surface of another would be told to be outside.
+A mesh may have several closed parts, beside each other or in cavities of each other. Parts must not overlap: a point in
+one of them that is nearest to the surface of another would count as outside.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sensorium.errors import ModelError, listed
 from sensorium.geometry.shapes import Mesh
 
 WELD = 1e-6
-"""Vertices nearer than about this share of the mesh's extent are one, where a mesh is open otherwise."""
+"""Distance below which vertices are merged if a mesh is otherwise open, relative to its extent."""
 MOST_PAIRS = 1 << 24
-"""Open edges times their vertices, above which vertices on edges are not looked for: the mesh is open."""
+"""Greatest product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
 TOLD = 3
-"""How many edges of each kind a message names."""
+"""Number of edges of each kind in a message."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,14 +32,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Surface:
-    """A closed surface, wound outwards, and what kernels need of it. Float64, m, seen from `centre`.
+    """A closed surface, oriented outwards, with its data for kernels. Float64, m, relative to `centre`.
 
     Attributes:
-        centre: middle of the box around it, in the mesh's frame.
+        centre: centre of its bounding box, in the mesh's frame.
         half: half the sides of that box.
-        vertices: `[vertex, 3]`; none is there twice.
+        vertices: `[vertex, 3]`, without duplicates.
         faces: `[face, 3]`.
-        vertex_normals: `[vertex, 3]`, unit; those of edges and faces too.
+        vertex_normals: `[vertex, 3]`, unit, as are those of edges and faces.
         edge_normals: `[face, 3, 3]`: of the edges from corner 0 to 1, 1 to 2, and 2 to 0.
         face_normals: `[face, 3]`.
     """
@@ -54,11 +54,12 @@ class Surface:
 
 
 def open_edges(mesh: Mesh) -> Floats:
-    """Return both ends of the edges that keep a mesh from being closed and wound alike, `[edge, 2, 3]`, m.
+    """Return both ends of the edges that prevent a mesh from being closed and oriented, `[edge, 2, 3]`, m.
 
-    Corners at one place are one vertex, whichever rows of `vertices` they are: files of some kinds repeat them. A
-    vertex on the edge of another triangle splits that edge: triangles without an area, which are left out, leave such.
-    A mesh is closed where each edge is run along as often one way as the other way by the triangles that share it.
+    Corners at the same position are one vertex, even in different rows of `vertices`, which some file formats repeat. A
+    vertex on the edge of another triangle splits that edge; such vertices remain when triangles without an area are
+    removed.
+    A mesh is closed if its triangles traverse each edge equally often in both directions.
     """
     points, faces, _rows = _welded(mesh)
     edges, _count, _run, _first = _faulty(faces)
@@ -67,26 +68,27 @@ def open_edges(mesh: Mesh) -> Floats:
 
 
 def require_closed(mesh: Mesh) -> None:
-    """Raise for a mesh that has no inside.
+    """Raise an error for a mesh without an inside.
 
     Raises:
-        ModelError: some of its edges have one triangle only, or triangles that are wound against each other, or an odd
-            number of them: how many, and where the first are.
+        ModelError: edges with a single triangle, with triangles of opposite orientation, or with an odd number of them;
+        the
+            message gives their number and the first ones.
     """
     _closed(mesh)
 
 
 def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Surface:
-    """Return a mesh, scaled, as a closed surface that is wound outwards.
+    """Return a mesh, scaled, as a closed surface that is oriented outwards.
 
-    A closed part that is wound inwards is a cavity where other parts lie around it; else it is turned.
+    A closed part that is oriented inwards is a cavity if other parts surround it; otherwise it is reversed.
 
     Args:
         mesh: the triangles.
         scale: factors along its axes, all positive.
 
     Raises:
-        ModelError: it is not closed; see `require_closed`.
+        ModelError: the mesh is not closed; see `require_closed`.
     """
     points, faces = _closed(mesh)
     points = points * np.array(scale)
@@ -133,7 +135,7 @@ def _closed(mesh: Mesh) -> tuple[Floats, Ints]:
     parts = []
     kinds = (
         ("open, with one triangle only", count == 1),
-        ("between triangles that are wound against each other", (count > 1) & (count % 2 == 0)),
+        ("between triangles of opposite orientation", (count > 1) & (count % 2 == 0)),
         ("shared by an odd number of triangles", (count > 1) & (count % 2 == 1)),
     )
     for what, chosen in kinds:
@@ -147,9 +149,9 @@ def _closed(mesh: Mesh) -> tuple[Floats, Ints]:
                 f"{chosen.sum()} of {total} edges are {what}: {listed(where)}" + (f", and {more} more" if more else "")
             )
     raise ModelError(
-        f"mesh {mesh.name!r}: a signed distance needs a closed surface whose triangles are wound alike. "
-        f"{'; '.join(parts)} (m, in the mesh's frame). Close it, use its convex hull or a primitive instead, or leave "
-        "the shape out."
+        f"mesh {mesh.name!r}: a signed distance needs a closed surface with consistently oriented triangles. "
+        f"{'; '.join(parts)} (m, in the mesh's frame). Close it, use its convex hull or a primitive, or exclude "
+        "the shape."
     )
 
 
@@ -158,7 +160,7 @@ def _place(point: Floats) -> str:
 
 
 def _welded(mesh: Mesh) -> tuple[Floats, Ints, Ints]:
-    """Return points and faces with one row per place, and the row of each face in the mesh's."""
+    """Return points and faces with one row per position, and the row of each face in the mesh's faces."""
     used, corners = np.unique(mesh.faces, return_inverse=True)
     points = mesh.vertices[used] + 0.0
     faces = corners.reshape(-1, 3).astype(np.int64)
@@ -179,7 +181,7 @@ def _welded(mesh: Mesh) -> tuple[Floats, Ints, Ints]:
 
 
 def _split(points: Floats, faces: Ints, rows: Ints, step: float) -> tuple[Ints, Ints]:
-    """Return faces, and the row of each, with those split that have a vertex of an open edge on an open edge."""
+    """Return faces and their rows, after splitting those with a vertex of an open edge on an open edge."""
     while True:
         edges, _count, _run, first = _faulty(faces)
         ends = np.unique(edges)
@@ -211,7 +213,7 @@ def _sides(faces: Ints) -> Ints:
 
 
 def _clusters(points: Floats, step: float) -> Ints:
-    """Return for each point the first that it is one with: those in one cell of a grid, or of one shifted by half."""
+    """Return for each point the first one it is merged with: in the same cell of a grid, or of a shifted one."""
     label = np.arange(len(points))
     cells = [np.floor(points / step + shift).astype(np.int64) for shift in (0.0, 0.5)]
     grids = []
@@ -222,7 +224,7 @@ def _clusters(points: Floats, step: float) -> Ints:
 
 
 def _joined(label: Ints, groups: list[Ints]) -> Ints:
-    """Return the least label that each item is connected with by groups it shares with others."""
+    """Return the least label that each item is connected with by shared groups."""
     while True:
         before = label
         for group in groups:
@@ -235,14 +237,14 @@ def _joined(label: Ints, groups: list[Ints]) -> Ints:
 
 
 def _undirected(faces: Ints) -> Ints:
-    """Return a number of each edge `[3 * face]`, the same for both ways along it."""
+    """Return a number of each edge `[3 * face]`, the same for both directions."""
     a, b = faces.reshape(-1), np.roll(faces, -1, axis=1).reshape(-1)
     keys: Ints = np.minimum(a, b) * (int(faces.max()) + 1) + np.maximum(a, b)
     return keys
 
 
 def _faulty(faces: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return edges that are not run along equally often both ways: ends, triangles, the difference, first triangle."""
+    """Return edges that are not traversed equally often both ways: ends, triangles, difference, first triangle."""
     a, b = faces.reshape(-1), np.roll(faces, -1, axis=1).reshape(-1)
     _keys, first, edge_of, count = np.unique(
         _undirected(faces), return_index=True, return_inverse=True, return_counts=True
@@ -254,7 +256,7 @@ def _faulty(faces: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _outwards(points: Floats, faces: Ints) -> Ints:
-    """Return the faces with those turned that belong to closed parts that are wound inwards and are no cavities."""
+    """Return the faces, with closed parts reversed that are oriented inwards and are not cavities."""
     corners = points[faces]
     volumes = (corners[:, 0] * np.cross(corners[:, 1], corners[:, 2])).sum(axis=1)
     if volumes.sum() < 0.0:
@@ -282,7 +284,7 @@ def _outwards(points: Floats, faces: Ints) -> Ints:
 
 
 def _winding(point: Floats, corners: Floats) -> float:
-    """Return how often triangles are wound around a point: A. van Oosterom and J. Strackee, IEEE TBME 30 (1983)."""
+    """Return the winding number of triangles around a point: A. van Oosterom and J. Strackee, IEEE TBME 30 (1983)."""
     a, b, c = (corners[:, k] - point for k in range(3))
     la, lb, lc = (np.linalg.norm(side, axis=1) for side in (a, b, c))
     triple = (a * np.cross(b, c)).sum(axis=1)

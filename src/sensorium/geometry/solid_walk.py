@@ -1,13 +1,15 @@
-"""Signed distances to closed meshes, for kernels: by lists of triangles in the cells of a grid, else by a tree.
+"""Signed distances to closed meshes, for kernels: by lists of triangles in the cells of a grid, or by a tree.
 
-A mesh has a grid of cubes around it, which all environments share. Each cell knows the distance d of its centre, with
-its sign. A distance changes by no more than the way that a point goes: a point at a distance r from the centre is from
-d - r to d + r away from the surface, and that is enough to tell that most points are too far. Where the surface is
-near, a cell also lists all triangles that can be the nearest to any of its points, those nearest to the centre first: a
-walk ends where the rest cannot be nearer than what was found. Other cells ask the tree, with the limit d + r.
+A mesh has a grid of cubes around it, which all environments share. Each cell stores the signed distance d of its
+centre.
+A distance changes at most by the distance that a point moves: a point at a distance r from the centre is from d - r to
+d + r away from the surface, which suffices to reject most points as too far. Near the surface, a cell also lists all
+triangles that can be the nearest to any of its points, those nearest to the centre first. A search ends when the rest
+cannot be nearer than the best so far. Other cells use the tree, with the limit d + r.
 
-The nearest triangle is sought in float32, in a frame of each triangle, where nothing is lost to differences of squares;
-the nearest point on it, its distance and the sign are worked out in float64.
+The nearest triangle is searched in float32, in a frame of each triangle, where differences of squares lose no
+precision.
+The nearest point on it, its distance and the sign are computed in float64.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
@@ -24,31 +26,31 @@ else:
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR = wp.constant(wp.float32(1.0e30))
 FACE_BITS = wp.constant(wp.int32(20))
-"""Bits of an entry that tell the triangle; a mesh with more triangles has no grid."""
+"""Bits of an entry that hold the triangle; a mesh with more triangles has no grid."""
 STEPS = wp.constant(wp.int32(2047))
-"""Steps of the distance in the other bits of an entry."""
+"""Number of distance steps in the other bits of an entry."""
 FEW = wp.constant(wp.int32(64))
-"""A mesh of no more triangles never asks its tree: all of them are tried."""
+"""Greatest number of triangles of a mesh that is searched completely, without its tree."""
 
 
 @wp.struct
 class Solid:
-    """One mesh, seen from the middle of the box around it.
+    """One mesh, relative to the centre of its bounding box.
 
     Attributes:
         mesh: id of its `wp.Mesh`.
-        centre: middle of the box, in the mesh's frame, m.
+        centre: centre of the box, in the mesh's frame, m.
         half: half the sides of the box, m.
-        face: place of its first face; edges have three times this place.
-        count: how many faces.
-        cell: place of its first cell.
-        low: least corner of the grid, m.
+        face: index of its first face; its edges start at three times this index.
+        count: number of faces.
+        cell: index of its first cell.
+        low: minimum corner of the grid, m.
         side: side of a cell, m.
         count_x: cells along x; 0 for no grid.
-        count_y: along y.
-        count_z: along z.
-        step: what a step of the distance in an entry is, m.
-        slack: what float32 may have lost of a distance, m.
+        count_y: cells along y.
+        count_z: cells along z.
+        step: size of a distance step in an entry, m.
+        slack: greatest float32 error of a distance, m.
     """
 
     mesh: wp.uint64
@@ -72,8 +74,8 @@ class Cell:
 
     Attributes:
         distance: signed, of its centre, m.
-        start: place of the first entry of its list.
-        count: entries of the list; 0 where the tree is asked.
+        start: index of the first entry of its list.
+        count: entries of the list; 0 if the tree is used.
     """
 
     distance: wp.float32
@@ -83,23 +85,24 @@ class Cell:
 
 @wp.struct
 class Solids:
-    """Meshes as signed distances need them.
+    """Meshes in the form needed for signed distances.
 
     Attributes:
         solid: row in `solids` of each instance row, -1 for another kind of shape.
-        scale: what is left to scale of each instance, of one size but for the signs.
-        solids: the different meshes.
-        vertices: of all meshes, from their centres, m.
+        scale: remaining scale of each instance, of one magnitude with signs.
+        solids: the distinct meshes.
+        vertices: of all meshes, relative to their centres, m.
         vertex_normals: unit.
         faces: rows of the corners.
         face_normals: unit.
-        edge_normals: unit, three of each face.
-        frames: four of each face: its unit normal, the direction from its first to its second corner, the direction
-            across both, each with what is left to add to a product with a point; then the second corner's place along
-            the first direction, and the third corner's along both.
+        edge_normals: unit, three per face.
+        frames: four per face: its unit normal, the direction from its first to its second corner, the direction
+            perpendicular to both, each with the constant of its product with a point; then the second corner's
+            coordinate
+            along the first direction, and the third corner's along both.
         cells: of all grids.
-        entries: of all lists: a face's place among its mesh's, and above `FACE_BITS` how much farther from the cell's
-            centre it is than the nearest, in `STEPS` of the most that this can be; a bit less.
+        entries: of all lists: a face's index within its mesh, and above `FACE_BITS` its distance from the cell's centre
+            beyond the nearest one, in `STEPS` of the greatest such distance, rounded down.
     """
 
     solid: wp.array[wp.int32]
@@ -117,13 +120,13 @@ class Solids:
 
 @wp.func
 def gap_sq(frames: wp.array[wp.vec4], face: int, q: wp.vec3, best: float) -> wp.float32:
-    """Return the square of the distance from a point to a triangle; infinite where its plane is that far already.
+    """Return the squared distance from a point to a triangle; infinite if its plane is already too far.
 
     Args:
-        frames: those of `Solids`; by themselves, for a call copies what it is given.
-        face: place of the face.
-        q: the point, from the mesh's centre, m.
-        best: a square of a distance, m^2.
+        frames: those of `Solids`, passed separately because a call copies its arguments.
+        face: index of the face.
+        q: the point, relative to the mesh's centre, m.
+        best: a squared distance, m^2.
     """
     f = frames[4 * face]
     w = f[0] * q[0] + f[1] * q[1] + f[2] * q[2] + f[3]
@@ -158,7 +161,7 @@ def gap_sq(frames: wp.array[wp.vec4], face: int, q: wp.vec3, best: float) -> wp.
 
 @wp.func
 def _foot(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> tuple[wp.vec3d, wp.int32]:
-    """Return the point of a triangle nearest to the origin, and where it is.
+    """Return the point of a triangle nearest to the origin, and its feature.
 
     It is at a corner (0 to 2), on an edge (3 from a to b, 4 from b to c, 5 from c to a) or between them (6). After C.
     Ericson, "Real-Time Collision Detection", 5.1.5.
@@ -192,13 +195,13 @@ def _foot(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> tuple[wp.vec3d, wp.int32]:
 
 @wp.func
 def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
-    """Return the signed distance to the nearest triangle, the way to its nearest point, and the gradient.
+    """Return the signed distance to the nearest triangle, the vector to its nearest point, and the gradient.
 
     Args:
         solids: all meshes.
         s: the mesh.
-        face: place of the face.
-        q: the point, from the mesh's centre, m.
+        face: index of the face.
+        q: the point, relative to the mesh's centre, m.
     """
     corner = solids.faces[face]
     arm, feature = _foot(solids.vertices[corner[0]] - q, solids.vertices[corner[1]] - q, solids.vertices[corner[2]] - q)
@@ -224,7 +227,7 @@ def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float3
 
 @wp.func
 def _nearest_face(s: Solid, frames: wp.array[wp.vec4], p: wp.vec3, limit: float) -> wp.int32:
-    """Return the place of the face that is nearest to a point, by the tree; -1 beyond a limit."""
+    """Return the index of the face nearest to a point, by the tree; -1 beyond a limit."""
     face = wp.int32(-1)
     if s.count <= FEW:
         best = limit * limit
@@ -247,8 +250,8 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> wp.float32:
     Args:
         solids: all meshes.
         s: the mesh.
-        q: the point, from the mesh's centre, m.
-        limit: how far to look, m.
+        q: the point, relative to the mesh's centre, m.
+        limit: greatest distance, m.
     """
     face = _nearest_face(s, solids.frames, wp.vec3(q), limit)
     if face < 0:
@@ -259,13 +262,13 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> wp.float32:
 
 @wp.func
 def signed_mesh(solids: Solids, which: int, q: wp.vec3d, reach: float) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
-    """Return the signed distance to a mesh, m, the way to the nearest point, and the gradient, in the mesh's axes.
+    """Return the signed distance to a mesh, m, the vector to the nearest point, and the gradient, in the mesh's axes.
 
     Args:
         solids: all meshes.
         which: row in `solids.solids`.
-        q: the point, from the mesh's centre, m.
-        reach: an outer distance above this may be told as +inf, m.
+        q: the point, relative to the mesh's centre, m.
+        reach: an outer distance above this may be returned as +inf, m.
     """
     s = solids.solids[which]
     p = wp.vec3(q)

@@ -1,12 +1,12 @@
-"""Signed distance, for kernels: how deep a point is in a solid, and which way is out.
+"""Signed distance, for kernels: the depth of a point in a solid, and the direction out of it.
 
-Points are given in the shape's own frame. A distance is negative inside; its gradient is a unit vector away from the
-solid, outside as inside, and on the surface the outward normal. At an edge or a corner it is one of those that point
-out there; where several points of the surface are equally near, one of them is taken, always the same.
+Points are given in the shape's own frame. A distance is negative inside. Its gradient is a unit vector away from the
+solid, both outside and inside; on the surface it is the outward normal. At an edge or a corner it is one of the outward
+directions. Of several equally near points of the surface, always the same one is used.
 
-Below a plane is inside, however large the plane is drawn, for so do solvers collide with it; only rays see its size.
-Below a height field without a base is inside, too; beside such a field is outside. Meshes must be closed; see
-`sensorium.geometry.solid_mesh`.
+The region below a plane is inside, whatever the plane's size, because solvers treat planes as unbounded; only rays use
+the size. The region below a height field without a base is inside as well; the region beside it is outside. Meshes must
+be closed; see `sensorium.geometry.solid_mesh`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sensorium.geometry.solid_grid import build_solids
 from sensorium.geometry.solid_mesh import open_edges, require_closed
 from sensorium.geometry.solid_walk import Solids, signed_mesh
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     F64: TypeAlias = Any
 else:
     F64 = wp.float64
@@ -95,7 +95,7 @@ def _signed_cylinder(radius: float, half: float, p: wp.vec3) -> tuple[wp.float32
 def _signed_ellipsoid(radii: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
     """Return the signed distance to an ellipsoid, its nearest point, and the gradient.
 
-    Close to the surface the way from there has few digits; the normal of the surface has all, and far away the way has.
+    Close to the surface the vector from there loses precision, and the surface normal is used instead.
     """
     foot, distance = nearest_primitive(ELLIPSOID, radii, p)
     least = wp.min(radii[0], wp.min(radii[1], radii[2]))
@@ -143,7 +143,7 @@ def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, w
 def _signed_hfield(fields: HFields, index: int, p: wp.vec3, reach: float) -> tuple[wp.float32, wp.vec3, wp.vec3]:
     """Return the signed distance to a height field, its nearest point, and the gradient.
 
-    The nearest point is known in float32; the way to it, in float64, from the triangles around it.
+    The nearest point is known in float32; the vector to it is computed in float64, from the triangles around it.
     """
     h = fields.fields[index]
     top, face = hfield_height(fields, index, p[0], p[1])
@@ -153,7 +153,7 @@ def _signed_hfield(fields: HFields, index: int, p: wp.vec3, reach: float) -> tup
     if not far <= limit:
         return wp.inf, foot, wp.vec3(0.0, 0.0, 1.0)
     side = wp.where(inside, -1.0, 1.0)
-    # The foot is known to a few units in the last place: it may be in the cell beside the one it seems to be in.
+    # The foot is accurate to a few units in the last place, so it may be in a neighbouring cell.
     u = (wp.float64(foot[0]) + h.half_x) * h.per_x
     v = (wp.float64(foot[1]) + h.half_y) * h.per_y
     near = wp.float64(3.0e-7) * (h.half_x + h.half_y)
@@ -205,10 +205,11 @@ def signed_distance(
         instances: the shapes.
         solids: their meshes.
         fields: all height fields.
-        row: which shape.
+        row: row of the shape.
         p: a point in the shape's frame, m.
-        reach: a distance above this need not be told: it may be +inf, and the point and gradient then mean nothing.
-            Depths are told however great they are.
+        reach: a distance above this may be returned as +inf, m; point and gradient are then undefined. Depths are
+        always
+            exact.
     """
     kind = instances.kind[row]
     if kind == MESH:

@@ -1,7 +1,8 @@
-"""Surfaces as clouds of points, each for an area, with a small grid: sums over the points that are near a place.
+"""Surfaces as clouds of points, each with an area and a small grid, for sums over the points near a position.
 
-Each shape has a cloud and a grid in its own frame, the same for all environments. A cell of the grid lists all points
-that are in reach of any place in it, so a place looks at one list.
+Each shape has a cloud and a grid in its own frame, shared by all environments. A cell of the grid lists all points
+within
+reach of any position in it, so that a query reads one list.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from sensorium.geometry.transforms import rotation
 Array = NDArray[np.float64]
 
 CELLS = 64
-"""A grid has at most this many cells for each of its points; larger ones where these would be more."""
+"""Greatest number of cells of a grid per point; the cells are enlarged to reach it."""
 ENTRIES = 4_000_000
-"""The lists of a cloud have together at most this many entries, or twice as many as it has points."""
+"""Greatest total number of list entries of a cloud, or twice its number of points if that is more."""
 COARSER = 1.25
-"""What the side of a cell is multiplied by where there would be more."""
+"""Factor by which the side of a cell is enlarged."""
 
 
 @wp.struct
@@ -34,10 +35,10 @@ class Clouds:
     """The clouds of all shapes that a sensor tracks, by instance rows.
 
     Attributes:
-        points: place in the shape's frame, m, and area, m2, of the points that each cell lists, cell by cell.
-        start: number of the first entry of each cell, x fastest, and after the last cell of a shape its end.
-        first: place in `start` of the first cell of each shape; -1 for an unbounded plane, which has no points.
-        low: least corner of each grid, m.
+        points: position in the shape's frame, m, and area, m2, of the points that each cell lists, cell by cell.
+        start: index of the first entry of each cell, x fastest, and after the last cell of a shape its end.
+        first: index in `start` of the first cell of each shape; -1 for an unbounded plane, which has no points.
+        low: minimum corner of each grid, m.
         pace: cells per metre of each grid.
         size: number of cells of each grid along its axes.
     """
@@ -52,7 +53,7 @@ class Clouds:
 
 @dataclass(frozen=True, slots=True)
 class FiledClouds:
-    """Clouds with what the host knows of them.
+    """Clouds with their host data.
 
     Attributes:
         clouds: for kernels.
@@ -68,13 +69,13 @@ def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: 
 
     Args:
         samples: points of each shape in its frame; None for an unbounded plane.
-        reach: how far a place looks at most, m.
-        device: where they go.
+        reach: greatest distance of a query, m.
+        device: device of the arrays.
     """
     points, starts, first, low, pace, size = [np.zeros((0, 4))], [np.zeros(0, np.int64)], [], [], [], []
     total, entries = 0, 0
     for each in samples:
-        if each is None or not len(each):  # a shape whose points are all covered has one empty cell, far away
+        if each is None or not len(each):  # a shape with only covered points has one empty, distant cell
             first.append(-1 if each is None else entries)
             low.append(np.full(3, np.inf))
             pace.append(1.0)
@@ -104,13 +105,13 @@ def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: 
 
 
 def _grid(points: Array, reach: float) -> tuple[Array, float, NDArray[np.int64]]:
-    """Return the least corner, the side of a cell and the numbers of cells of the grid around a cloud and its reach."""
+    """Return minimum corner, cell side and cell counts of the grid around a cloud and its reach."""
     low, extent = points.min(axis=0) - reach, np.ptp(points, axis=0) + 2.0 * reach
-    side = 1.01 * reach  # so that a point is in reach of its own cell and of those next to it only
+    side = 1.01 * reach  # so that a point is only within reach of its own cell and of neighbouring cells
     while True:
         count = np.floor(extent / side).astype(np.int64) + 1
         fits = np.prod(count.astype(np.float64)) <= CELLS * len(points) + 64
-        around = (1.0 + 2.0 * reach / side) ** 3  # cells that list a point, more than there are
+        around = (1.0 + 2.0 * reach / side) ** 3  # upper bound of the cells that list a point
         if fits and (len(points) * around <= ENTRIES or around <= 2.0):
             return low, side, count
         side *= COARSER
@@ -119,8 +120,8 @@ def _grid(points: Array, reach: float) -> tuple[Array, float, NDArray[np.int64]]
 def _lists(
     points: Array, low: Array, side: float, count: NDArray[np.int64], reach: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the points that the cells list, cell by cell, and where the list of each cell ends."""
-    margin = 1e-4 * side + 1e-6 * float((count * side).max() + np.abs(low).max())  # above what rounding can do
+    """Return the points in the lists of the cells, cell by cell, and the end of each list."""
+    margin = 1e-4 * side + 1e-6 * float((count * side).max() + np.abs(low).max())  # larger than rounding errors
     at = np.floor((points - low) / side).astype(np.int64)
     span = math.ceil((reach + margin) / side)
     cells, rows = [], []
@@ -132,12 +133,12 @@ def _lists(
         cells.append((cell[near, 2] * count[1] + cell[near, 1]) * count[0] + cell[near, 0])
         rows.append(near)
     where, listed = np.concatenate(cells), np.concatenate(rows)
-    order = np.lexsort((listed, where))  # a cell in the order of points: the reach does not change a digit of a sum
+    order = np.lexsort((listed, where))  # sorted by point within a cell, so that the reach does not change the sums
     return listed[order], np.cumsum(np.bincount(where, minlength=int(count.prod())))
 
 
 def on_shapes(shapes: Sequence[Shape], samples: SurfaceSamples) -> list[SurfaceSamples]:
-    """Return the samples of a body shape by shape, each in the shape's own frame."""
+    """Return the samples of a body split by shape, each in the shape's own frame."""
     parts = []
     for row, shape in enumerate(shapes):
         part, turn = samples[samples.shape == row], rotation(shape.quat)
@@ -188,13 +189,13 @@ def _over_cloud(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: floa
 
 @wp.func
 def way_to_reach(clouds: Clouds, row: int, p: wp.vec3, reach: float) -> wp.float32:
-    """Return how far a place is, at least, from any place that is in reach of a surface, m.
+    """Return a lower bound of the distance from a position to any position within reach of a surface, m.
 
     Args:
-        clouds: all of them.
-        row: which shape.
-        p: the place in the shape's frame, m.
-        reach: how far a place looks, m: as the clouds were filed for.
+        clouds: all clouds.
+        row: row of the shape.
+        p: the position in the shape's frame, m.
+        reach: greatest distance of a query, m: that given to `file_clouds`.
     """
     if clouds.first[row] < 0:
         return wp.max(wp.abs(p[2]) - reach, 0.0)
@@ -209,16 +210,16 @@ def way_to_reach(clouds: Clouds, row: int, p: wp.vec3, reach: float) -> wp.float
 
 @wp.func
 def over_surface(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: float) -> tuple[wp.vec4, wp.vec4]:
-    """Return what a ball sees of a surface, for two radii: the sums of a P (o - p), m4, and, last, of a P, m3.
+    """Return the sums over a surface within a ball, for two radii: of a P (o - p), m4, and, last, of a P, m3.
 
     P = max(0, R - |p - o|) for a point at o of area a.
 
     Args:
-        clouds: all of them.
-        row: which shape.
+        clouds: all clouds.
+        row: row of the shape.
         p: centre of the ball in the shape's frame, m.
         radius: R of the first sums, m.
-        other: R of the second, m; 0 for none.
+        other: R of the second sums, m; 0 for none.
     """
     if clouds.first[row] < 0:
         one, two = _over_plane(p, radius), _over_plane(p, other)

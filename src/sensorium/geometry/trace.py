@@ -1,11 +1,13 @@
-"""Rays against all that an environment holds: what stands still, shared by all, and what moves, per environment.
+"""Rays against all shapes of an environment: static ones, shared by all, and moving ones, per environment.
 
-What stands still is one `Surroundings`: all triangles in one tree, analytic shapes in another, height fields and planes
-one by one; for vertical rays, and for all rays at a terrain, an index over the ground plane instead of the tree. What
-moves is few: a block of neighbouring rays first keeps the shapes whose bounding spheres its cone meets, and its rays
-test only those.
+The static shapes are one `Surroundings`: all triangles in one tree, analytic shapes in another, height fields and
+planes
+individually. Vertical rays, and all rays at a terrain, use an index over the ground plane instead of the tree. Moving
+shapes are few: a block of neighbouring rays first collects the shapes whose bounding spheres its cone intersects, and
+its
+rays test only those.
 
-Kernels here write the nearest hit of each ray: both faces count, t >= 0, nothing beyond the limit.
+The kernels write the nearest hit of each ray: both faces count, t >= 0, up to the limit.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from sensorium.geometry.ray_structs import (
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
 
 
-@wp.func(inline=False)  # large, and called at several places: one copy of it is compiled
+@wp.func(inline=False)  # large, with several callers: only one copy is compiled
 def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
     """Return t (inf for a miss) and the face of a mesh in its own frame."""
     t = float(wp.inf)
@@ -59,7 +61,7 @@ def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.
 def ray_instance(
     instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, o: wp.vec3, d: wp.vec3, limit: float
 ) -> tuple[wp.float32, wp.int32]:
-    """Return t (inf for a miss, or beyond the limit) and the face of one shape in a pose."""
+    """Return t (inf for a miss, or beyond the limit) and the face of one shape at a pose."""
     lo = quat_rotate_inverse(quat, o - pos)
     ld = quat_rotate_inverse(quat, d)
     kind = instances.kind[row]
@@ -86,7 +88,7 @@ def normal_of(
     local = quat_rotate_inverse(quat, point - pos)
     n = wp.vec3()
     if kind == MESH:
-        scale = instances.size[row]  # a mirrored solid keeps its outside
+        scale = instances.size[row]  # mirroring does not change the outside of a solid
         n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), scale))
     elif kind == HFIELD:
         n = hfield_normal(fields, instances.field[row], face, local)
@@ -114,7 +116,7 @@ def write_hit(
     face: int,
     is_hit: bool,
 ) -> None:
-    """Write what is wanted of one ray."""
+    """Write the requested outputs of one ray."""
     if out.distance.shape[0] > 0:
         out.distance[env, mount, r] = wp.where(is_hit, t, out.miss)
     if out.point.shape[0] > 0:
@@ -193,17 +195,17 @@ def cast_rays(
     """Cast one block of neighbouring rays of one mount of one environment.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         limits: least and greatest distance, m.
         per_block: rays in a block.
-        surroundings: what stands still.
-        instances: shapes tested one by one.
+        surroundings: the static shapes.
+        instances: shapes that are tested individually.
         fields: all height fields.
-        moving: where the moving shapes are.
-        hidden: 1 where a mount does not see an instance `[mount, instance]`.
-        pose: where the mounts are.
+        moving: poses of the moving shapes.
+        hidden: 1 if a mount ignores an instance `[mount, instance]`.
+        pose: poses of the mounts.
         bundle: the rays.
-        out: what is written.
+        out: the outputs.
     """
     i, mount, piece = wp.tid()
     block = rows.first + piece
@@ -223,14 +225,14 @@ def cast_rays(
         quat = quat_yaw(quat)
     takes_time = bundle.times.shape[0] > 0 and pose.slots > 1
     slot = now
-    # What moves near this block
+    # Moving shapes near this block
     count = int(0)
     near = Near()
     movers = moving.pos.shape[2]
     if movers > 0:
         mid = (first + last) / 2
         if bundle.per_tick > wp.float64(0.0):
-            mid = first + per_block / 2  # a window's last block may have fewer rays; its cone is that of a whole one
+            mid = first + per_block / 2  # a window's last block may have fewer rays, with the cone of a whole one
         index = ((begin + mid) % bundle.total + bundle.total) % bundle.total
         low = ((begin + first) % bundle.total + bundle.total) % bundle.total
         e = env % bundle.angle_cos.shape[0]
@@ -246,16 +248,16 @@ def cast_rays(
                 mq = quat_yaw(mq)
         s, d = place_ray(pose, env, mount, mp, mq, s0, d0)
         if takes_time:
-            # rays of the block leave from other poses: widen by what the mount does between them
+            # rays of the block start at different poses: widen by the motion of the mount between them
             begins = ray_time(bundle, begin + first, captured, pose.dt)
             ends = ray_time(bundle, begin + last - 1, captured, pose.dt)
             tick = nearest_tick(pose, captured, earliest, begins)
             slot = slot_of(tick, pose.slots)
             if nearest_tick(pose, captured, earliest, ends) != tick:
-                count = NEAR + 1  # what moves is elsewhere by then: each ray looks at all
+                count = NEAR + 1  # moving shapes change their poses meanwhile: each ray tests all
             turn = float(0.0)
             shift = float(0.0)
-            corners = int(3)  # at a tick, which may be between them, the mount's way has a corner
+            corners = int(3)  # the path of the mount has a corner at a tick in between
             for corner in range(corners):
                 ap = pose.pos[env, slot, mount]
                 aq = pose.quat[env, slot, mount]
@@ -307,9 +309,9 @@ def cast_rays(
                 slot = slot_of(nearest_tick(pose, captured, earliest, time), pose.slots)
         s, d = place_ray(pose, env, mount, p, q, s0, d0)
         t = limits[1]
-        best = int(-1)  # instance row; -1 nothing, -2 a triangle of the tree, -3 one of the index
+        best = int(-1)  # instance row; -1 none, -2 a triangle of the tree, -3 one of the index
         face = int(-1)
-        # What moves comes first: it is cheap, and what it hides need not be found
+        # Moving shapes first: they are cheap, and shapes behind them need no search
         looks = count
         if count > NEAR:
             looks = movers

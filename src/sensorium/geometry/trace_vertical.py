@@ -1,4 +1,4 @@
-"""Rays along the world's vertical, by look-ups: what `cast_rays` does, for height scans ten times as fast."""
+"""Rays along the world's vertical, by look-ups: as `cast_rays`, but ten times as fast for height scans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensorium.geometry.transforms import quat_heading
 def look_up(
     heights: wp.array[wp.float32], h: HField, half: wp.vec2, per: wp.vec2, x: float, y: float, z: float, sign: float
 ) -> tuple[wp.float32, wp.int32]:
-    """Return what `ray_hfield_vertical` does, in float32 and with the field's measures at hand."""
+    """Return the result of `ray_hfield_vertical`, in float32 and with the field's dimensions as arguments."""
     u = (x + half[0]) * per[0]
     v = (y + half[1]) * per[1]
     t = float(wp.inf)
@@ -65,23 +65,23 @@ def cast_vertical(
     is_more: int,
     out: Hits,
 ) -> None:
-    """Cast one block of rays along the world's -z or +z: what `cast_rays` does, by look-ups.
+    """Cast one block of rays along the world's -z or +z, as `cast_rays` does, but by look-ups.
 
-    The rays fire at one instant, and all that stands still and is not in the index is planes and upright height fields.
+    The rays fire at one instant, and all static shapes outside the index are planes and upright height fields.
 
     Args:
-        rows: which environments.
+        rows: the environments.
         limits: least and greatest distance, m.
         per_block: rays in a block.
-        surroundings: what stands still.
-        instances: shapes tested one by one.
+        surroundings: the static shapes.
+        instances: shapes that are tested individually.
         fields: all height fields.
-        moving: where the moving shapes are.
-        hidden: 1 where a mount does not see an instance `[mount, instance]`.
-        pose: where the mounts are.
+        moving: poses of the moving shapes.
+        hidden: 1 if a mount ignores an instance `[mount, instance]`.
+        pose: poses of the mounts.
         bundle: the rays.
-        is_more: whether anything beside distance and point is wanted.
-        out: what is written.
+        is_more: whether outputs other than distance and point are requested.
+        out: the outputs.
     """
     i, mount, piece = wp.tid()
     block = rows.first + piece
@@ -105,7 +105,7 @@ def cast_vertical(
         lift = pose.cast_drift[env, mount][2]
     sign = float(bundle.vertical)
     d = wp.vec3(0.0, 0.0, sign)
-    # What moves in the column of the block
+    # Moving shapes in the column of the block
     count = int(0)
     near = Near()
     movers = moving.pos.shape[2]
@@ -122,7 +122,7 @@ def cast_vertical(
                     if count < NEAR:
                         near[count] = k
                     count += 1
-    # One height field and nothing else is common: its measures stay in registers
+    # A single height field is a common case: its dimensions stay in registers
     lone = int(-1)
     h = HField()
     half = wp.vec2()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 @wp.func
 def quat_rotate(q: wp.vec4, v: wp.vec3) -> wp.vec3:
-    """Turn v by the unit quaternion q (w, x, y, z)."""
+    """Rotate v by the unit quaternion q (w, x, y, z)."""
     u = wp.vec3(q[1], q[2], q[3])
     t = 2.0 * wp.cross(u, v)
     return v + q[0] * t + wp.cross(u, t)
@@ -22,7 +22,7 @@ def quat_rotate(q: wp.vec4, v: wp.vec3) -> wp.vec3:
 
 @wp.func
 def quat_rotate_inverse(q: wp.vec4, v: wp.vec3) -> wp.vec3:
-    """Turn v by the inverse of the unit quaternion q (w, x, y, z): world axes to body axes."""
+    """Rotate v by the inverse of the unit quaternion q (w, x, y, z): world axes to body axes."""
     u = wp.vec3(-q[1], -q[2], -q[3])
     t = 2.0 * wp.cross(u, v)
     return v + q[0] * t + wp.cross(u, t)
@@ -41,13 +41,13 @@ def quat_multiply(a: wp.vec4, b: wp.vec4) -> wp.vec4:
 
 @wp.func
 def quat_slerp(a: wp.vec4, b: wp.vec4, share: float) -> wp.vec4:
-    """Return the unit quaternion a share of the shorter way from a to b, at constant angular velocity."""
+    """Interpolate by a fraction along the shorter arc from a to b, at constant angular velocity (unit quaternions)."""
     other = b
     cosine = wp.dot(a, b)
     if cosine < 0.0:
         other = -b
         cosine = -cosine
-    if cosine > 0.9999:  # below 0.03 rad: the chord is the arc to 1e-6 rad, and sines of it would lose digits
+    if cosine > 0.9999:  # below 0.03 rad the chord equals the arc to 1e-6 rad, and sines would lose precision
         return wp.normalize(a + share * (other - a))
     angle = wp.acos(cosine)
     return (wp.sin((1.0 - share) * angle) * a + wp.sin(share * angle) * other) / wp.sin(angle)
@@ -55,13 +55,13 @@ def quat_slerp(a: wp.vec4, b: wp.vec4, share: float) -> wp.vec4:
 
 @wp.func
 def quat_heading(q: wp.vec4) -> wp.vec2:
-    """Return cosine and sine of the turn about the world's z axis that takes x to where q takes it, seen from above.
+    """Return cosine and sine of the rotation about the world's z axis that maps x to its heading under q.
 
-    Where q takes x nearly upright (within 0.1 of the vertical's sine), what it takes y to says the heading.
+    If q maps x nearly to the vertical (within a sine of 0.1), the heading is derived from y.
     """
     x = 1.0 - 2.0 * (q[2] * q[2] + q[3] * q[3])
     y = 2.0 * (q[0] * q[3] + q[1] * q[2])
-    if x * x + y * y < 0.01:  # q takes y to (-y, x) in the plane: turned back by a right angle that is where x would be
+    if x * x + y * y < 0.01:  # use y: rotated back by a right angle, it gives the heading of x
         y = -2.0 * (q[1] * q[2] - q[0] * q[3])
         x = 1.0 - 2.0 * (q[1] * q[1] + q[3] * q[3])
     return wp.normalize(wp.vec2(x, y))
@@ -69,7 +69,7 @@ def quat_heading(q: wp.vec4) -> wp.vec2:
 
 @wp.func
 def quat_yaw(q: wp.vec4) -> wp.vec4:
-    """Return the turn of `quat_heading` as a quaternion."""
+    """Return the rotation of `quat_heading` as a quaternion."""
     heading = quat_heading(q)
     half = 0.5 * wp.atan2(heading[1], heading[0])
     return wp.vec4(wp.cos(half), 0.0, 0.0, wp.sin(half))
@@ -99,7 +99,7 @@ def quat_conjugate(quat: Tensor) -> Tensor:
 
 
 def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
-    """Turn vectors `[..., 3]` by unit quaternions `[..., 4]`."""
+    """Rotate vectors `[..., 3]` by unit quaternions `[..., 4]`."""
     axis, wide = torch.broadcast_tensors(quat[..., 1:], vectors)  # type: ignore[no-untyped-call]
     twice = 2.0 * torch.linalg.cross(axis, wide)
     turned: Tensor = wide + quat[..., :1] * twice + torch.linalg.cross(axis, twice)
@@ -107,7 +107,7 @@ def quat_apply(quat: Tensor, vectors: Tensor) -> Tensor:
 
 
 def quat_from_matrix(matrix: Tensor) -> Tensor:
-    """Return the unit quaternions `[..., 4]` of rotation matrices `[..., 3, 3]`; their greatest part is positive."""
+    """Return the unit quaternions `[..., 4]` of rotation matrices `[..., 3, 3]`, with a positive largest component."""
     m = matrix
     xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
     # the outer product of the quaternion with itself, times 4: its largest row is the quaternion, well conditioned
@@ -135,7 +135,7 @@ def matrix_from_quat(quat: Tensor) -> Tensor:
 
 
 def quat_level(quat: Tensor) -> Tensor:
-    """Return the turns about the vertical of unit quaternions `[..., 4]`, as `quat_yaw` does."""
+    """Return the rotations about the vertical of unit quaternions `[..., 4]`, as `quat_yaw` does."""
     w, x, y, z = quat.unbind(-1)
     c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
     is_steep = c * c + s * s < 0.01
@@ -162,7 +162,7 @@ def rotation(quat: ArrayLike) -> NDArray[np.float64]:
 def compose(
     pos: ArrayLike, quat: ArrayLike, inner_pos: ArrayLike, inner_quat: ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the pose of an inner frame that is given in an outer one, in the frame of the outer (float64)."""
+    """Return the pose of an inner frame, given relative to an outer one, in the parent of the outer one (float64)."""
     q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)
     q, p = q / np.linalg.norm(q), p / np.linalg.norm(p)
     v = np.asarray(inner_pos, np.float64)

@@ -5,7 +5,8 @@ A clean sensor has one record, and its measured data are its truth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -13,7 +14,7 @@ from weakref import WeakSet
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Program
+from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.measurement.chain import NOISE, QUANTISE, WALK_AND_BIAS, ChainField, ChainTable
 from sensorium.measurement.counter import SampleCounter
@@ -83,8 +84,6 @@ class SensorBuffers:
         """Number of recorders and listeners that want every sample."""
         self.poses: Poses | None = None
         """Where the mounts were at the captures, while an output publishes that."""
-        self.first_program: Program | None = None
-        """The work of a capture of this sensor alone, for the envs of the reset mask."""
         self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
         """What returns the body whose state is not finite, of an env and a mount."""
         self._snapshot: list[torch.Tensor] = []
@@ -216,27 +215,22 @@ class SensorBuffers:
         if self.ring is not None:
             self.ring.invalidate(envs)
 
-    def keep_rows(self) -> None:
-        """Keep what Python hooks may overwrite while they work for some envs; see `restore_rows`."""
-        tensors = self._unmasked()
+    @contextmanager
+    def keeping_rows(self) -> Iterator[None]:
+        """Keep the rows of the envs outside the reset mask, which Python hooks in this block may overwrite."""
+        tensors = list({id(tensor): tensor for tensor in self._written().values()}.values())
         if len(self._snapshot) != len(tensors):
             self._snapshot = [torch.empty_like(tensor) for tensor in tensors]
         for kept, tensor in zip(self._snapshot, tensors, strict=True):
             kept.copy_(tensor)
-
-    def restore_rows(self) -> None:
-        """Bring back the rows of the envs outside the reset mask."""
+        yield
         inside = self.compute.reset_envs > 0
-        for tensor, kept in zip(self._unmasked(), self._snapshot, strict=True):
+        for kept, tensor in zip(self._snapshot, tensors, strict=True):
             tensor.copy_(torch.where(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), tensor, kept))
-
-    def _unmasked(self) -> list[torch.Tensor]:
-        """Return what Python hooks may write, `[env, ...]` each."""
-        return list({id(tensor): tensor for tensor in self._written().values()}.values())
 
     def restart(self) -> None:
         """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
-        self.first_program, self.wanted = None, True
+        self.wanted = True
         self.counter.restart()
         if self.ring is not None:
             self.ring.restart()

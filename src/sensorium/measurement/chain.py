@@ -71,13 +71,9 @@ def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
     """Read up to four neighbours; the others are 0."""
     values = _floats(address)
     v = wp.vec4()
-    v[0] = values[at]
-    if count > 1:
-        v[1] = values[at + 1]
-    if count > 2:
-        v[2] = values[at + 2]
-    if count > 3:
-        v[3] = values[at + 3]
+    for k in range(4):
+        if k < count:
+            v[k] = values[at + k]
     return v
 
 
@@ -85,13 +81,9 @@ def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
 def _store(address: wp.uint64, at: int, count: int, v: wp.vec4) -> None:
     """Write up to four neighbours."""
     values = _floats(address)
-    values[at] = v[0]
-    if count > 1:
-        values[at + 1] = v[1]
-    if count > 2:
-        values[at + 2] = v[2]
-    if count > 3:
-        values[at + 3] = v[3]
+    for k in range(4):
+        if k < count:
+            values[at + k] = v[k]
 
 
 @wp.func

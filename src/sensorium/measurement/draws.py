@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows, kernel, words_at_tick
-from sensorium.random import Choice, Distribution, Normal, Uniform, draw, normals4
+from sensorium.compute import Rows, kernel
+from sensorium.compute.rows import words_at_tick
+from sensorium.random import Choice, Distribution, draw, normals4
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
 """From an amount (a number, or one per axis) to a row with a number per column."""
@@ -22,6 +24,10 @@ class Stream:
     field: wp.uint32
     key0: wp.uint32
     key1: wp.uint32
+
+
+FIXED: int = wp.constant(-1)
+"""Kind of a law with fixed values, the first parameters."""
 
 
 @wp.struct
@@ -87,19 +93,19 @@ def stream_of(field: int, key: tuple[int, int]) -> Any:
     return stream
 
 
-def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any) -> Any:
-    """Return a distribution over columns for kernels, on a Warp device."""
+def law_of(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
+    """Return a distribution, or plain numbers, over columns for kernels, on a Warp device."""
     law = Law()
-    law.kind, law.joint = distribution.kind, 0
+    law.kind, law.joint = getattr(distribution, "kind", FIXED), 0
     first = second = np.zeros(columns)
     choices = np.zeros((columns, 1))
-    if isinstance(distribution, Uniform):
-        first, second = spread(distribution.low), spread(distribution.high)
-    elif isinstance(distribution, Normal):
-        first, second = spread(distribution.mean), spread(distribution.std)
-    else:
+    if isinstance(distribution, Choice):
         law.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
         choices = np.stack([spread(value) for value in distribution.values], axis=1)
+    elif isinstance(distribution, Distribution):
+        first, second = map(spread, astuple(distribution))
+    else:
+        first = spread(distribution)
     law.first, law.second, law.choices = (
         wp.array(values, dtype=wp.float32, device=device) for values in (first, second, choices)
     )
@@ -108,15 +114,13 @@ def law_of(distribution: Distribution, columns: int, spread: Spread, device: Any
 
 def is_law(amount: Any) -> bool:
     """Whether an amount is a distribution."""
-    return isinstance(amount, Uniform | Normal | Choice)
+    return isinstance(amount, Distribution)
 
 
 def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
     """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
-    if isinstance(amount, Uniform):
-        return Uniform(function(amount.low), function(amount.high))
-    if isinstance(amount, Normal):
-        return Normal(function(amount.mean), function(amount.std))
+    if not is_law(amount):
+        return function(amount)
     if isinstance(amount, Choice):
-        return Choice(tuple(function(value) for value in amount.values))
-    return function(amount)
+        return Choice(tuple(map(function, amount.values)))
+    return type(amount)(*map(function, astuple(amount)))

@@ -34,13 +34,11 @@ class StateWatch:
 
     def forget(self, rows: torch.Tensor | None) -> None:
         """Report the envs of a reset anew; None means all."""
-        if not self._reported:
-            return
-        if rows is not None and rows.dtype == torch.bool:
-            rows = rows.nonzero()[:, 0]
-        again = None if rows is None else set(rows.tolist())
-        for key in [key for key in self._reported if again is None or key[1] in again]:
-            self._reported.discard(key)
+        if rows is None:
+            self._reported.clear()
+        elif self._reported:
+            again = set((rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows).tolist())
+            self._reported = {(label, env) for label, env in self._reported if env not in again}
 
     def invalidate(self, engine: Engine, sensors: Iterable[SensorBuffers]) -> None:
         """Mark what was captured at this tick of environments whose state the simulator replaced, until their reset."""

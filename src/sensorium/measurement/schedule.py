@@ -9,8 +9,8 @@ Which tick and which sensors is known on the host, without waiting for a device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any
 
@@ -114,7 +114,8 @@ class Schedule:
         self._groups: list[SampleGroup] = []
         self._captured: list[SensorBuffers] = []
         """Those that a reset captures."""
-        self._reset_program: Program | None = None
+        self._first: dict[tuple[SensorBuffers, ...], Program] = {}
+        """The first captures of some sensors together, for the envs of the reset mask."""
         self._together: SampleGroup | None = None
         """The sensors without memory that were read before, and are evaluated together."""
         self._has_newcomers = False
@@ -126,7 +127,7 @@ class Schedule:
         """Sort sensors into groups; their programs are rebuilt when they are first run."""
         self._members = list(members)
         self._captured = [each for each in self._members if not each.plan.is_pure]
-        self._reset_program = None
+        self._first = {}
         groups: dict[Any, list[SensorBuffers]] = {}
         for each in self._members:
             if each.plan.is_lazy:
@@ -213,7 +214,7 @@ class Schedule:
             if plan.is_pure or (plan.is_lazy and is_on_grid):
                 continue
             reset_envs.copy_(torch.ones_like(counter.first_tick) if is_on_grid else counter.first_tick == tick)
-            self._run_first(each, whole=is_on_grid)
+            self._capture([each], whole=is_on_grid)
         self.health.invalidate(self.engine, self._members)
 
     # On read ----------------------------------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ class Schedule:
         """
         self.health.forget(rows)
         self._begin(self._members)
-        self._run(self._at_reset(), self._captured, whole=rows is None)
+        self._capture(self._captured, whole=rows is None)
 
     def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
         """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.
@@ -278,10 +279,18 @@ class Schedule:
             member: the sensor.
             mask: bool [env].
         """
-        with self._starting(mask):
+        clock, lag = self.clock, self.engine.lag
+        resets = clock.reset_tick.clone()
+        try:  # the envs start at the clock's tick; afterwards their episode goes on
+            self.compute.reset_envs.copy_(mask)
+            clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
+            clock.set(clock.tick, FIRST, lag)
             self._begin([member])
             if not member.plan.is_pure:
-                self._run_first(member, whole=False)
+                self._capture([member], whole=False)
+        finally:
+            clock.reset_tick.copy_(resets)
+            clock.set(clock.tick, SAMPLE, lag)
         self.health.invalidate(self.engine, [member])
 
     def _begin(self, members: Iterable[SensorBuffers]) -> None:
@@ -292,47 +301,25 @@ class Schedule:
         for each in members:
             each.counter.note_reset(mask)
 
-    def _at_reset(self) -> Program:
-        """Return the program of the first capture of all sensors that have one."""
-        if self._reset_program is None:
-            self._reset_program = self._first_of(self._captured)
-        return self._reset_program
-
     def _first_of(self, members: Sequence[SensorBuffers]) -> Program:
         """Return the program of a first capture, for the envs of the reset mask."""
-        return Program(pipeline_work(members, self.compute.reset_envs))
+        key = tuple(members)
+        if key not in self._first:
+            self._first[key] = Program(pipeline_work(members, self.compute.reset_envs))
+        return self._first[key]
 
-    def _run_first(self, member: SensorBuffers, *, whole: bool) -> None:
-        if member.first_program is None:
-            member.first_program = self._first_of([member])
-        self._run(member.first_program, [member], whole=whole)
-
-    def _run(self, program: Program, members: Sequence[SensorBuffers], *, whole: bool) -> None:
-        """Run a program of the reset mask; Python hooks see all envs, so the rows of the others are kept."""
-        kept = [] if whole else [each for each in members if each.plan.needs_snapshot]
-        for each in kept:
-            each.keep_rows()
-        program.run()
-        for each in kept:
-            each.restore_rows()
-
-    @contextmanager
-    def _starting(self, mask: torch.Tensor) -> Iterator[None]:
-        """Have the envs of a bool mask start at the clock's tick; afterwards their episode goes on."""
-        clock, lag = self.clock, self.engine.lag
-        resets = clock.reset_tick.clone()
-        try:
-            self.compute.reset_envs.copy_(mask)
-            clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
-            clock.set(clock.tick, FIRST, lag)
-            yield
-        finally:
-            clock.reset_tick.copy_(resets)
-            clock.set(clock.tick, SAMPLE, lag)
+    def _capture(self, members: Sequence[SensorBuffers], *, whole: bool) -> None:
+        """Capture the envs of the reset mask; Python hooks see all envs, so the rows of the others are kept."""
+        program = self._first_of(members)
+        with ExitStack() as stack:
+            for each in () if whole else members:
+                if each.plan.needs_snapshot:
+                    stack.enter_context(each.keeping_rows())
+            program.run()
 
     def load_kernels(self) -> None:
         """Load all kernels before the first one runs, so that it is known how many are compiled."""
-        self._at_reset()
+        self._first_of(self._captured)
         for each in self._members:
             if each.plan.is_pure:  # it has no first capture
                 pipeline_work([each], self.compute.all_envs)

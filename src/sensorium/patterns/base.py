@@ -1,4 +1,4 @@
-"""What every ray pattern is: a config that gives rays in the sensor's frame, x forward, y left, z up."""
+"""Base of ray patterns: a config that defines rays in the sensor's frame, x forward, y left, z up."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 Device = str | torch.device
 Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
-"""A whole number of 64 bits; text or a fraction is refused."""
+"""A whole number of 64 bits; text and fractions are rejected."""
 
 MOST_RAYS = 100_000_000
-"""More rays than this in one pattern are taken for a slip: their directions alone would fill 1.2 GB."""
+"""Greatest number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
 PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
     "kind of pattern",
     SENSOR_PLUGINS,
-    "the kind {key!r} of {cls} is that of our own {other}. Rename the class.",
+    "the kind {key!r} of {cls} belongs to the built-in {other}. Rename the class.",
     keeps_ours=True,
 )
-"""Every pattern class by kind; filled where a pattern is defined."""
+"""Pattern classes by kind; a class registers when it is defined."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -43,11 +43,11 @@ class Rays:
     Attributes:
         starts: float32 `[ray, 3]`, m.
         directions: float32 `[ray, 3]`, unit length.
-        return_shape: shape that gives the rays their natural axes, e.g. (height, width) of an image; its product is the
-            number of rays, and the last axis goes fastest.
-        times: float64 `[ray]`, s since the scan began, never decreasing; None where all rays fire at once.
-        channels: int32 `[ray]`, laser or row of each ray; None where the pattern has none.
-        period: s after which the scan repeats; None where all rays fire at once.
+        return_shape: shape of the rays on their natural axes, e.g. (height, width) of an image; its product is the
+            number of rays, and the last axis varies fastest.
+        times: float64 `[ray]`, s since the start of the scan, never decreasing; None if all rays fire at once.
+        channels: int32 `[ray]`, laser or row of each ray; None if the pattern defines none.
+        period: s after which the scan repeats; None if all rays fire at once.
     """
 
     starts: Tensor
@@ -66,24 +66,26 @@ class Rays:
 
 
 def pattern_kind(cls: type) -> str:
-    """Return the kind that names a pattern class in files: ``"grid"`` for ``GridPatternCfg``."""
+    """Return the kind of a pattern class in files: ``"grid"`` for ``GridPatternCfg``."""
     return snake_case(cls.__name__.removesuffix("Cfg").removesuffix("Pattern"))
 
 
 class PatternBaseCfg(Cfg):
-    """A pattern of rays. Subclass it and give it `func`.
+    """Pattern of rays. Subclass it and define `func`.
 
-    `func(cfg, device)` returns the starts, m, and the directions, both `[ray, 3]`, in the sensor's frame (x forward,
-    y left, z up). It may be a method, a static method, or a class attribute or field that holds a function; in each
-    case its first argument is the config. Directions need not have unit length.
+    `func(cfg, device)` returns the starts, m, and the directions, both `[ray, 3]`, in the sensor's frame (x forward, y
+    left,
+    z up). It may be a method, a static method, or a class attribute or field that holds a function; in each case its
+    first
+    argument is the config. Directions need not have unit length.
     """
 
     is_abstract: ClassVar[bool] = True
-    """True in the body of a class that only others are derived from: it has no kind."""
+    """True in the body of a base class, which has no kind."""
 
     if TYPE_CHECKING:
         func: ClassVar[Any]
-        """The function of the pattern, see the class."""
+        """Function of the pattern, see the class."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -100,27 +102,29 @@ class PatternBaseCfg(Cfg):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this pattern in files."""
+        """Return the kind of this pattern in files."""
         return pattern_kind(cls)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were given, with the pattern's ``kind``.
+        """Return the given fields, with the pattern's ``kind``.
 
         Raises:
-            ConfigError: a field holds a function or another object that no file can hold.
+            ConfigError: a field holds a function or another object that a file cannot hold.
         """
         for name in self.model_fields_set:
             if callable(getattr(self, name)):
-                fix = "Define a subclass of PatternBaseCfg with this func: its kind stands for it."
-                raise ConfigError.single(type(self).__name__, name, getattr(self, name), "what a file can hold", fix)
+                fix = "Define a subclass of PatternBaseCfg with this func, which files can name by its kind."
+                raise ConfigError.single(
+                    type(self).__name__, name, getattr(self, name), "a value that a file can hold", fix
+                )
         return {"kind": self.kind(), **super().to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the pattern from what `to_dict` returned; `PatternBaseCfg.from_dict` builds one of any kind.
+        """Build the pattern from the result of `to_dict`; `PatternBaseCfg.from_dict` builds a pattern of any kind.
 
         Raises:
-            ConfigError: every fault at once; also where the kind is that of another class.
+            ConfigError: lists every fault at once; also if the kind is that of another class.
         """
         kind = data.get("kind")
         if cls is PatternBaseCfg:
@@ -134,24 +138,25 @@ class PatternBaseCfg(Cfg):
 
     @property
     def return_shape(self) -> tuple[int, ...]:
-        """Shape that gives the rays their natural axes, the last one fastest; by default one axis."""
+        """Shape of the rays on their natural axes, the last one varying fastest; by default one axis."""
         return (len(self._starts_and_directions("cpu")[0]),)
 
     def count_rays(self) -> int | None:
-        """Return the number of rays, or a bound of it, without making them; None where that is not known."""
+        """Return the number of rays, or an upper bound, without computing them; None if unknown."""
         own = type(self).return_shape
         return None if own is PatternBaseCfg.return_shape else math.prod(self.return_shape)
 
     def ray_channels(self) -> NDArray[np.int32] | None:
-        """Return the laser or row of each ray, `[ray]`; by default there are none."""
+        """Return the laser or row of each ray, `[ray]`; by default None."""
         return None
 
     def rays(self, device: Device = "cpu") -> Rays:
         """Return the rays, on `device`.
 
         Raises:
-            ConfigError: `func` gives something else than two float tensors `[ray, 3]`, or a direction that is zero or
-                not finite: the message names the ray.
+            ConfigError: `func` returns anything but two float tensors `[ray, 3]`, or a direction that is zero or not
+            finite:
+                the message gives the ray.
             RegistrationError: the class has no `func`.
         """
         starts, directions = self._starts_and_directions(device)
@@ -176,12 +181,12 @@ class PatternBaseCfg(Cfg):
         )
 
     def generate_rays(self, mj_model: object, device: Device) -> tuple[Tensor, Tensor]:
-        """Return starts and unit directions, float32 `[ray, 3]`, in the form that mjlab asks for, with any model."""
+        """Return starts and unit directions, float32 `[ray, 3]`, in mjlab's form, for any model."""
         rays = self.rays(device)
         return rays.starts, rays.directions
 
     def _starts_and_directions(self, device: Device) -> tuple[Tensor, Tensor]:
-        """Return starts and unit directions of `func`, checked, float32 `[ray, 3]`."""
+        """Return the checked starts and unit directions of `func`, float32 `[ray, 3]`."""
         name = type(self).__name__
         function = _function(type(self), self)
         if function is None:
@@ -216,12 +221,12 @@ def _refuse_rays(name: str, what: str, values: Tensor, good: Tensor, expected: s
     if bool(good.all()):
         return
     rows = torch.nonzero(~good)[:, 0]
-    fix = f"Correct or leave out such rays; there are {len(rows)} of {len(values)}."
+    fix = f"Correct or remove such rays, {len(rows)} of {len(values)}."
     raise ConfigError.single(name, f"func.{what}[{int(rows[0])}]", values[rows[0]].tolist(), expected, fix)
 
 
 def _function(cls: type[PatternBaseCfg], pattern: PatternBaseCfg | None = None) -> Callable[..., Any] | None:
-    """Return the function of a pattern class, or of one pattern, unbound; None where there is none."""
+    """Return the unbound function of a pattern class, or of one pattern; None if there is none."""
     if "func" in cls.model_fields:
         value: Any = cls.model_fields["func"].default if pattern is None else getattr(pattern, "func", None)
     else:
@@ -241,9 +246,9 @@ def _is_finite(value: Any) -> bool:
 
 
 class GeneratedPatternCfg(PatternBaseCfg):
-    """The rays of an object with mjlab's method `generate_rays(mj_model, device) -> (starts, directions)`.
+    """Rays of an object with mjlab's method `generate_rays(mj_model, device) -> (starts, directions)`.
 
-    A sensor makes it by itself where it is given such an object. It cannot go into a file.
+    A sensor creates it from such an object. It cannot be written to a file.
     """
 
     source: Annotated[
@@ -253,7 +258,7 @@ class GeneratedPatternCfg(PatternBaseCfg):
             "an object with a method generate_rays(mj_model, device)",
         ),
     ]
-    """The object. It is called with None for the model."""
+    """The object. Its method is called with None for the model."""
 
     def func(self, device: str) -> tuple[Tensor, Tensor]:
         """Return starts and directions, `[ray, 3]`."""
@@ -261,19 +266,19 @@ class GeneratedPatternCfg(PatternBaseCfg):
         return starts, directions
 
     def to_dict(self) -> dict[str, Any]:
-        """Raise, for the object is none of ours.
+        """Raise an error, since a file cannot hold the object.
 
         Raises:
             ConfigError: always.
         """
-        fix = "Define a subclass of PatternBaseCfg: its kind stands for it."
-        raise ConfigError.single("GeneratedPatternCfg", "source", self.source, "what a file can hold", fix)
+        fix = "Define a subclass of PatternBaseCfg: files can name it by its kind."
+        raise ConfigError.single("GeneratedPatternCfg", "source", self.source, "a value that a file can hold", fix)
 
 
 def parse_pattern(value: Any) -> Any:
-    """Return the pattern that is meant: one as it is, or what `to_dict` wrote, told apart by its ``kind``.
+    """Return a pattern: one unchanged, or the result of `to_dict`, identified by its ``kind``.
 
-    Raises what a validator may raise.
+    Raises as a validator does.
     """
     if isinstance(value, PatternBaseCfg):
         return value
@@ -289,7 +294,7 @@ def parse_pattern(value: Any) -> Any:
         return found(**fields)
     if callable(getattr(value, "generate_rays", None)) and not isinstance(value, type):
         return GeneratedPatternCfg(source=value)
-    raise bad("a pattern such as GridPatternCfg(size=(1.6, 1.0), resolution=0.1)", f"{shown(value)} is none.")
+    raise bad("a pattern such as GridPatternCfg(size=(1.6, 1.0), resolution=0.1)", f"{shown(value)} is not a pattern.")
 
 
 def _parse_optional(value: Any) -> Any:
@@ -305,12 +310,12 @@ if TYPE_CHECKING:
     OptionalPatternField = PatternBaseCfg | None
 else:
     PatternField = Annotated[Any, PlainValidator(parse_pattern), PlainSerializer(_dump)]
-    """Type of a config's field that holds a pattern of any kind."""
+    """Type of a config field that holds a pattern of any kind."""
     OptionalPatternField = Annotated[Any, PlainValidator(_parse_optional), PlainSerializer(_dump)]
-    """Likewise, for a field that may be None."""
+    """Type of a config field that holds a pattern of any kind, or None."""
 
 
-# What patterns share --------------------------------------------------------------------------------------------------
+# Helpers --------------------------------------------------------------------------------------------------------------
 
 
 def tensor(values: ArrayLike, device: Device) -> Tensor:
@@ -319,29 +324,29 @@ def tensor(values: ArrayLike, device: Device) -> Tensor:
 
 
 def along(azimuth: ArrayLike, elevation: ArrayLike) -> NDArray[np.float64]:
-    """Return unit vectors `[..., 3]` of angles in degrees: azimuth left of x about z, elevation up from there."""
+    """Return unit vectors `[..., 3]` for angles in degrees: azimuth left of x about z, elevation upwards."""
     a, e = np.broadcast_arrays(np.radians(azimuth), np.radians(elevation))
     return np.stack([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)], axis=-1)
 
 
 def wrapped(azimuth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return angles in degrees as the same ones in [-180, 180)."""
+    """Return angles in degrees, wrapped to [-180, 180)."""
     turned: NDArray[np.float64] = np.mod(azimuth + 180.0, 360.0) - 180.0
     return turned
 
 
 def is_full_turn(span: float) -> bool:
-    """Whether a span of degrees is the whole circle, so that its end is its beginning."""
+    """Return whether a span of degrees is the whole circle, so that its end equals its start."""
     return abs(span - 360.0) < 1e-6
 
 
 def stepped(low: float, high: float, step: float) -> NDArray[np.float64]:
-    """Return low, low + step, ... up to high, which is included where it is on the grid and not once around.
+    """Return low, low + step, ... up to high, which is included if it is on the grid and less than a full turn away.
 
     Args:
         low: first angle, deg.
-        high: bound, deg.
-        step: exact distance between two, deg.
+        high: upper bound, deg.
+        step: exact step, deg.
     """
     ratio = (high - low) / step
     count = math.ceil(ratio - 1e-9) if is_full_turn(high - low) else math.floor(ratio + 1e-9) + 1
@@ -350,31 +355,31 @@ def stepped(low: float, high: float, step: float) -> NDArray[np.float64]:
 
 
 def check_span(span: tuple[float, float]) -> tuple[float, float]:
-    """Return an azimuth range; raise what a validator may raise where it falls or goes more than once around."""
+    """Return an azimuth range; raise as a validator does if it decreases or exceeds a full turn."""
     low, high = span
     if high < low:
-        raise bad("a range (low, high), deg", f"Swap the two: ({high:g}, {low:g}).")
+        raise bad("a range (low, high), deg", f"Swap low and high: ({high:g}, {low:g}).")
     if high - low > 360.0 + 1e-6:
         raise bad(f"at most 360 degrees, not {high - low:g}", "Give for example (-180, 180).")
     return span
 
 
 def check_elevations(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Return elevations; raise what a validator may raise where one is beyond straight up or down."""
+    """Return elevations; raise as a validator does if one is beyond straight up or down."""
     if not all(-90.0 <= value <= 90.0 for value in values):
         raise bad("elevations from -90 to 90, deg")
     return values
 
 
 AzimuthSpan = Annotated[tuple[Float, Float], AfterValidator(check_span)]
-"""Azimuths (low, high), deg, at most once around."""
+"""Azimuths (low, high), deg, at most a full turn."""
 ELEVATIONS = AfterValidator(check_elevations)
-Direction = Annotated[Vec3, must(any, "a direction that is not zero", "Down is (0, 0, -1).")]
+Direction = Annotated[Vec3, must(any, "a direction that is not zero", "Give (0, 0, -1) for downwards.")]
 Step = Annotated[Float, must(lambda step: not step <= 0.0, "a step greater than 0, deg")]
 Positive = Annotated[Float, must(lambda number: not number <= 0.0, "a number greater than 0")]
 
 
 def check_count(count: float) -> None:
-    """Raise what a validator may raise where a pattern has more rays than `MOST_RAYS`."""
+    """Raise as a validator does if a pattern has more rays than `MOST_RAYS`."""
     if count > MOST_RAYS:
-        raise bad(f"at most {MOST_RAYS} rays, not {count:.3g}", "Make it coarser or smaller.")
+        raise bad(f"at most {MOST_RAYS} rays, not {count:.3g}", "Use a coarser or smaller pattern.")

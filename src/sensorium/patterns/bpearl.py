@@ -1,4 +1,4 @@
-"""Rays of RoboSense's RS-Bpearl, a dome that looks up, all at one instant."""
+"""Rays of RoboSense's RS-Bpearl, a dome that looks upwards, all fired at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bpearl_pattern(cfg: BpearlPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
-    """Return starts (0) and directions, float32 `[ray, 3]`; elevation goes fastest, azimuth begins ahead of the sensor.
+    """Return starts (0) and directions, float32 `[ray, 3]`; elevation varies fastest, azimuth starts ahead.
 
     The direction at azimuth h and elevation p is (-cos p cos h, -cos p sin h, sin p), as in Isaac Lab.
     """
@@ -33,7 +33,7 @@ class BpearlPatternCfg(PatternBaseCfg):
     )
     """Extent in azimuth, deg."""
     horizontal_res: Step = 10.0
-    """Step in azimuth, deg; the end is left out always."""
+    """Step in azimuth, deg; the end is always omitted."""
     vertical_ray_angles: Annotated[tuple[Float, ...], must(len, "at least one elevation, deg"), ELEVATIONS] = tuple(
         89.5 - 2.8125 * k for k in range(32)
     )

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SLACK = 1e-9
-"""How far beyond the edge, m, a point may lie by rounding."""
+"""Tolerance, m, for points beyond the edge due to rounding."""
 
 
 def grid_pattern(cfg: GridPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
-    """Return starts and directions, float32 `[ray, 3]`; the direction is copied as it is, not normalised.
+    """Return starts and directions, float32 `[ray, 3]`; the direction is copied without normalisation.
 
-    x_i = -size/2 + i * resolution while below size/2 + 1e-9, likewise y: a size that is no multiple of the resolution
-    gives a grid that is not centred.
+    x_i = -size/2 + i * resolution while below size/2 + 1e-9, likewise y. The grid is not centred if the size is not a
+    multiple of the resolution.
     """
     x, y = (-0.5 * size + cfg.resolution * np.arange(_count(size, cfg.resolution)) for size in cfg.size)
     columns, rows = np.meshgrid(x, y, indexing="xy" if cfg.ordering == "xy" else "ij")
@@ -41,13 +41,13 @@ class GridPatternCfg(PatternBaseCfg):
     """
 
     size: Annotated[tuple[Float, Float], must(lambda size: not min(size) < 0.0, "two lengths >= 0, m")] = (1.0, 1.0)
-    """Extent along x and y, m; 0 is one row."""
+    """Extent along x and y, m; 0 gives one row."""
     resolution: Annotated[Float, must(lambda step: step > 0.0, "a resolution greater than 0, m")] = 0.1
-    """Distance between neighbours, m."""
+    """Distance between neighbouring points, m."""
     direction: Direction = (0.0, 0.0, -1.0)
     """Direction of all rays; need not have unit length."""
     ordering: Literal["xy", "yx"] = "xy"
-    """Which goes fastest from ray to ray: ``xy`` is x, ``yx`` is y."""
+    """Axis that varies fastest from ray to ray: ``xy`` for x, ``yx`` for y."""
 
     func = staticmethod(grid_pattern)
 
@@ -60,6 +60,6 @@ class GridPatternCfg(PatternBaseCfg):
 
     @property
     def return_shape(self) -> tuple[int, ...]:
-        """(y, x) for the ordering ``xy``, (x, y) for ``yx``: the last goes fastest."""
+        """(y, x) for the ordering ``xy``, (x, y) for ``yx``: the last axis varies fastest."""
         nx, ny = (_count(size, self.resolution) for size in self.size)
         return (ny, nx) if self.ordering == "xy" else (nx, ny)

@@ -1,4 +1,4 @@
-"""Rays of a multi-channel lidar, all at one instant."""
+"""Rays of a multi-channel lidar, all fired at once."""
 
 from __future__ import annotations
 
@@ -29,29 +29,31 @@ if TYPE_CHECKING:
 
 
 def lidar_pattern(cfg: LidarPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
-    """Return starts (0) and directions, float32 `[ray, 3]`; azimuth goes fastest."""
+    """Return starts (0) and directions, float32 `[ray, 3]`; azimuth varies fastest."""
     directions = along(cfg.azimuths()[None, :], cfg.elevations()[:, None]).reshape(-1, 3)
     return tensor(np.zeros_like(directions), device), tensor(directions, device)
 
 
 class LidarPatternCfg(PatternBaseCfg):
-    """Channels at even elevations, each with rays at even azimuths, from one point at one instant.
+    """Channels at even elevations, each with rays at even azimuths, from one point and all fired at once.
 
-    For a scanner whose rays fire one after the other see `SpinningPatternCfg`.
+    Use `SpinningPatternCfg` for a scanner whose rays fire one after the other.
     """
 
     channels: Annotated[Int, must(lambda channels: channels >= 1, "at least 1 channel")]
-    """Number of channels; one alone is at the first elevation."""
+    """Number of channels; a single one is at the first elevation."""
     vertical_fov_range: Annotated[tuple[Float, Float], ELEVATIONS]
     """Elevation of the first and of the last channel, deg, up positive."""
     horizontal_fov_range: AzimuthSpan
     """Azimuths (low, high), deg, left positive; at most 360."""
     horizontal_res: Step
-    """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn leaves its end out."""
+    """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn omits its end."""
     spacing: Literal["exact", "both_ends", "one_less"] = "exact"
-    """``exact`` keeps the step. ``both_ends``: where the step does not divide the range it shrinks so that both ends
-    are hit (0, 25, 50, 75, 100). ``one_less`` is that with one ray less: a full turn in steps of 90 is then 3 rays 120
-    degrees apart."""
+    """``exact`` keeps the step. ``both_ends`` reduces a step that does not divide the range, so that both ends are
+    included
+    (0, 25, 50, 75, 100). ``one_less`` does the same with one ray less: a full turn in steps of 90 is then 3 rays 120
+    degrees
+    apart."""
 
     func = staticmethod(lidar_pattern)
 
@@ -67,7 +69,7 @@ class LidarPatternCfg(PatternBaseCfg):
         return np.linspace(*self.vertical_fov_range, self.channels)
 
     def count_rays(self) -> int:
-        """Return a bound of the number of rays."""
+        """Return an upper bound of the number of rays."""
         low, high = self.horizontal_fov_range
         return self.channels * (math.ceil((high - low) / self.horizontal_res) + 1)
 

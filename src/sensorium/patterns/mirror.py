@@ -1,4 +1,4 @@
-"""A turning mirror that nods: rays all around, within a band of elevations, that hardly repeat."""
+"""Rotating mirror that nods: non-repetitive rays all around, within a band of elevations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, Positive, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 GOLDEN = 0.6180339887498949
-"""(sqrt(5) - 1)/2: of all fractions of a turn, the one whose multiples lie most evenly on the circle."""
+"""(sqrt(5) - 1)/2: the fraction of a turn whose multiples are distributed most evenly on the circle."""
 
 
 class RotatingMirrorPatternCfg(ScanPatternCfg):
-    """One beam whose azimuth turns evenly while its elevation goes up and down evenly between two limits.
+    """One beam with a uniformly rotating azimuth and an elevation that moves uniformly up and down between two limits.
 
     The curve is azimuth = start + 360 rate t and elevation = low + (high - low) tri(stroke_hz t), where tri rises from
-    0 to 1 and falls back once per stroke. Where stroke_hz / rate_hz is no simple fraction, each turn runs between the
-    lines of those before.
+    0 to 1
+    and falls back once per stroke. If stroke_hz / rate_hz is not a simple fraction, each turn runs between the lines of
+    earlier turns.
 
-    The table is `period` long and then begins anew.
+    The table is `period` long and then repeats.
     """
 
     is_abstract: ClassVar[bool] = False
@@ -31,7 +32,7 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
     elevation_range: Annotated[
         tuple[Float, Float],
         ELEVATIONS,
-        must(lambda span: span[0] < span[1], "elevations (low, high), deg", "Swap the two."),
+        must(lambda span: span[0] < span[1], "elevations (low, high), deg", "Swap low and high."),
     ]
     """Lowest and highest elevation, deg."""
     points_per_second: Positive
@@ -39,9 +40,9 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
     rate_hz: Positive = 10.0
     """Turns per second."""
     stroke_hz: Positive = 10.0 * (60.0 + GOLDEN)
-    """Times per second that the elevation goes up and down."""
+    """Up-and-down strokes of the elevation per second."""
     clockwise: bool = False
-    """Sense of turning, seen from above; azimuths then fall."""
+    """Direction of rotation, seen from above; clockwise azimuths decrease."""
     start: Float = 180.0
     """Azimuth at time 0, deg."""
     period: Positive = 2.0
@@ -52,7 +53,9 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
         count = self.period * self.points_per_second
         if not 1e-6 < count <= MOST_RAYS:
             expected = f"between 1 and {MOST_RAYS} rays in the table, not {count:.3g}"
-            raise ConfigError.single(type(self).__name__, "period", self.period, expected, "It is in seconds.")
+            raise ConfigError.single(
+                type(self).__name__, "period", self.period, expected, "Give the period in seconds."
+            )
 
     def count_rays(self) -> int:
         """Return the number of rays in the table."""
@@ -75,11 +78,15 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
     def mid360(cls, period: float = 2.0) -> RotatingMirrorPatternCfg:
         """Return an approximation of Livox's Mid-360: all around, -7 to 52 degrees, 200,000 rays per second.
 
-        The field of view is the data sheet's, and the rate of rays and 10 turns per second are its frame rate's. The
-        curve is not Livox's, which is not published as a formula: here the elevation goes up and down 606.18 times per
-        second, so that a frame of 0.1 s has 121 strokes and the lines of later frames fall between those of earlier
-        ones. Density is even in elevation and azimuth; the device's is not quite. Livox publishes a table of the true
-        times and angles for its own simulator: use that with `TablePatternCfg` where the curve matters.
+        The field of view and the ray rate are those of the data sheet, and 10 turns per second match its frame rate.
+        The curve is
+        not Livox's, for which no formula is published: here the elevation moves up and down 606.18 times per second, so
+        that a
+        frame of 0.1 s has 121 strokes and the lines of later frames fall between those of earlier ones. The density is
+        uniform in
+        elevation and azimuth, which for the device is only approximately true. If the exact curve matters, use Livox's
+        published
+        table of times and angles with `TablePatternCfg`.
 
         Args:
             period: length of the table, s; 200,000 rays each.

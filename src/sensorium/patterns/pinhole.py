@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _NEAR_SINGULAR = 1e-12
-"""Smallest ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+"""Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
 
 
 def pinhole_camera_pattern(
     cfg: PinholeCameraPatternCfg, intrinsic_matrices: Tensor, device: Device
 ) -> tuple[Tensor, Tensor]:
-    """Return starts (0) and unit directions, float32 `[n, ray, 3]` each, for intrinsics of their own.
+    """Return starts (0) and unit directions, float32 `[n, ray, 3]` each, for given intrinsics.
 
     Args:
-        cfg: gives width and height.
+        cfg: defines width and height.
         intrinsic_matrices: `[n, 3, 3]`, pixels.
-        device: where the result shall be.
+        device: device of the result.
 
     Raises:
         ConfigError: a matrix is singular or not finite.
@@ -46,16 +46,15 @@ Pixels = Annotated[Int, must(lambda count: count >= 1, "at least 1 pixel")]
 class PinholeCameraPatternCfg(PatternBaseCfg):
     """One ray per pixel of a pinhole camera that looks along x, row by row from the top left.
 
-    Pixel (row v, column u) has its centre at (u + 0.5, v + 0.5); its ray goes along K^-1 (u + 0.5, v + 0.5, 1).
-    Focal length and apertures have one unit of their own, which cancels: fx = width * focal_length /
-    horizontal_aperture. ``fovy=...``, the vertical field of view in degrees, may be given instead of the apertures; the
-    pixels are then square.
+    Pixel (row v, column u) has its centre at (u + 0.5, v + 0.5); its ray points along K^-1 (u + 0.5, v + 0.5, 1). Focal
+    length and apertures share a unit, which cancels: fx = width * focal_length / horizontal_aperture. ``fovy=...``, the
+    vertical field of view in degrees, is an alternative to the apertures; the pixels are then square.
     """
 
     width: Pixels
-    """Columns."""
+    """Number of columns."""
     height: Pixels
-    """Rows."""
+    """Number of rows."""
     focal_length: Length = 24.0
     """Focal length, in the unit of the apertures."""
     horizontal_aperture: Length = 20.955
@@ -82,17 +81,17 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
     def from_intrinsic_matrix(
         cls, intrinsic_matrix: ArrayLike, width: int, height: int, focal_length: float = 24.0
     ) -> PinholeCameraPatternCfg:
-        """Return the pattern of an intrinsic matrix; `intrinsic_matrix` gives it back but for the last bit.
+        """Return the pattern of an intrinsic matrix; the property `intrinsic_matrix` returns it up to the last bit.
 
         Args:
             intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
-            width: columns.
-            height: rows.
+            width: number of columns.
+            height: number of rows.
             focal_length: only sets the unit of the apertures.
 
         Raises:
-            ConfigError: it is singular, not finite, or has skew or a last row that is not (0, 0, 1): for such a camera
-                use `rays_from_intrinsics`.
+            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1). Use
+                `rays_from_intrinsics` for such a camera.
         """
         try:
             k = numbers_in(intrinsic_matrix).reshape(3, 3)
@@ -102,7 +101,7 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
             raise _bad_matrix(cls.__name__, k.tolist(), "finite numbers")
         fx, fy = k[0, 0], k[1, 1]
         if not (fx > 0.0 and fy > 0.0):
-            raise _bad_matrix(cls.__name__, k.tolist(), "a matrix that is not singular, with fx > 0 and fy > 0")
+            raise _bad_matrix(cls.__name__, k.tolist(), "a non-singular matrix with fx > 0 and fy > 0")
         if k[0, 1] != 0.0 or k[1, 0] != 0.0 or k[2].tolist() != [0.0, 0.0, 1.0]:
             raise _bad_matrix(cls.__name__, k.tolist(), "no skew, and (0, 0, 1) as the last row")
         return cls(
@@ -125,17 +124,17 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         fov_vertical: float | None = None,
         focal_length: float = 24.0,
     ) -> PinholeCameraPatternCfg:
-        """Return the pattern of a field of view; with one of the two angles the pixels are square.
+        """Return the pattern of a field of view; a single angle implies square pixels.
 
         Args:
-            width: columns.
-            height: rows.
+            width: number of columns.
+            height: number of rows.
             fov_horizontal: angle between the left and right edge of the image, deg.
-            fov_vertical: angle between its upper and lower edge, deg.
+            fov_vertical: angle between the upper and lower edge of the image, deg.
             focal_length: only sets the unit of the apertures.
 
         Raises:
-            ConfigError: neither is given, or one is not between 0 and 180 degrees.
+            ConfigError: neither angle is given, or an angle is not between 0 and 180 degrees.
         """
         if fov_horizontal is None and fov_vertical is None:
             raise ConfigError.single(cls.__name__, "fov_horizontal", None, "fov_horizontal or fov_vertical, deg")
@@ -179,13 +178,13 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         return starts[0], directions[0]
 
     def rays_from_intrinsics(self, intrinsic_matrices: Tensor) -> Tensor:
-        """Return the unit directions for intrinsics of their own, float32 `[n, ray, 3]`, row by row from the top left.
+        """Return the unit directions for given intrinsics, float32 `[n, ray, 3]`, row by row from the top left.
 
         Args:
-            intrinsic_matrices: `[n, 3, 3]`, pixels, for images of `width` x `height`; any that can be inverted.
+            intrinsic_matrices: `[n, 3, 3]`, pixels, for images of `width` x `height`; any invertible matrices.
 
         Raises:
-            ConfigError: the shape is another, or a matrix is singular or not finite: the message names the first.
+            ConfigError: another shape, or a matrix that is singular or not finite: the message gives the first one.
         """
         name = type(self).__name__
         k = intrinsic_matrices
@@ -199,7 +198,7 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         good = finite & (sizes[:, 2] > _NEAR_SINGULAR * sizes[:, 0])
         if not bool(good.all()):
             row = int(torch.nonzero(~good)[0, 0])
-            raise _bad_matrix(name, k[row].tolist(), f"a finite matrix that is not singular, in row {row} of {len(k)}")
+            raise _bad_matrix(name, k[row].tolist(), f"a finite non-singular matrix, in row {row} of {len(k)}")
         u = torch.arange(self.width, dtype=torch.float64, device=k.device) + 0.5
         v = torch.arange(self.height, dtype=torch.float64, device=k.device) + 0.5
         rows, columns = torch.meshgrid(v, u, indexing="ij")
@@ -220,25 +219,27 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         fov_horizontal: float | None = None,
         fov_vertical: float | None = None,
     ) -> PinholeCameraPatternCfg:
-        """Build the camera from what data sheets state.
+        """Build the camera from the values of a data sheet.
 
         Args:
             res: (width, height), pixels.
-            fx: focal length, pixels; alone it is fy too.
-            fy: focal length, pixels; alone it is fx too.
-            cx: principal point, pixels; None is the middle.
-            cy: likewise.
-            fov_horizontal: deg, where no focal length is given; 90 where nothing else is.
-            fov_vertical: deg, likewise; alone it gives square pixels.
+            fx: focal length, pixels; without fy it applies to both axes.
+            fy: focal length, pixels; without fx it applies to both axes.
+            cx: principal point, pixels; None uses the centre.
+            cy: principal point, pixels; None uses the centre.
+            fov_horizontal: deg, an alternative to focal lengths; 90 by default.
+            fov_vertical: deg, an alternative to focal lengths; alone it implies square pixels.
 
         Raises:
-            ConfigError: both focal lengths and angles are given, or a value makes no camera.
+            ConfigError: both focal lengths and angles are given, or a value is invalid.
         """
         width, height = res
         focal = fx if fx is not None else fy
         angle = fov_horizontal if fov_horizontal is not None else fov_vertical
         if focal is not None and angle is not None:
-            raise ConfigError.single(cls.__name__, "fx", focal, "no angle beside it", "Keep one of the two.")
+            raise ConfigError.single(
+                cls.__name__, "fx", focal, "either focal lengths or angles", "Keep one of the two."
+            )
         if focal is not None:
             matrix = [[fx or focal, 0.0, 0.5 * width], [0.0, fy or focal, 0.5 * height], [0.0, 0.0, 1.0]]
         else:
@@ -251,13 +252,13 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
 
 
 def _bad_matrix(name: str, got: object, expected: str) -> ConfigError:
-    fix = "It is ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
+    fix = "Give ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
     return ConfigError.single(name, "intrinsic_matrix", got, expected, fix)
 
 
 def _half_tangent(config: str, field: str, fov: Any) -> float:
     if isinstance(fov, bool) or not isinstance(fov, int | float) or not 0.0 < fov < 180.0:
-        fix = "A wider view needs a SphericalPatternCfg."
+        fix = "Use a SphericalPatternCfg for a wider view."
         raise ConfigError.single(config, field, fov, "an angle between 0 and 180, deg", fix)
     return math.tan(math.radians(0.5 * fov))
 
@@ -267,7 +268,7 @@ def _apertures_of_fovy(name: str, data: dict[str, Any]) -> dict[str, Any]:
     fovy = data.pop("fovy")
     other: Sequence[str] = [key for key in ("horizontal_aperture", "vertical_aperture") if data.get(key) is not None]
     if other:
-        raise ConfigError(name, [Fault("fovy", shown(fovy), f"no {other[0]} beside it", "Keep one of the two.")])
+        raise ConfigError(name, [Fault("fovy", shown(fovy), f"either fovy or {other[0]}", "Keep one of the two.")])
     tangent = _half_tangent(name, "fovy", fovy)
     focal = data.get("focal_length", PinholeCameraPatternCfg.model_fields["focal_length"].default)
     width, height = data.get("width"), data.get("height")

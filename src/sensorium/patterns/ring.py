@@ -1,4 +1,4 @@
-"""Parallel rays on concentric circles: the ground around a foot."""
+"""Parallel rays on concentric circles, such as those around a foot."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Ring(Cfg):
         must(
             lambda radius: 0.0 < radius < float("inf"),
             "a radius greater than 0, m",
-            "The centre is include_center=True.",
+            "For a ray at the centre, give include_center=True.",
         ),
     ]
     """Radius, m."""
     num_samples: Annotated[Int, must(lambda samples: samples >= 1, "at least 1 ray")]
-    """Rays on the circle; the first is at +x."""
+    """Number of rays on the circle; the first is at +x."""
 
     if TYPE_CHECKING:
 
@@ -45,7 +45,7 @@ class Ring(Cfg):
 
 
 def ring_pattern(cfg: RingPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
-    """Return starts and directions, float32 `[ray, 3]`: the centre, then ring after ring, at 2 pi i / n from +x."""
+    """Return starts and directions, float32 `[ray, 3]`: the centre, then ring by ring, at 2 pi i / n from +x."""
     parts = [np.zeros((1, 3))] if cfg.include_center else []
     for ring in cfg.rings:
         angle = 2.0 * np.pi * np.arange(ring.num_samples) / ring.num_samples
@@ -75,7 +75,7 @@ class RingPatternCfg(PatternBaseCfg):
 
         Args:
             radius: radius, m.
-            num_samples: rays on it.
+            num_samples: number of rays on the circle.
             include_center: whether the first ray starts at the centre.
             direction: direction of all rays.
         """

@@ -1,4 +1,4 @@
-"""Rosettes of Risley prisms: two wedges of glass that turn at their own rates bend the beam."""
+"""Rosettes of Risley prisms: two glass wedges that rotate at different rates deflect the beam."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ Array = NDArray[np.float64]
 
 MID40_RATES_HZ = (7294.0 / 60.0, -4664.0 / 60.0)
 """Turns per second of the prisms of a Livox Mid-40. Recalled from Liu, Zhang, Hong, "Low-cost retina-like robotic
-lidars based on incommensurable scanning" (IEEE/ASME T-Mech 2021), not checked against it."""
+lidars
+based on incommensurable scanning" (IEEE/ASME T-Mech 2021), not checked against it."""
 
 _MID40_WEDGE = 16.93639424846274
-"""Wedge of two equal prisms of index 1.51 that by Snell's law bend a beam by 19.2 degrees when aligned, deg."""
+"""Wedge of two equal prisms of index 1.51 that deflect a beam by 19.2 degrees when aligned, by Snell's law, deg."""
 
 
 class RisleyPatternCfg(ScanPatternCfg):
-    """Beams along x that two turning prisms bend: a rosette that hardly repeats.
+    """Beams along x, deflected by two rotating prisms: a non-repetitive rosette.
 
-    Prism k deviates the beam by d_k = (n - 1) wedge_k, towards the angle 2 pi rate_k t about x (0 is left, 90 degrees
-    up). By the paraxial rule the two add up: the angle from x is |d_1 e^(i a_1) + d_2 e^(i a_2)|, which for equal
-    prisms is 2 d |cos((a_1 - a_2)/2)| in the direction (a_1 + a_2)/2. With ``exact`` the beam is refracted at all four
-    surfaces by Snell's law; each prism then has a plane face towards the laser and a tilted one towards the world.
+    Prism k deflects the beam by d_k = (n - 1) wedge_k, towards the angle 2 pi rate_k t about x (0 is left, 90 degrees
+    up). In
+    the paraxial approximation the two add up: the angle from x is |d_1 e^(i a_1) + d_2 e^(i a_2)|, which for equal
+    prisms is
+    2 d |cos((a_1 - a_2)/2)| in the direction (a_1 + a_2)/2. With ``exact`` the beam is refracted at all four surfaces
+    by
+    Snell's law; each prism then has a plane face towards the laser and a tilted one towards the world.
 
-    The table is `period` long and then begins anew, with a jump; the device itself goes on.
+    The table is `period` long and then repeats with a jump, unlike the device.
     """
 
     is_abstract: ClassVar[bool] = False
@@ -46,22 +50,22 @@ class RisleyPatternCfg(ScanPatternCfg):
     rates_hz: tuple[Float, Float]
     """Turns per second of each prism, counter-clockwise as seen from the scene (right-handed about x)."""
     points_per_second: Positive
-    """Rays of all beams together, 1/s."""
+    """Total ray rate of all beams, 1/s."""
     refractive_index: Annotated[
-        Float, must(lambda index: index > 1.0, "an index greater than 1", "Glass is about 1.5.")
+        Float, must(lambda index: index > 1.0, "an index greater than 1", "Use about 1.5 for glass.")
     ] = 1.51
     """Index n of the glass; 1.51 is BK7 at 905 nm."""
     phase: Float = 0.0
     """Angle of the second prism at time 0, deg; the first is at 0."""
     beams: Annotated[
         tuple[tuple[Float, Float], ...],
-        must(len, "at least one beam (azimuth, elevation), deg", "Straight ahead is ((0, 0),)."),
+        must(len, "at least one beam (azimuth, elevation), deg", "Give ((0, 0),) for straight ahead."),
     ] = ((0.0, 0.0),)
     """Azimuth and elevation of each beam before the prisms, deg. All fire together; beam j is channel j."""
     period: Positive = 2.0
     """Length of the table, s."""
     exact: bool = False
-    """Refracts by Snell's law instead of adding up deviations."""
+    """Whether to refract by Snell's law instead of adding the paraxial deflections."""
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
@@ -69,10 +73,10 @@ class RisleyPatternCfg(ScanPatternCfg):
         pulses = self.period * self.points_per_second / len(self.beams)
         if not 1e-6 < pulses <= MOST_RAYS / len(self.beams):
             expected = f"between 1 and {MOST_RAYS} rays in the table, not {pulses * len(self.beams):.3g}"
-            raise ConfigError.single(name, "period", self.period, expected, "It is in seconds.")
+            raise ConfigError.single(name, "period", self.period, expected, "Give the period in seconds.")
         widest = sum(self.deviations) + max(math.hypot(*beam) for beam in self.beams)
         if not widest < 90.0:
-            fix = "Take smaller wedges or a lower refractive_index."
+            fix = "Use smaller wedges or a lower refractive_index."
             raise ConfigError.single(name, "wedges", self.wedges, f"beams below 90 degrees, not {widest:.3g}", fix)
         if self.exact:
             turn = np.linspace(0.0, 360.0, 361)
@@ -81,12 +85,12 @@ class RisleyPatternCfg(ScanPatternCfg):
 
     @property
     def deviations(self) -> tuple[float, float]:
-        """Paraxial deviation (n - 1) wedge of each prism, deg."""
+        """Paraxial deflection (n - 1) wedge of each prism, deg."""
         first, second = ((self.refractive_index - 1.0) * wedge for wedge in self.wedges)
         return first, second
 
     def angles(self, time: Array) -> tuple[Array, Array]:
-        """Return where the prisms bend to at times in s, each `[time]`, rad about x."""
+        """Return the deflection directions of the prisms at times in s, each `[time]`, rad about x."""
         first, second = (2.0 * np.pi * rate * time for rate in self.rates_hz)
         return first, second + math.radians(self.phase)
 
@@ -111,7 +115,7 @@ class RisleyPatternCfg(ScanPatternCfg):
         )
 
     def _added_up(self, first: Array, second: Array) -> Array:
-        """Return directions `[time, beam, 3]` by the paraxial rule."""
+        """Return directions `[time, beam, 3]` in the paraxial approximation."""
         d1, d2 = np.radians(self.deviations)
         bend = d1 * np.exp(1j * first) + d2 * np.exp(1j * second)
         beams = math.radians(1.0) * np.array([complex(*beam) for beam in self.beams])
@@ -138,9 +142,9 @@ class RisleyPatternCfg(ScanPatternCfg):
         along_normal = np.sum(rays * normal, axis=-1, keepdims=True)
         rest = 1.0 - ratio**2 * (1.0 - along_normal**2)
         if not ((rest > 0.0) & (along_normal > 0.0)).all():
-            fix = "Take smaller wedges or a lower refractive_index."
+            fix = "Use smaller wedges or a lower refractive_index."
             raise ConfigError.single(
-                type(self).__name__, "wedges", self.wedges, "prisms that let every beam out (no total reflection)", fix
+                type(self).__name__, "wedges", self.wedges, "prisms without total reflection of any beam", fix
             )
         bent: Array = ratio * rays + (np.sqrt(rest) - ratio * along_normal) * normal
         return bent
@@ -151,9 +155,11 @@ class RisleyPatternCfg(ScanPatternCfg):
     def mid40(cls, period: float = 2.0, exact: bool = False) -> RisleyPatternCfg:
         """Return Livox's Mid-40: one beam, a circle of 38.4 degrees, 100,000 rays per second.
 
-        Source of the field of view: Mid-40 data sheet. Recalled: rate of rays and turns of the prisms. The two prisms
-        are taken to be equal, and their wedge is what fills the field of view, 18.82 degrees (paraxial) or 16.94
-        (exact): that part is fitted, not measured.
+        Source of the field of view: Mid-40 data sheet. Recalled: ray rate and rotation rates of the prisms. The two
+        prisms are
+        assumed equal, with the wedge that fills the field of view, 18.82 degrees (paraxial) or 16.94 (exact): this
+        value is
+        fitted, not measured.
 
         Args:
             period: length of the table, s.
@@ -168,9 +174,11 @@ class RisleyPatternCfg(ScanPatternCfg):
     def avia(cls, period: float = 2.0) -> RisleyPatternCfg:
         """Return a scan in the style of Livox's Avia: six beams, 70.4 x 77.2 degrees, 240,000 rays per second.
 
-        Source of field of view and rate: Avia data sheet. The rest is an approximation: equal prisms that turn as in
-        the Mid-40, and six beams spread evenly upwards to fill the height. For the true curve use the maker's table in
-        a `TablePatternCfg`.
+        Source of field of view and rate: Avia data sheet. The rest is an approximation: equal prisms that rotate as in
+        the
+        Mid-40, and six beams spread evenly upwards to fill the height. For the exact curve use the manufacturer's table
+        in a
+        `TablePatternCfg`.
 
         Args:
             period: length of the table, s.

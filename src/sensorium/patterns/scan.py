@@ -1,7 +1,8 @@
 """Scans: patterns whose rays fire one after the other, as tables of time, azimuth, elevation and channel.
 
-A scan pattern is one period as a table in time order. What a sensor sees in a time interval is a window of it, repeated
-without end: `window` says which rays.
+A scan pattern is one period as a table in time order. A sensor's scan in a time interval is a window of the table,
+which
+repeats endlessly: `window` selects its rays.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ _WORDS = {
     "elevation": "elevation", "zenith": "zenith", "channel": "channel", "ring": "channel", "line": "channel",
     "laser": "channel",
 }  # fmt: skip
-"""What columns of files may be called; a unit may follow: ``Azimuth/deg``, ``time_us``."""
+"""Accepted column names in files; a unit may follow: ``Azimuth/deg``, ``time_us``."""
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "deg": 1.0, "rad": math.degrees(1.0)}
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class ScanTable:
-    """Which ray fires when, over one period. Rows are put in the order of time; those of one time keep their order.
+    """Firing times and directions of rays over one period. Rows are sorted by time, stably.
 
     Args:
-        time: `[ray]`, s since the scan began, >= 0; need not be uniform.
+        time: `[ray]`, s since the start of the scan, >= 0; need not be uniform.
         azimuth: `[ray]`, deg, left of x about z.
-        elevation: `[ray]`, deg, up from there.
-        channel: `[ray]`, laser of each ray; None is 0 for all.
-        period: s after which the scan repeats, later than the last time; None is the last time plus the median step.
+        elevation: `[ray]`, deg, upwards.
+        channel: `[ray]`, laser of each ray; None means 0 for all.
+        period: s after which the scan repeats, later than the last time; None uses the last time plus the median step.
 
     Attributes:
         time: float64 `[ray]`.
@@ -57,7 +58,8 @@ class ScanTable:
 
     Raises:
         ConfigError: columns are empty, of different lengths or not finite, or a value is out of range: the message
-            names the row.
+        gives
+            the row.
     """
 
     time: NDArray[np.float64]
@@ -82,7 +84,7 @@ class ScanTable:
             if len(values) != len(t):
                 raise ConfigError.single("ScanTable", name, len(values), f"as many rows as times, {len(t)}")
         _refuse("time", t, t >= 0.0, "a time >= 0, s", "Subtract the first time.")
-        _refuse("elevation", el, np.abs(el) <= 90.0, "from -90 to 90, deg", "A zenith angle is 90 - elevation.")
+        _refuse("elevation", el, np.abs(el) <= 90.0, "from -90 to 90, deg", "Convert a zenith angle to 90 - zenith.")
         _refuse("channel", ch, (ch >= 0.0) & (ch == np.floor(ch)) & (ch < 2**31), "a whole number >= 0")
         order = np.argsort(t, kind="stable")
         t = t[order]
@@ -90,7 +92,7 @@ class ScanTable:
             steps = np.diff(t)
             steps = steps[steps > 0.0]
             if not len(steps):
-                fix = "All rays have one time."
+                fix = "Give the period, since all rays have the same time."
                 raise ConfigError.single("ScanTable", "period", None, "a period, s", fix)
             period = float(t[-1] + np.median(steps))
         if not (isinstance(period, int | float) and t[-1] < period < math.inf):
@@ -119,22 +121,23 @@ class ScanTable:
     ) -> ScanTable:
         """Read a table from a ``.csv`` or ``.npz`` file.
 
-        A CSV file has a header; a file of arrays has one array per column. The columns are time (or t), azimuth (az),
-        elevation (el) or zenith (counted from straight up), and channel (ring, line, laser), in any order and case,
-        others are left alone. A unit may follow: ``Azimuth/deg``, ``elevation_rad``, ``time_us``; without one it is s
-        and deg.
+        A CSV file has a header; an ``.npz`` file has one array per column. The columns are time (or t), azimuth (az),
+        elevation
+        (el) or zenith (angle from straight up), and channel (ring, line, laser), in any order and case; other columns
+        are
+        ignored. A unit may follow: ``Azimuth/deg``, ``elevation_rad``, ``time_us``; the default units are s and deg.
 
         Args:
             path: the file.
-            points_per_second: gives row i the time i / points_per_second; then no column of times is needed, and one
-                that is there is left alone.
+            points_per_second: sets the time of row i to i / points_per_second; a column of times is then optional and
+                ignored.
             period: overrides the period in the file.
 
         Raises:
             ConfigError: the file is missing, cannot be read, or does not hold a table.
         """
         file = Path(path)
-        fix = "Columns: time, azimuth, elevation or zenith, and, where it has several lasers, channel."
+        fix = "Give the columns time, azimuth, elevation or zenith, and channel for several lasers."
         try:
             columns = _read_npz(file) if file.suffix == ".npz" else _read_csv(file)
         except FileNotFoundError:
@@ -162,7 +165,7 @@ class ScanTable:
         """Write the table to a ``.csv`` or ``.npz`` file; reading it gives the same numbers.
 
         Raises:
-            ConfigError: the name ends otherwise.
+            ConfigError: the file name has another ending.
         """
         file = Path(path)
         columns = {name: getattr(self, name) for name in COLUMNS}
@@ -216,12 +219,12 @@ def _read_npz(path: Path) -> dict[str, Any]:
     with (
         path.open("rb") as file,
         np.load(file, allow_pickle=False) as arrays,
-    ):  # NumPy leaves it open where it is damaged
+    ):  # NumPy does not close a damaged file
         return {name: arrays[name] for name in arrays.files}
 
 
 def _known_columns(columns: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
-    """Return the columns that are known, in s and deg."""
+    """Return the known columns, in s and deg."""
     found = {}
     for given, values in columns.items():
         text = given.strip().lower().replace("[", "/").rstrip("]").replace("_", "/")
@@ -237,22 +240,22 @@ def _known_columns(columns: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]
 
 
 def window(times: ArrayLike, period: float, start: float, stop: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return which rays fire from `start` to before `stop`, where the scan repeats without end.
+    """Return the rays that fire from `start` to before `stop`, for an endlessly repeating scan.
 
-    Windows that follow one another share no ray and lose none.
+    Consecutive windows share no ray and omit none.
 
     Args:
         times: `[ray]`, s, in [0, period), never decreasing.
         period: s.
-        start: begin of the window, s since the scan began.
-        stop: its end, s.
+        start: start of the window, s since the start of the scan.
+        stop: end of the window, s.
 
     Returns:
-        Indices of the rays, int64 `[fired]`, in the order in which they fire, and when each does: repeat * period +
-        time, float64 `[fired]`, s since the scan began.
+        Indices of the rays, int64 `[fired]`, in firing order, and their firing times: repeat * period + time, float64
+        `[fired]`, s since the start of the scan.
 
     Raises:
-        ValueError: stop is before start, or start before 0.
+        ValueError: stop is before start, or start is before 0.
     """
     if not 0.0 <= start <= stop < math.inf:
         raise ValueError(f"window: got {start} to {stop} s, expected 0 <= start <= stop, finite.")
@@ -271,7 +274,7 @@ def window(times: ArrayLike, period: float, start: float, stop: float) -> tuple[
 
 
 class ScanPatternCfg(PatternBaseCfg):
-    """A pattern whose rays fire one after the other from the sensor's origin. Subclass it and give it `table`."""
+    """Pattern whose rays fire one after the other from the sensor's origin. Subclass it and define `table`."""
 
     is_abstract: ClassVar[bool] = True
 
@@ -280,25 +283,25 @@ class ScanPatternCfg(PatternBaseCfg):
         raise NotImplementedError(f"{type(self).__name__} does not define table")
 
     def func(self, device: Device) -> tuple[Tensor, Tensor]:
-        """Return starts (0) and directions, float32 `[ray, 3]`, in the order in which they fire."""
+        """Return starts (0) and directions, float32 `[ray, 3]`, in firing order."""
         directions = tensor(self.table().directions(), device)
         return torch.zeros_like(directions), directions
 
     def count_rays(self) -> int | None:
-        """Return the number of rays in the table, or a bound of it; None where it is not known before it is made."""
+        """Return the number of rays in the table, or an upper bound; None if unknown before the table is computed."""
         return None
 
     def shape_of(self, table: ScanTable) -> tuple[int, ...]:
-        """Return the shape that gives the rays of `table` their natural axes; by default one axis."""
+        """Return the shape of the rays of `table` on their natural axes; by default one axis."""
         return (len(table),)
 
     @property
     def return_shape(self) -> tuple[int, ...]:
-        """Shape that gives the rays their natural axes, the last one fastest."""
+        """Shape of the rays on their natural axes, the last one varying fastest."""
         return self.shape_of(self.table())
 
     def rays(self, device: Device = "cpu") -> Rays:
-        """Return one period of the scan, on `device`, in the order in which the rays fire."""
+        """Return one period of the scan, on `device`, in firing order."""
         table = self.table()
         directions = tensor(table.directions(), device)
         return Rays(
@@ -330,26 +333,27 @@ else:
 
 
 class TablePatternCfg(ScanPatternCfg):
-    """A scan from a table: measured, published by a maker, or computed. Give `path`, or the columns themselves.
+    """Scan from a measured, published or computed table. Give `path`, or the columns themselves.
 
-    Makers publish tables for scanners whose motion is not simple, such as Livox's. Check their licence; none comes with
-    this package.
+    Manufacturers such as Livox publish tables for scanners with complex motion. Check the licence; this package
+    includes no
+    tables.
     """
 
     points_per_second: Positive | None = None
-    """Gives row i the time i / points_per_second, 1/s, whatever the table says of times."""
+    """Sets the time of row i to i / points_per_second, 1/s, which overrides times in the table."""
     period: Positive | None = None
-    """Time after which the scan repeats, s; None is the last time plus the median step between rays."""
+    """Time after which the scan repeats, s; None uses the last time plus the median step between rays."""
     path: str | None = None
     """A ``.csv`` or ``.npz`` file, see `ScanTable.from_file`."""
     time: Numbers = None
-    """Time of each ray, s since the scan began."""
+    """Time of each ray since the start of the scan, s."""
     azimuth: Numbers = None
     """Azimuth of each ray, deg, left positive."""
     elevation: Numbers = None
     """Elevation of each ray, deg, up positive."""
     channel: Numbers = None
-    """Laser of each ray; None is 0 for all."""
+    """Laser of each ray; None means 0 for all."""
 
     def __init__(self, /, **data: Any) -> None:
         if isinstance(data.get("path"), os.PathLike):
@@ -358,7 +362,7 @@ class TablePatternCfg(ScanPatternCfg):
         columns = [name for name in COLUMNS if getattr(self, name) is not None]
         name = type(self).__name__
         if self.path is not None and columns:
-            raise ConfigError.single(name, columns[0], "a column", "none beside path", "Keep one of the two.")
+            raise ConfigError.single(name, columns[0], "a column", "either path or columns", "Keep one of the two.")
         needed = ["azimuth", "elevation"] if self.points_per_second is not None else ["time", "azimuth", "elevation"]
         missing = [each for each in needed if each not in columns]
         if self.path is None and missing:
@@ -371,7 +375,7 @@ class TablePatternCfg(ScanPatternCfg):
 
     @classmethod
     def from_table(cls, table: ScanTable) -> TablePatternCfg:
-        """Return the pattern of a table, with its rays in the config itself."""
+        """Return the pattern of a table, with the rays stored in the config."""
         return cls(
             time=table.time,
             azimuth=table.azimuth,
@@ -381,7 +385,7 @@ class TablePatternCfg(ScanPatternCfg):
         )
 
     def table(self) -> ScanTable:
-        """Return the table, read from the file where there is one."""
+        """Return the table, read from the file if a path is given."""
         if self.path is not None:
             try:
                 state = os.stat(self.path)
@@ -401,5 +405,5 @@ class TablePatternCfg(ScanPatternCfg):
 @lru_cache(maxsize=8)
 def _load(
     path: str, stamp: tuple[int, int], points_per_second: float | None, period: float | None
-) -> ScanTable:  # `stamp` makes a file that was written anew another one
+) -> ScanTable:  # `stamp` distinguishes a rewritten file
     return ScanTable.from_file(path, points_per_second, period)

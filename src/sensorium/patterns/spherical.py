@@ -30,7 +30,7 @@ Extent = Float | tuple[Float, Float]
 
 
 def spherical_pattern(cfg: SphericalPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
-    """Return starts (0) and directions, float32 `[ray, 3]`; elevation goes fastest."""
+    """Return starts (0) and directions, float32 `[ray, 3]`; elevation varies fastest."""
     azimuth, elevation = cfg.grid_angles()
     directions = along(azimuth[:, None], elevation[None, :]).reshape(-1, 3)
     return tensor(np.zeros_like(directions), device), tensor(directions, device)
@@ -44,22 +44,24 @@ class SphericalPatternCfg(PatternBaseCfg):
     """Rays from one point over a field of view.
 
     The angles come from `angles`, else from `angular_resolution`, else from `n_points`. Both ends of the field of view
-    are hit, but for a full turn, whose end is its beginning.
+    are
+    included, except the end of a full turn.
     """
 
     fov: tuple[Extent, Extent] = (360.0, 60.0)
-    """Azimuth and elevation, deg: one number is centred, a pair is (low, high)."""
+    """Azimuth and elevation, deg: one number is a centred extent, a pair is (low, high)."""
     n_points: Annotated[tuple[Int, Int], must(lambda counts: min(counts) >= 1, "at least 1 of each")] = (128, 64)
-    """Number of azimuths and of elevations; one alone is at the lower end."""
+    """Number of azimuths and of elevations; a single one is at the lower end."""
     angular_resolution: (
         Annotated[tuple[Float, Float], must(lambda steps: min(steps) > 0.0, "two angles greater than 0, deg")] | None
     ) = None
-    """Exact steps in azimuth and elevation, deg, instead of `n_points`; the upper end is hit if it is on the grid."""
+    """Exact steps in azimuth and elevation, deg; an alternative to `n_points`. The upper end is included if on the
+    grid."""
     angles: (
         Annotated[tuple[tuple[Float, ...], tuple[Float, ...]], must(all, "at least one azimuth and one elevation")]
         | None
     ) = None
-    """The azimuths and the elevations themselves, deg."""
+    """Explicit azimuths and elevations, deg."""
 
     func = staticmethod(spherical_pattern)
 
@@ -69,7 +71,7 @@ class SphericalPatternCfg(PatternBaseCfg):
         azimuth, elevation = map(_range, value)
         check_span(azimuth)
         if elevation[1] < elevation[0]:
-            raise bad("elevations (low, high), deg", "Swap the two.")
+            raise bad("elevations (low, high), deg", "Swap low and high.")
         check_elevations(elevation)
         return value
 
@@ -109,7 +111,7 @@ class SphericalPatternCfg(PatternBaseCfg):
         return found[0], found[1]
 
     def count_rays(self) -> int:
-        """Return the number of rays, or a bound of it."""
+        """Return the number of rays, or an upper bound."""
         if self.angles is not None:
             return len(self.angles[0]) * len(self.angles[1])
         if self.angular_resolution is None:

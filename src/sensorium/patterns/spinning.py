@@ -1,4 +1,4 @@
-"""Scanners that spin: a column of lasers on a head that turns, each with its firing time."""
+"""Spinning scanners: a column of lasers on a rotating head, each with its firing time."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, AzimuthSpan, Int, Pos
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 _SLACK = 1e-9
-"""How far beyond a whole number, by rounding, a count of cycles may lie."""
+"""Tolerance of a count of cycles above a whole number, due to rounding."""
 
 _VLP16 = (-15.0, 1.0, -13.0, 3.0, -11.0, 5.0, -9.0, 7.0, -7.0, 9.0, -5.0, 11.0, -3.0, 13.0, -1.0, 15.0)
-"""Elevations of the VLP-16 by laser, in firing order, deg: the table that open drivers carry."""
+"""Elevations of the VLP-16 by laser, in firing order, deg: the table in open-source drivers."""
 
 
 Whole = Annotated[Int, must(lambda number: number >= 1, "a whole number >= 1")]
 
 
 class SpinningPatternCfg(ScanPatternCfg):
-    """A head with lasers in a column that turns at an even rate and fires cycle after cycle.
+    """Head with a column of lasers that rotates uniformly and fires cycle after cycle.
 
-    Cycle k begins at k * `cycle_interval`; in it, laser j fires (j // `firing_group`) * `firing_interval` later. The
-    azimuth of a ray is that of the head when it fires, plus the laser's own: a column leans. Channel j is entry j of
+    Cycle k starts at k * `cycle_interval`; in it, laser j fires (j // `firing_group`) * `firing_interval` later. The
+    azimuth
+    of a ray is that of the head when it fires, plus the laser's own, so columns are slanted. Channel j is entry j of
     `elevations`.
 
-    The table is `revolutions` turns long. The last cycle is the last that ends within them, so a laser fires equally
-    often in each table; where the cycles do not divide the turn, the next table begins less than a cycle later than
-    the device would.
+    The table is `revolutions` turns long. The last cycle is the last one that ends within them, so each laser fires
+    equally
+    often in each table. If the cycles do not divide the turn, the next table starts less than a cycle later than on the
+    device.
     """
 
     is_abstract: ClassVar[bool] = False
 
     elevations: Annotated[tuple[Float, ...], must(len, "the elevation of at least one channel, deg"), ELEVATIONS]
-    """Elevation of each laser, deg, in the order in which they fire."""
+    """Elevation of each laser, deg, in firing order."""
     cycle_interval: Positive
     """Time from one cycle of all lasers to the next, s."""
     rate_hz: Positive = 10.0
@@ -45,29 +47,30 @@ class SpinningPatternCfg(ScanPatternCfg):
     firing_interval: Annotated[Float, must(lambda time: time >= 0.0, "a time >= 0, s")] = 0.0
     """Time from one laser (or group) to the next within a cycle, s; 0 fires all at once."""
     firing_group: Whole = 1
-    """Lasers that fire together."""
+    """Number of lasers that fire together."""
     azimuth_offsets: tuple[Float, ...] = ()
-    """Azimuth of each laser relative to the head, deg, left positive; empty is 0 for all."""
+    """Azimuth of each laser relative to the head, deg, left positive; empty means 0 for all."""
     clockwise: bool = True
-    """Sense of turning, seen from above; azimuths then fall."""
+    """Direction of rotation, seen from above; clockwise azimuths decrease."""
     start: Float = 180.0
     """Azimuth of the head at time 0, deg; by default the seam is behind."""
     horizontal_fov: Annotated[AzimuthSpan, must(lambda span: span[0] != span[1], "a range that is not empty")] = (
         -180.0,
         180.0,
     )
-    """Azimuths (low, high), deg, left positive, in which rays are kept; the high end is left out."""
+    """Azimuths (low, high), deg, left positive, in which rays are kept; the high end is excluded."""
     sawtooth: bool = False
-    """The head sweeps `horizontal_fov` alone, `rate_hz` times per second, and jumps back, instead of turning around:
-    `start` then has no meaning."""
+    """Whether the head sweeps only `horizontal_fov`, `rate_hz` times per second, and jumps back, instead of rotating;
+    `start`
+    then has no effect."""
     revolutions: Whole = 1
-    """Turns in the table."""
+    """Number of turns in the table."""
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
         lasers = len(self.elevations)
         if self.azimuth_offsets and len(self.azimuth_offsets) != lasers:
-            expected = f"one azimuth for each of the {lasers} elevations, or none at all"
+            expected = f"one azimuth for each of the {lasers} elevations, or none"
             raise self._bad("azimuth_offsets", len(self.azimuth_offsets), expected)
         if self._last_firing >= self.cycle_interval:
             expected = f"lasers that all fire within a cycle of {self.cycle_interval:g} s"
@@ -75,17 +78,17 @@ class SpinningPatternCfg(ScanPatternCfg):
             raise self._bad("firing_interval", self.firing_interval, expected, fix)
         if self.cycles < 1:
             expected = f"at least one cycle in {self.revolutions / self.rate_hz:g} s"
-            raise self._bad("cycle_interval", self.cycle_interval, expected, "It is in seconds.")
+            raise self._bad("cycle_interval", self.cycle_interval, expected, "Give the interval in seconds.")
         if self.cycles * lasers > MOST_RAYS:
             expected = f"at most {MOST_RAYS} rays, not {self.cycles * lasers:.3g}"
-            raise self._bad("cycle_interval", self.cycle_interval, expected, "It is in seconds.")
+            raise self._bad("cycle_interval", self.cycle_interval, expected, "Give the interval in seconds.")
 
     def _bad(self, field: str, got: object, expected: str, fix: str = "") -> ConfigError:
         return ConfigError.single(type(self).__name__, field, got, expected, fix)
 
     @property
     def _last_firing(self) -> float:
-        """When the last laser fires, s since its cycle began."""
+        """Firing time of the last laser, s since the start of its cycle."""
         return (len(self.elevations) - 1) // self.firing_group * self.firing_interval
 
     @property
@@ -118,11 +121,11 @@ class SpinningPatternCfg(ScanPatternCfg):
         elevation = np.broadcast_to(self.elevations, time.shape)
         channel = np.broadcast_to(np.arange(lasers), time.shape)
         if not keep.any():
-            raise self._bad("horizontal_fov", self.horizontal_fov, "a range that some ray falls into", "Widen it.")
+            raise self._bad("horizontal_fov", self.horizontal_fov, "a range that contains rays", "Use a wider range.")
         return ScanTable(time[keep], azimuth[keep], elevation[keep], channel[keep], self.revolutions / self.rate_hz)
 
     def shape_of(self, table: ScanTable) -> tuple[int, ...]:
-        """Return (columns, channels) where no ray is left out, else one axis."""
+        """Return (columns, channels) if no ray is omitted, otherwise one axis."""
         lasers = len(self.elevations)
         return (self.cycles, lasers) if len(table) == self.cycles * lasers else (len(table),)
 
@@ -133,7 +136,8 @@ class SpinningPatternCfg(ScanPatternCfg):
         """Return Velodyne's VLP-16: 16 lasers, -15 to 15 degrees, about 289,000 rays per second.
 
         Source: VLP-16 user manual (2.304 us from laser to laser, 55.296 us per cycle, 0.199 degrees between columns
-        at 10 Hz); the angles by laser are those of open drivers. Small azimuths and heights of lasers are left out.
+        at 10 Hz); the angles by laser are those of open-source drivers. Small azimuths and heights of lasers are
+        omitted.
 
         Args:
             rate_hz: turns per second, 5 to 20 on the device.
@@ -144,8 +148,9 @@ class SpinningPatternCfg(ScanPatternCfg):
     def hdl32e(cls, rate_hz: float = 10.0) -> SpinningPatternCfg:
         """Return Velodyne's HDL-32E: 32 lasers, -30.67 to 10.67 degrees, about 694,000 rays per second.
 
-        Lasers of the lower and the upper half take turns, 4/3 degrees apart within a half. Recalled from the HDL-32E
-        user manual 63-9113, not checked against it: angles, order, 46.08 us per cycle, 1.152 us from laser to laser.
+        Lasers of the lower and the upper half alternate, 4/3 degrees apart within a half. Recalled from the HDL-32E
+        user manual
+        63-9113, not checked against it: angles, order, 46.08 us per cycle, 1.152 us from laser to laser.
 
         Args:
             rate_hz: turns per second, 5 to 20 on the device.
@@ -159,8 +164,10 @@ class SpinningPatternCfg(ScanPatternCfg):
         """Return Ouster's OS1-64 of the first generation: 64 lasers that fire at once, in whole columns per turn.
 
         Source: OS1 data sheet, generation 1 (33.2 degrees, 512, 1024 or 2048 columns, 10 or 20 Hz). Recalled: even
-        elevations from 16.611 down to -16.611, and azimuths of the lasers that repeat 3.164, 1.055, -1.055, -3.164
-        degrees clockwise. Each device has its own, in its metadata: `replace` them.
+        elevations
+        from 16.611 down to -16.611, and laser azimuths that repeat 3.164, 1.055, -1.055, -3.164 degrees clockwise. Each
+        device
+        has individual values in its metadata: `replace` them.
 
         Args:
             columns: columns per turn.

@@ -1,7 +1,7 @@
-"""Layouts of taxels: pure functions that say where the taxels of a skin are and which way they feel.
+"""Layouts of taxels: pure functions that give the positions and normals of the taxels of a skin.
 
-All are in the frame of what carries the skin: a sensor on a body takes them as they are. Lists are `[probe, 3]`, grids
-`[row, column, 3]`; a grid's columns go along its x axis and its rows along its y axis, the normal out of the skin.
+All are in the frame of the body that carries the skin, as a sensor on that body expects. Lists are `[probe, 3]`, grids
+`[row, column, 3]`; a grid's columns run along its x axis and its rows along its y axis, and the normal points outwards.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sensorium.world.select import resolve_frames
 
 Array = NDArray[np.float64]
 Region = tuple[Sequence[float], Sequence[float] | float]
-"""A box, (least corner, greatest corner), or a ball, (centre, radius), m."""
+"""A box, (minimum corner, maximum corner), or a ball, (centre, radius), m."""
 
 MOST_TAXELS = 100_000
-"""More taxels than this in one layout are taken for a slip."""
+"""Greatest number of taxels of a layout; more are rejected as a typing error."""
 _FIRST, _ENOUGH, _MOST = 20_000, 400_000, 4_000_000
-"""How many places on a surface are tried to find enough in a patch: at first, to find any at all, and at most."""
+"""Numbers of places on a surface that are tried to find enough in a patch: at first, to find any, and at most."""
 _PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
-"""Places in a patch to choose from: so many for each taxel, within these bounds, but never fewer than 8 for each."""
+"""Candidate places in a patch: number per taxel, and bounds of the total, but never fewer than 8 per taxel."""
 _WORK = 100_000_000
-"""How many distances may be computed to even out a layout."""
+"""Greatest number of distances that are computed to even out a layout."""
 
 
 class _HasEngine(Protocol):
@@ -43,13 +43,13 @@ class _HasEngine(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaxelLayout:
-    """Where taxels are, as plain numbers: what configs, JSON and TOML hold.
+    """Positions of taxels as plain numbers, which configs, JSON and TOML can hold.
 
     Attributes:
-        positions: `[probe, 3]` or `[row, column, 3]` as nested tuples, m, in the frame of what carries them.
-        normals: likewise, unit vectors out of the skin.
-        areas: `[probe]` or `[row, column]`, the skin that each taxel stands for, m2.
-        spacing: least distance between two taxels, m; +inf for one.
+        positions: `[probe, 3]` or `[row, column, 3]` as nested tuples, m, in the frame of the carrying body.
+        normals: in the same layout, outward unit vectors.
+        areas: `[probe]` or `[row, column]`, area of the skin per taxel, m2.
+        spacing: least distance between two taxels, m; +inf for a single one.
     """
 
     positions: tuple[Any, ...]
@@ -59,7 +59,7 @@ class TaxelLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(probes,) of a list, (rows, columns) of a grid."""
+        """(probes,) for a list, (rows, columns) for a grid."""
         return np.shape(self.areas)
 
     def __len__(self) -> int:
@@ -70,15 +70,17 @@ class TaxelLayout:
         return f"TaxelLayout({size} taxels, {1e3 * self.spacing:.4g} mm apart, {1e4 * np.sum(self.areas):.4g} cm2)"
 
     def cfg(self, radius: float | None = None) -> dict[str, Any]:
-        """Return what configs of tactile sensors take: ``KinematicTactileSensorCfg(..., **layout.cfg(radius=0.002))``.
+        """Return config fields of tactile sensors: ``KinematicTactileSensorCfg(..., **layout.cfg(radius=0.002))``.
 
         Args:
-            radius: of the taxels, m. They are then sunk by it below the skin, so that they begin to feel what the skin
-                touches. None leaves them on the skin and their radius to the config: a taxel of radius R then feels
-                what is still R away from the skin.
+            radius: radius of the taxels, m. The taxels are then moved below the skin by it, so that they start to sense
+            at
+                contact with the skin. None leaves them on the skin and their radius to the config: a taxel of radius R
+                then
+                senses objects within R of the skin.
 
         Raises:
-            ConfigError: a radius that is not above 0.
+            ConfigError: the radius is not above 0.
         """
         if radius is None:
             return {"probe_local_pos": self.positions, "probe_local_normal": self.normals}
@@ -92,10 +94,10 @@ class TaxelLayout:
     def placed(
         self, pos: Sequence[float] = (0.0, 0.0, 0.0), quat: Sequence[float] = (1.0, 0.0, 0.0, 0.0)
     ) -> TaxelLayout:
-        """Return the layout in another frame, in which its own is at `pos`, m, turned by `quat` (wxyz).
+        """Return the layout in another frame, in which the present frame is at `pos`, m, rotated by `quat` (wxyz).
 
         Raises:
-            ConfigError: a quaternion that is zero, or numbers that are not finite.
+            ConfigError: the quaternion is zero, or a number is not finite.
         """
         where = "TaxelLayout.placed"
         at, turn = _vector(pos, where, "pos"), np.asarray(quat, np.float64)
@@ -110,21 +112,22 @@ class TaxelLayout:
         )
 
     def crosstalk(self, strength: float, sigma: float) -> tuple[tuple[float, ...], ...]:
-        """Return what ``TaxelCrosstalk(matrix=...)`` takes: each taxel shares with those around it, as in a grid.
+        """Return the argument of ``TaxelCrosstalk(matrix=...)``: each taxel shares with its neighbours, as in a grid.
 
-        A taxel keeps 1 - `strength`. The rest goes to it and to all taxels up to three `sigma` away, measured in a
-        straight line, in proportion to exp(-distance^2 / 2 sigma^2). So columns sum to 1: the sum over the skin stays.
+        A taxel keeps 1 - `strength`. The rest goes to it and to all taxels up to three `sigma` away, by straight-line
+        distance,
+        in proportion to exp(-distance^2 / 2 sigma^2). Columns sum to 1, so the sum over the skin is preserved.
 
         Args:
-            strength: share, in [0, 1].
+            strength: shared fraction, in [0, 1].
             sigma: standard deviation, m.
 
         Raises:
-            ConfigError: a number that is outside of its range.
+            ConfigError: a number is outside its range.
         """
         where = "TaxelLayout.crosstalk"
         if not 0.0 <= strength <= 1.0:
-            raise ConfigError.single(where, "strength", strength, "a share in [0, 1]")
+            raise ConfigError.single(where, "strength", strength, "a number in [0, 1]")
         if not 0.0 < sigma < math.inf:
             raise ConfigError.single(where, "sigma", sigma, "a finite length above 0, m")
         places = np.array(self.positions).reshape(-1, 3)
@@ -140,23 +143,27 @@ class TaxelLayout:
 def taxel_list(
     positions: ArrayLike, normals: ArrayLike = (0.0, 0.0, 1.0), areas: ArrayLike | None = None
 ) -> TaxelLayout:
-    """Return a layout of taxels whose places are known.
+    """Return a layout of taxels at given positions.
 
     Args:
         positions: `[probe, 3]` or `[row, column, 3]`, m.
-        normals: likewise, or one for all, `[3]`; of any length but zero.
-        areas: `[probe]` or `[row, column]`, or one number for all, m2; by default the square of the spacing,
-            0 for a single taxel.
+        normals: in the same layout, or one for all, `[3]`; of any length but zero.
+        areas: `[probe]` or `[row, column]`, or one number for all, m2; by default the square of the spacing, 0 for a
+            single taxel.
 
     Raises:
-        ConfigError: shapes that do not fit, numbers that are not finite, normals of length zero, areas that are not
+        ConfigError: shapes that do not match, numbers that are not finite, normals of length zero, areas that are not
             positive.
     """
     where = "taxel_list"
     places = _numbers(positions, where, "positions")
     if places.ndim not in (2, 3) or places.shape[-1] != 3 or not places.size:
         raise ConfigError.single(
-            where, "positions", positions, "[probe, 3] or [row, column, 3] with at least one", "Rows have one length."
+            where,
+            "positions",
+            positions,
+            "[probe, 3] or [row, column, 3] with at least one",
+            "Give all rows the same length.",
         )
     given = _numbers(normals, where, "normals")
     if given.shape not in ((3,), places.shape):
@@ -186,20 +193,22 @@ def taxel_grid(
     normal: Sequence[float] = (0.0, 0.0, 1.0),
     x_axis: Sequence[float] | None = None,
 ) -> TaxelLayout:
-    """Return a grid on a flat pad, about its middle: column 0 at the least x, row 0 at the least y.
+    """Return a grid on a flat pad, around its centre: column 0 at the least x, row 0 at the least y.
 
     Args:
-        rows: taxels along y = normal x x_axis.
-        columns: taxels along x.
+        rows: number of taxels along y = normal x x_axis.
+        columns: number of taxels along x.
         spacing: distance between neighbours, m: one number, or (along x, along y); or
-        size: extent of the pad, m: (along x, along y). Each taxel has an equal share of it and is in its middle.
-        origin: middle of the pad, m.
-        normal: out of the pad.
-        x_axis: which way columns go; only what is across the normal counts. By default the frame's x axis, or its y
-            axis where that is along the normal.
+        size: extent of the pad, m: (along x, along y). Each taxel is at the centre of an equal part.
+        origin: centre of the pad, m.
+        normal: outward normal of the pad.
+        x_axis: direction of the columns; only its component perpendicular to the normal counts. By default the frame's
+        x
+            axis, or its y axis if x is along the normal.
 
     Raises:
-        ConfigError: counts, spacing or size that are not positive, neither of these two or both, a normal of length
+        ConfigError: counts, spacing or size that are not positive, neither or both of spacing and size, a normal of
+        length
             zero, an x axis along the normal.
     """
     where = "taxel_grid"
@@ -232,20 +241,20 @@ def taxel_cylinder(
 ) -> TaxelLayout:
     """Return a grid on the outside of a cylinder, such as the skin around a finger or an arm.
 
-    It is a flat grid that is bent: column 0 at the least x, row 0 at the least y = normal x x_axis.
+    It is a bent flat grid: column 0 at the least x, row 0 at the least y = normal x x_axis.
 
     Args:
-        radius: of the cylinder, m.
-        rows: taxels around the axis.
-        columns: taxels along the axis.
-        length: extent of the skin along the axis, m; each taxel has an equal share of it and is in its middle.
+        radius: radius of the cylinder, m.
+        rows: number of taxels around the axis.
+        columns: number of taxels along the axis.
+        length: extent of the skin along the axis, m; each taxel is at the centre of an equal part.
         angle_deg: extent around the axis, degrees, up to 360.
-        origin: middle of the axis, m.
-        normal: from the axis to the middle of the skin.
-        x_axis: along the axis, as for `taxel_grid`.
+        origin: centre of the axis, m.
+        normal: direction from the axis to the centre of the skin.
+        x_axis: direction of the axis, as for `taxel_grid`.
 
     Raises:
-        ConfigError: as `taxel_grid`, or an angle that is not above 0 and up to 360.
+        ConfigError: as for `taxel_grid`, or an angle that is not above 0 and up to 360.
     """
     where = "taxel_cylinder"
     rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
@@ -273,20 +282,21 @@ def taxel_dome(
 ) -> TaxelLayout:
     """Return a grid of rings on a spherical cap, such as a domed fingertip.
 
-    Row i is the ring at (i + 1/2) / rows of the cap's angle from its top, column j is at j / columns of a turn from
-    the x axis.
+    Row i is the ring at (i + 1/2) / rows of the cap's angle from its top; column j is at j / columns of a turn from the
+    x
+    axis.
 
     Args:
-        radius: of the sphere, m.
-        rows: rings, the innermost first.
-        columns: taxels in each ring.
-        angle_deg: from the top of the cap to its rim, degrees, up to 180.
-        origin: middle of the sphere, m.
-        normal: from there to the top of the cap.
+        radius: radius of the sphere, m.
+        rows: number of rings, the innermost first.
+        columns: number of taxels in each ring.
+        angle_deg: angle from the top of the cap to its rim, degrees, up to 180.
+        origin: centre of the sphere, m.
+        normal: direction from the centre to the top of the cap.
         x_axis: as for `taxel_grid`.
 
     Raises:
-        ConfigError: as `taxel_grid`, or an angle that is not above 0 and up to 180.
+        ConfigError: as for `taxel_grid`, or an angle that is not above 0 and up to 180.
     """
     where = "taxel_dome"
     rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
@@ -315,29 +325,33 @@ def taxel_patch(
     region: Region | None = None,
     seed: int = 0,
 ) -> TaxelLayout:
-    """Return taxels on that part of a surface which faces one way, the innermost first.
+    """Return taxels on the part of a surface that faces a direction, starting from its centre.
 
-    With `count` they are spread evenly (Lloyd's rounds from the farthest of all points). With `spacing` there are as
-    many as fit: none nearer to another than that, and no room left for one more. With both there are `count` of them,
-    none nearer than `spacing`. The same arguments give the same layout.
+    With `count` they are spread evenly (Lloyd's iteration from farthest points). With `spacing` there are as many as
+    fit at
+    that least distance. With both there are `count` of them, none nearer than `spacing`. The same arguments give the
+    same
+    layout.
 
     Args:
-        surface: a shape, a mesh, or several shapes of one body; what lies inside of another of them, or of another part
-            of a mesh, does not count.
-        count: how many taxels.
-        spacing: least distance between two, m, in a straight line.
-        normal: which way the patch faces.
-        max_angle_deg: angle up to which a part of the surface faces that way, degrees, up to 180.
-        region: only what is within a box, (least corner, greatest corner), or a ball, (centre, radius), m.
-        seed: which of many layouts that are equally good.
+        surface: a shape, a mesh, or several shapes of one body; parts inside another shape, or inside another part of a
+            mesh, are ignored.
+        count: number of taxels.
+        spacing: least straight-line distance between two taxels, m.
+        normal: direction that the patch faces.
+        max_angle_deg: greatest angle between the surface normal and that direction, degrees, up to 180.
+        region: limits the patch to a box, (minimum corner, maximum corner), or a ball, (centre, radius), m.
+        seed: selects among equivalent layouts.
 
     Returns:
-        A list, in the frame that a shape's `pos` and `quat` are given in (that of its body), with normals of the
-        surface: of the faces, on a mesh.
+        A list, in the frame of a shape's `pos` and `quat` (that of its body), with normals of the surface; on a mesh,
+        those
+        of the faces.
 
     Raises:
-        ConfigError: bad numbers; no surface faces that way or lies in the region; or there is no room for so many.
-        ModelError: an unbounded plane, or a shape without a surface that we know.
+        ConfigError: invalid numbers; no surface faces that direction or lies in the region; or the surface is too
+        small.
+        ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     if isinstance(surface, Mesh):
         surface = Shape("mesh", surface.name, mesh=surface)
@@ -358,28 +372,29 @@ def taxels_on(
     geometry: Literal["collision", "visual", "all"] = "collision",
     seed: int = 0,
 ) -> TaxelLayout:
-    """Return taxels on the shapes of a body, in the body's frame: N of them on a fingertip.
+    """Return taxels on the shapes of a body, in the body's frame, such as N of them on a fingertip.
 
     Args:
         engine: an engine, or a scene.
         body: name or pattern of one body; or
         geom: names or patterns of geoms of one body.
         count: as for `taxel_patch`.
-        spacing: likewise.
-        normal: which way the patch faces, in the body's frame.
+        spacing: as for `taxel_patch`.
+        normal: direction that the patch faces, in the body's frame.
         max_angle_deg: as for `taxel_patch`.
-        region: likewise, in the body's frame.
-        geometry: which shapes of a body count: those that take part in contacts, those that a viewer shows, or all.
-            Geoms that are named all count.
+        region: as for `taxel_patch`, in the body's frame.
+        geometry: which shapes of a body to use: those with contacts, those that a viewer shows, or all. Geoms given by
+        name
+            are always used.
         seed: as for `taxel_patch`.
 
     Returns:
-        A list, as `taxel_patch` does.
+        A list, as from `taxel_patch`.
 
     Raises:
         SelectionError: not exactly one body is selected.
-        ConfigError: the body has no such shape; and as `taxel_patch`.
-        ModelError: an unbounded plane, or a shape without a surface that we know.
+        ConfigError: the body has no such shape; and as for `taxel_patch`.
+        ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     where = "taxels_on"
     source = engine if isinstance(engine, Engine) else engine.engine
@@ -392,7 +407,9 @@ def taxels_on(
     rows = {frame.body for frame in frames}
     if len(rows) > 1:
         bodies = listed("world" if row < 0 else source.names("body")[row] for row in sorted(rows))
-        raise SelectionError(where, [Fault("geom", repr(geom), "geoms of one body", f"They are on {bodies}.")])
+        raise SelectionError(
+            where, [Fault("geom", repr(geom), "geoms of one body", f"The given geoms are on {bodies}.")]
+        )
     on_body = [shape for shape in source.shapes() if shape.row in rows]
     if geom is not None:
         chosen = [shape for shape in on_body if shape.name in names]
@@ -402,14 +419,14 @@ def taxels_on(
     if not chosen:
         there = listed(f"{shape.name} ({'collision' if shape.is_collision else 'visual'})" for shape in on_body)
         kind = "" if geometry == "all" or geom is not None else f"{geometry} "
-        fix = f"Its shapes: {there}. geometry='all' takes all of them." if on_body else ""
+        fix = f"Give geometry='all' to use all of its shapes: {there}." if on_body else ""
         raise ConfigError.single(where, selector, value, f"a body with {kind}shapes in engine {source.name!r}", fix)
     shapes = tuple(_on_its_body(shape, source, where) for shape in chosen)
     return _patch(shapes, count, spacing, normal, max_angle_deg, region, seed, where)
 
 
 def _on_its_body(shape: Shape, engine: Engine, where: str) -> Shape:
-    """Return a shape with its place on its body; engines give that of one that never moves in the world."""
+    """Return a shape with its pose on its body; engines give the pose of a static shape in the world."""
     if not shape.is_static or shape.row < 0:
         return shape
     from dataclasses import replace
@@ -418,8 +435,8 @@ def _on_its_body(shape: Shape, engine: Engine, where: str) -> Shape:
         frame = engine.frame("geom", shape.name)
     except UnknownNameError:
         raise ConfigError.single(
-            where, "body", engine.names("body")[shape.row], "named geoms on a body that never moves",
-            f"Shape {shape.name!r} has its place in the world only: name its geom.",
+            where, "body", engine.names("body")[shape.row], "geoms by name, since the body never moves",
+            f"Give the geom of shape {shape.name!r}, whose pose is known only in the world.",
         ) from None  # fmt: skip
     return replace(shape, pos=frame.pos, quat=frame.quat)
 
@@ -450,8 +467,8 @@ def _patch(
     places = _places(shapes, count, spacing, way, limit, _within(region, where), seed, where)
     points = places.points
     if count is not None and count > len(points):
-        fix = f"It has {places.area:.3g} m2. Take fewer, or a larger max_angle_deg or region."
-        raise ConfigError.single(where, "count", count, "a patch with room for so many", fix)
+        fix = f"Use fewer taxels, or a larger max_angle_deg or region; the patch has {places.area:.3g} m2."
+        raise ConfigError.single(where, "count", count, "a patch that is large enough", fix)
     wanted = count or MOST_TAXELS
     chosen, gaps = _farthest(points, wanted, spacing if count is None else None, places.areas)
     if count is not None:
@@ -460,11 +477,13 @@ def _patch(
             chosen = even
         elif gaps.min() < spacing:
             fits = 1 + int((np.minimum.accumulate(gaps[1:]) >= spacing).sum())
-            room = f"at most {fits}, what fits on {1e4 * places.area:.4g} cm2 at a spacing of {spacing:g} m"
-            fix = "Take fewer, a smaller spacing, or a larger max_angle_deg or region."
+            room = f"at most {fits}, which fit on {1e4 * places.area:.4g} cm2 at a spacing of {spacing:g} m"
+            fix = "Use fewer taxels, a smaller spacing, or a larger max_angle_deg or region."
             raise ConfigError.single(where, "count", count, room, fix)
     elif len(chosen) == MOST_TAXELS:
-        raise ConfigError.single(where, "spacing", spacing, f"at most {MOST_TAXELS} taxels", "It is in metres.")
+        raise ConfigError.single(
+            where, "spacing", spacing, f"at most {MOST_TAXELS} taxels", "Give the spacing in metres."
+        )
     middle = np.average(points, axis=0, weights=places.areas)
     chosen = chosen[np.argsort(((points[chosen] - middle) ** 2).sum(axis=1), kind="stable")]
     cells = np.bincount(_nearest(points, points[chosen]), weights=places.areas, minlength=len(chosen))
@@ -481,7 +500,7 @@ def _places(
     seed: int,
     where: str,
 ) -> SurfaceSamples:
-    """Return enough places to choose taxels from: on the surface, facing the way, in the region, not covered."""
+    """Return candidate places for taxels: on the surface, in the direction, in the region, not covered."""
     whole = sum(surface_area(shape) for shape in shapes)
     tried = _FIRST
     while True:
@@ -507,24 +526,24 @@ def _places(
         low, high = found.points.min(axis=0).tolist(), found.points.max(axis=0).tolist()
         near = f"The surface of {listed(names)} reaches from {_shown(low)} to {_shown(high)} m."
         got = None if region is None else tuple(part if isinstance(part, float) else part.tolist() for part in region)
-        raise ConfigError.single(where, "region", got, "a region that holds some of the surface", near)
+        raise ConfigError.single(where, "region", got, "a region that contains part of the surface", near)
     if not facing.any():
         raise ConfigError.single(
             where, "normal", tuple(np.round(way, 3).tolist()),
             f"a direction that some surface faces within {limit:g} degrees",
-            f"The nearest part of {listed(names)} is {angle[is_in].min():.1f} degrees off.",
+            f"The nearest part of {listed(names)} is {angle[is_in].min():.1f} degrees away.",
         )  # fmt: skip
-    raise ConfigError.single(where, "surface", names, "a surface that faces this way and is not inside of another")
+    raise ConfigError.single(where, "surface", names, "a surface that faces this direction and is not inside another")
 
 
 def _farthest(points: Array, count: int, spacing: float | None, areas: Array) -> tuple[NDArray[np.int64], Array]:
-    """Return which points are each the farthest from all before it, from the middle on, and how far that is, m.
+    """Return points that are each the farthest from all before, starting from the centre, and their distances, m.
 
     Args:
         points: `[place, 3]`.
-        count: how many.
-        spacing: stop where none is as far as this, m.
-        areas: weights of the places, for the middle.
+        count: number of points.
+        spacing: stop when no point is as far as this, m.
+        areas: weights of the places, for the centre.
     """
     middle = np.average(points, axis=0, weights=areas)
     at = int(((points - middle) ** 2).sum(axis=1).argmin())
@@ -543,7 +562,7 @@ def _farthest(points: Array, count: int, spacing: float | None, areas: Array) ->
 
 
 def _evened(points: Array, areas: Array, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return places in the middle of what is nearest to each of those chosen, after some rounds (Lloyd, 1982)."""
+    """Return places at the centres of the regions nearest to the chosen ones, after some rounds (Lloyd, 1982)."""
     count, middles = len(chosen), points[chosen]
     for _ in range(int(np.clip(_WORK / (len(points) * count), 8, 60))):
         cell = _nearest(points, middles)
@@ -558,7 +577,7 @@ def _evened(points: Array, areas: Array, chosen: NDArray[np.int64]) -> NDArray[n
 
 
 def _nearest(points: Array, chosen: Array) -> NDArray[np.int64]:
-    """Return which of the chosen is nearest to each point."""
+    """Return the index of the chosen point nearest to each point."""
     square = 0.5 * (chosen**2).sum(axis=1)
     parts = np.array_split(points, max(1, len(points) * len(chosen) // 4_000_000))
     return np.concatenate([(square - part @ chosen.T).argmin(axis=1) for part in parts])
@@ -624,7 +643,7 @@ def _numbers(value: Any, where: str, field: str) -> Array:
     try:
         array = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError.single(where, field, value, "numbers; rows of a grid have one length") from None
+        raise ConfigError.single(where, field, value, "numbers, with all rows of a grid of the same length") from None
     if not np.isfinite(array).all():
         raise ConfigError.single(where, field, value, "finite numbers")
     return array
@@ -650,19 +669,19 @@ def _whole(value: int, where: str, field: str) -> int:
     except TypeError:
         number = 0
     if number < 1:
-        raise ConfigError.single(where, field, value, "a whole number from 1 up")
+        raise ConfigError.single(where, field, value, "a whole number >= 1")
     return number
 
 
 def _check_number(count: int, where: str, field: str, got: object) -> None:
     if count > MOST_TAXELS:
-        raise ConfigError.single(where, field, got, f"at most {MOST_TAXELS} taxels, not {count}", "Lengths are in m.")
+        raise ConfigError.single(where, field, got, f"at most {MOST_TAXELS} taxels, not {count}", "Give lengths in m.")
 
 
 def _within(region: Region | None, where: str) -> tuple[Array, Array | float] | None:
     if region is None:
         return None
-    expected = "a box, (least corner, greatest corner), or a ball, (centre, radius), m"
+    expected = "a box, (minimum corner, maximum corner), or a ball, (centre, radius), m"
     if not isinstance(region, Sequence) or len(region) != 2:
         raise ConfigError.single(where, "region", region, expected)
     first, second = (_numbers(part, where, "region") for part in region)

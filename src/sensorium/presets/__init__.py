@@ -43,15 +43,15 @@ __all__ = [
 
 _ALL = Presets({info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS, *_DEPTH_CAMERAS, *_LIDARS)})
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
-"""The presets of IMUs."""
+"""Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
-"""The presets of magnetometers."""
+"""Names of magnetometer presets."""
 BarometerName = Literal["px4_baro"]
-"""The presets of barometers."""
+"""Names of barometer presets."""
 DepthCameraName = Literal["d435", "kinect_v1"]
-"""The presets of depth cameras."""
+"""Names of depth camera presets."""
 LidarName = Literal["vlp16", "os1_64", "mid360"]
-"""The presets of lidars."""
+"""Names of lidar presets."""
 
 
 def presets() -> Presets:
@@ -66,10 +66,10 @@ def _info(name: str) -> PresetInfo:
 
 
 def preset_fields(name: str) -> dict[str, Any]:
-    """Return a preset's config fields as plain data (SI, JSON-able), yours to change; see `presets()[name].kind`.
+    """Return a copy of a preset's config fields as plain data (SI, JSON-serialisable); see `presets()[name].kind`.
 
     Raises:
-        UnknownNameError: no preset has that name; the message has the nearest.
+        UnknownNameError: no preset has that name; the message lists the nearest names.
     """
     return copy.deepcopy(dict(_info(name).fields))
 
@@ -87,25 +87,25 @@ def preset(name: DepthCameraName, /, **fields: Any) -> DepthCameraCfg: ...
 @overload
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
-    """Build the config of a device: the preset's fields, and yours, which win.
+    """Build the config of a device: the preset's fields, overridden by the given fields.
 
-    - Yours replace single knobs: ``gyro_noise_density=0`` leaves the accelerometer's noise as it is.
-    - ``fields=("lin_acc_b",)`` leaves out what concerns other fields.
+    - Given knobs replace single knobs: ``gyro_noise_density=0`` keeps the accelerometer's noise.
+    - ``fields=("lin_acc_b",)`` omits the knobs of other data fields.
     - ``update_period`` replaces the preset's rate, and noise densities keep their meaning.
     - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
 
     Args:
         name: name of a preset.
-        fields: fields of the config, at least where the sensor sits, e.g. ``site="imu"``.
+        fields: fields of the config; at least the mount, e.g. ``site="imu"``.
 
     Returns:
         The config of the preset's kind, e.g. an `ImuCfg`.
 
     Raises:
-        UnknownNameError: no preset has that name; the message has the nearest.
-        ConfigError: your fields do not make a config.
+        UnknownNameError: no preset has that name; the message lists the nearest names.
+        ConfigError: the given fields are invalid.
     """
-    import sensorium.sensors.all  # noqa: F401 - registers our sensors, also where the package is not installed
+    import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium.registry import cfg_for_kind
 
     info = _info(name)
@@ -122,7 +122,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
 
 
 def _select(base: dict[str, Any], wanted: set[str]) -> None:
-    """Leave out of a preset's fields what concerns data fields that are not wanted."""
+    """Remove the entries of a preset that refer to data fields which are not wanted."""
     for knob, amounts in list(base.items()):
         if isinstance(amounts, dict):
             kept = {field: amount for field, amount in amounts.items() if field in wanted}
@@ -137,7 +137,7 @@ def _select(base: dict[str, Any], wanted: set[str]) -> None:
 
 
 def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[str, str]) -> None:
-    """Let the given knobs win field by field: ``noise`` and ``noise_density`` are one knob, however it is written."""
+    """Let the given knobs override the preset field by field; ``noise`` and ``noise_density`` count as one knob."""
     from sensorium.cfg import COLUMN_KNOBS
 
     for written in list(given):

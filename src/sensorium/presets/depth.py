@@ -1,4 +1,4 @@
-"""Depth cameras: image, rate, unit of the output, and the stages that make their errors."""
+"""Depth cameras: image, rate, unit of the output, and the stages with their errors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ DEPTH = "distance_to_image_plane"
 
 @dataclass(frozen=True, slots=True)
 class DepthDevice:
-    """One depth camera, in numbers.
+    """Parameters of one depth camera.
 
     Attributes:
         name: short name.
         title: the device.
-        source: where the numbers are from.
-        notes: which numbers were not checked against a source, and what is left out.
-        width: pixels of a row.
-        height: rows.
-        focal_px: focal length, px; pixels are square and the camera's axis meets the middle of the image.
+        source: source of the numbers.
+        notes: numbers that were not checked against a source, and omitted effects.
+        width: image width, pixels.
+        height: image height, pixels.
+        focal_px: focal length, px; pixels are square and the camera's axis passes through the centre of the image.
         rate_hz: samples per second.
         resolution: unit of the reported depth, m.
-        stage: the stage that makes its errors, by its class.
-        errors: fields of that stage, SI, JSON-able.
+        stage: class of the stage with its errors.
+        errors: fields of that stage, SI, JSON-serialisable.
     """
 
     name: str
@@ -54,18 +54,19 @@ class DepthDevice:
         """Return the stages for a camera with `distance_to_image_plane`, of the device's field of view.
 
         Args:
-            width: pixels of a row of your camera; None is the device's. A smaller image is one that was made smaller
-                after the device measured at its own resolution: the depth is as good as the device's.
+            width: image width of the simulated camera, pixels; None uses the device's. A smaller image is treated as
+            downscaled
+                after the measurement at the device's resolution: the depth is as accurate as the device's.
         """
         focal = self.focal_px * (1.0 if width is None else width / self.width)
         own = {"focal_px": focal, "matched_focal_px": self.focal_px}
         return (self.stage(fields=(DEPTH,), **own, **self.errors),)
 
     def camera_fields(self, width: int | None = None) -> dict[str, Any]:
-        """Return image, lens, rate, unit and errors, by the names of the fields of a `DepthCameraCfg`.
+        """Return image, lens, rate, unit and errors, as fields of a `DepthCameraCfg`.
 
         Args:
-            width: pixels of a row, with the rows in proportion; None is the device's.
+            width: image width, pixels, with the height in proportion; None uses the device's.
         """
         width = width or self.width
         return {
@@ -91,7 +92,7 @@ D435 = DepthDevice(
         "on textured walls (devices range from 0.05 to 0.1 px): 1.5 cm at 2 m.",
         "Estimates: edges by 0.4 px, noise shared by 5 x 5 px, no value beyond 80 degrees of incidence, fewer beyond "
         "65.",
-        "Left out: untextured or shining surfaces, saturation by sunlight, the device's post-processing filters.",
+        "Omitted: untextured or shining surfaces, saturation by sunlight, the device's post-processing filters.",
     ),
     width=848,
     height=480,
@@ -125,7 +126,7 @@ KINECT_V1 = DepthDevice(
         "Recalled, not checked: the term beyond 60 degrees, baseline 75 mm, f = 580 px, 1/8 px, limits of 0.4 m and "
         "10 m.",
         "Estimates: no value beyond 82 degrees of incidence, fewer beyond 70.",
-        "Left out: dark or shining surfaces, sunlight, distortion of the lens.",
+        "Omitted: dark or shining surfaces, sunlight, distortion of the lens.",
     ),
     width=640,
     height=480,
@@ -148,7 +149,7 @@ DEVICES = {device.name: device for device in (D435, KINECT_V1)}
 
 
 def _preset(device: DepthDevice) -> PresetInfo:
-    """Return the preset of a device: its field of view is fixed, so that `res` may be another."""
+    """Return the preset of a device: its field of view is fixed, so that `res` can differ."""
     errors = {name: list(value) if isinstance(value, tuple) else value for name, value in device.errors.items()}
     lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
     return PresetInfo(
@@ -159,8 +160,8 @@ def _preset(device: DepthDevice) -> PresetInfo:
         convention="none: the noise is that of each sample, in px of disparity or as a function of depth",
         notes=(
             *device.notes,
-            "A smaller res is an image that was made smaller after the device measured at its own.",
-            "What gives no depth reads 0, in truth as well: depth_clipping_behavior='zero'.",
+            "A smaller res means an image that was downscaled after the measurement at the device's resolution.",
+            "Pixels without depth read 0, in the truth as well: depth_clipping_behavior='zero'.",
         ),
         fields={
             "res": [device.width, device.height],
@@ -178,10 +179,10 @@ PRESETS = tuple(map(_preset, DEVICES.values()))
 
 
 def d435_stages(width: int = 848) -> tuple[StageCfg, ...]:
-    """Return the errors of a D435 for an image of 90 degrees, so many pixels wide."""
+    """Return the errors of a D435 for an image of 90 degrees and the given width, pixels."""
     return D435.stages(width)
 
 
 def kinect_v1_stages(width: int = 640) -> tuple[StageCfg, ...]:
-    """Return the errors of a Kinect v1 for an image of 57.8 degrees, so many pixels wide."""
+    """Return the errors of a Kinect v1 for an image of 57.8 degrees and the given width, pixels."""
     return KINECT_V1.stages(width)

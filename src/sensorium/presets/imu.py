@@ -1,9 +1,11 @@
 """Inertial measurement units.
 
-Every number stands in its source's unit, so that it can be compared with the sheet; the code beside it converts. Data
-sheets state typical values: those with a plus-minus sign are taken as one standard deviation of a normal law over
-devices and power cycles, drawn per env at each reset. Comments say which numbers are recalled, that is, were not
-checked against the source.
+Every number is given in its source's unit, so that it can be compared with the data sheet; the code converts it. Data
+sheets state typical values. Those with a plus-minus sign are taken as one standard deviation of a normal distribution
+over
+devices and power cycles, drawn per env at each reset. Comments mark recalled numbers, which were not checked against
+the
+source.
 """
 
 from __future__ import annotations
@@ -142,14 +144,14 @@ PRESETS = (
             "gyroscope and accelerometer noise: RotorS (Furrer, Burri, Achtelik, Siegwart 2016), gazebo_imu_plugin.h; "
             "magnetometer noise: PX4's simulation, gazebo_magnetometer_plugin; ranges: ADIS16448 data sheet"
         ),
-        convention="two-sided, as RotorS says of its values (PX4 uses its own alike); taken over unchanged",
+        convention="two-sided, as documented by RotorS (PX4 uses its values in the same way); used unchanged",
         notes=(
             "mag_b is in gauss: give the magnetic field in gauss (1 T = 1e4 gauss).",
             "Checked: noise, walks, correlation times, turn-on biases, ranges (the sheet's minima). Recalled, not "
             "checked: resolutions (0.04 deg/s, 1/1200 g, 1/7000 gauss) and rate (819.2 Hz, here every fourth sample).",
             "The factors of 2 are a margin of RotorS over the device. Recalled: the sheet's magnetometer noise, "
             "0.042 mgauss/sqrt(Hz), is a tenth of PX4's.",
-            "RotorS starts the Gauss-Markov biases at 0; here they start in their long-run law.",
+            "RotorS starts the Gauss-Markov biases at 0; here they start in their stationary distribution.",
         ),
         fields=_adis16448(),
     ),
@@ -158,9 +160,9 @@ PRESETS = (
         kind="imu",
         title="Intel RealSense D455 (BMI055): gyroscope +-1000 deg/s, accelerometer +-4 g",
         source="Allan deviation of one D455, published by a user as parameters for kalibr; ranges: librealsense",
-        convention="two-sided (Allan's N and K, as kalibr takes them); taken over unchanged",
+        convention="two-sided (Allan's N and K, as used by kalibr); used unchanged",
         notes=(
-            "The figures of one device; others differ by tens of percent. It got another chip in 2022.",
+            "The figures of one device; others differ by tens of percent. Its chip was changed in 2022.",
             "Recalled, not checked: resolutions (16-bit gyroscope, 12-bit accelerometer), and that the ranges of the "
             "D435i (librealsense #2777) hold here too.",
             "The calibration has no correlation time (the biases walk freely) and no turn-on bias; give bias= for one.",

@@ -1,4 +1,4 @@
-"""What a preset is, and the units that data sheets use."""
+"""Description of presets, and the units used in data sheets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UG = 1e-6 * G
 
 
 def two_sided(density: float) -> float:
-    """Return Allan's N (two-sided, what `noise_density` means) of a data sheet's one-sided density ND: ND / sqrt(2).
+    """Return Allan's two-sided density N, as in `noise_density`, for a data sheet's one-sided density ND: ND / sqrt(2).
 
     Both describe the same white noise: integrated over the bandwidth B a one-sided density gives the variance ND^2 B; a
     sample stream of rate f has the bandwidth f/2, hence ND^2 f/2 = N^2 f.
@@ -31,16 +31,16 @@ def two_sided(density: float) -> float:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PresetInfo:
-    """One device.
+    """Description of one device.
 
     Attributes:
-        name: what `preset` takes.
-        kind: kind of the sensor config it makes, e.g. ``"imu"``.
+        name: name for `preset`.
+        kind: kind of the sensor config, e.g. ``"imu"``.
         title: the device.
-        source: where the numbers are from.
-        convention: which noise density the source states, and how it becomes ours.
-        notes: what to know: which numbers were not checked against the source, what is left out.
-        fields: the fields of the config, SI, JSON-able.
+        source: source of the numbers.
+        convention: noise density convention of the source, and its conversion.
+        notes: numbers that were not checked against the source, and omitted effects.
+        fields: the fields of the config, SI, JSON-serialisable.
     """
 
     name: str
@@ -63,7 +63,7 @@ class PresetInfo:
 
 
 class Presets(Mapping[str, PresetInfo]):
-    """All presets by name; its repr is a table."""
+    """All presets by name; `repr` gives a table."""
 
     def __init__(self, infos: Mapping[str, PresetInfo]) -> None:
         self._infos = dict(infos)

@@ -1,4 +1,4 @@
-"""Lidars. Lengths are in metres, angles in degrees where the pattern has them; the code beside a number converts."""
+"""Lidars. Lengths are in metres, angles in degrees where the pattern uses them; the code converts other units."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ PRESETS = (
             "Recalled, not checked: +-3 cm and the 1.5 cm of it that belong to channels, least distance 0.5 m, steps "
             "of 2 mm, divergence 3.0 x 1.2 mrad, and intensities (0 to 100 for matt surfaces, up to 255 for "
             "retro-reflectors).",
-            "The maker states no signal-to-noise ratio: noise does not depend on distance, and returns up to 100 m are "
-            "all noticed. Give reference_snr and detection_threshold for a law of your own.",
-            "The footprint casts 7 rays for each: beam_divergence=0 is seven times faster and has no mixed pixels.",
+            "The manufacturer states no signal-to-noise ratio: noise is independent of distance, and returns up to "
+            "100 m are all detected. Give reference_snr and detection_threshold for a custom model.",
+            "The footprint casts 7 rays per beam: beam_divergence=0 is seven times faster and has no mixed pixels.",
         ),
         fields=_vlp16(),
     ),
@@ -93,11 +93,11 @@ PRESETS = (
         notes=(
             "Checked: deviations 1.5, 3, 10 cm at ratios 250, 100, 12; 1.2 cm; 0.13 degrees (width at half power); "
             "10 mm; 120 m at 80 % and 40 m at 10 % reflectance.",
-            "Fitted, not checked: a ratio of 12 at 120 m and 80 %, noticed with 90 %. By 1/R^2 it is 13.5 at 40 m and "
+            "Fitted, not checked: a ratio of 12 at 120 m and 80 %, detected with 90 %. By 1/R^2 it is 13.5 at 40 m and "
             "10 %, so that both ranges of the sheet agree.",
             "Recalled, not checked: least distance 0.8 m, that ranges are for 90 % of returns, and the lasers' angles, "
             "see SpinningPatternCfg.os1_64.",
-            "Angular error (0.01 degrees), false returns (1e-4) and sunlight are left out.",
+            "Angular error (0.01 degrees), false returns (1e-4) and sunlight are omitted.",
         ),
         fields=_os1_64(),
     ),
@@ -109,12 +109,12 @@ PRESETS = (
         convention=f"{PER_RETURN}; the sheet's 2 cm is one standard deviation",
         notes=(
             "Checked: field of view, 2 cm at 10 m, 40 m at 10 % and 70 m at 80 % reflectance, blind below 0.1 m.",
-            "Fitted, not checked: a ratio of 12 at 40 m and 10 %, noticed with 90 %. By 1/R^2 alone 80 % would be seen "
-            "at 113 m; the sheet's 70 m is the limit here.",
+            "Fitted, not checked: a ratio of 12 at 40 m and 10 %, detected with 90 %. By 1/R^2 alone 80 % would reach "
+            "113 m; the sheet's 70 m is the limit here.",
             "Recalled, not checked: 200,000 points/s, and intensities (0 to 150 for matt surfaces, up to 255 for "
             "retro-reflectors).",
             "The curve is an approximation, see RotatingMirrorPatternCfg.mid360. Angular error (0.15 degrees), the "
-            "3 cm at 0.2 m and the footprint are left out.",
+            "3 cm at 0.2 m and the footprint are omitted.",
         ),
         fields=_mid360(),
     ),

@@ -10,12 +10,12 @@ PRESETS = (
         kind="magnetometer",
         title="The magnetometer of PX4's simulation: noise and bias walk, in gauss",
         source="PX4's simulation, gazebo_magnetometer_plugin, defaults and the values of its quadrotor models",
-        convention="two-sided: PX4 multiplies its density by sqrt(rate), as noise_density is; taken over unchanged",
+        convention="two-sided: PX4 multiplies its density by sqrt(rate), as noise_density is; used unchanged",
         notes=(
             "mag_b is in gauss: give the magnetic field in gauss (1 T = 1e4 gauss).",
             "Checked: noise density, walk, correlation time, rate. Recalled, not checked: that PX4 took them for an "
             "ADIS16448, whose sheet states a tenth of the noise.",
-            "PX4 starts the bias at 0; here it starts in its long-run law, of 0.11 mgauss deviation.",
+            "PX4 starts the bias at 0; here it starts in its stationary distribution, with 0.11 mgauss deviation.",
             "No hard and soft iron, no range and no resolution: PX4 has none. Other versions of it use 0.01 gauss per "
             "sample at 20 Hz instead, without a walk.",
         ),

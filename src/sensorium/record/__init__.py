@@ -1,4 +1,4 @@
-"""Recorders: readings to files, and back."""
+"""Recorders: writing readings to files, and reading them back."""
 
 from sensorium.record.npz import NpzRecorder, Recording, SensorRecording, load
 

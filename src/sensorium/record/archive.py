@@ -1,4 +1,4 @@
-"""Arrays of an `.npz` file, checked before memory is taken: a damaged file is one error that names file and member."""
+"""Arrays of an `.npz` file, checked before memory is allocated: a damaged file gives one error with file and member."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 
 MOST_TEXT = 2**26
-"""Bytes that a text may have. NumPy stores four for each character."""
+"""Greatest size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
-"""Bytes that one byte of a compressed array can stand for, at most: deflate reaches 1032."""
+"""Greatest ratio of decompressed to compressed bytes: deflate reaches 1032."""
 WRITE_IT = "Write it with NpzRecorder.save."
 
 _END = struct.Struct("<4s4H2LH")
-"""The last bytes of an archive without a comment: mark, disks, entries twice, size and place of the directory."""
+"""Last bytes of an archive without a comment: mark, disks, entries twice, size and position of the directory."""
 _WORDS = (".", "..", "measured", "truth")
 
 T = TypeVar("T")
@@ -36,12 +36,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What an array of the file is, from its header.
+    """Description of an array of the file, from its header.
 
     Attributes:
         info: its entry in the archive's directory.
-        shape: its shape.
-        dtype: its element type.
+        shape: shape of the array.
+        dtype: element type of the array.
     """
 
     info: zipfile.ZipInfo
@@ -50,12 +50,12 @@ class Member:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """Size in memory, bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 class Archive(Mapping[str, Member]):
-    """An open `.npz` file: name -> `Member`, in the order of the file. `open_archive` makes it.
+    """Open `.npz` file: name -> `Member`, in the order of the file; created by `open_archive`.
 
     Args:
         path: the file, for messages.
@@ -69,8 +69,8 @@ class Archive(Mapping[str, Member]):
         with open(path, "rb") as raw:
             raw.seek(-_END.size, os.SEEK_END)
             mark, *_, count, _, _, _ = _END.unpack(raw.read(_END.size))
-        if mark != b"PK\x05\x06" or count != len(file.infolist()) & 0xFFFF:  # zipfile overlooks entries that are lost
-            raise ModelError(f"{path!r} is no recording: its directory of arrays is damaged. {WRITE_IT}")
+        if mark != b"PK\x05\x06" or count != len(file.infolist()) & 0xFFFF:  # zipfile does not notice missing entries
+            raise ModelError(f"{path!r} is not a recording: its directory of arrays is damaged. {WRITE_IT}")
         for info in file.infolist():
             name = info.filename.removesuffix(".npy")
             if name in self._members:
@@ -88,13 +88,13 @@ class Archive(Mapping[str, Member]):
 
     def error(self, name: str, reason: str) -> ModelError:
         """Return the error of one member."""
-        return ModelError(f"{self._path!r} is no recording: array {name!r}: {reason}. {WRITE_IT}")
+        return ModelError(f"{self._path!r} is not a recording: array {name!r}: {reason}. {WRITE_IT}")
 
     def check_size(self, names: list[str]) -> None:
-        """Raise where some arrays together need more memory than is available.
+        """Raise an error if some arrays together need more memory than is available.
 
         Raises:
-            ModelError: they do; with both sizes.
+            ModelError: insufficient memory; the message gives both sizes.
         """
         needed, available = sum(self[name].nbytes for name in names), host_available()
         if available is not None and needed > available:
@@ -104,10 +104,10 @@ class Archive(Mapping[str, Member]):
             )
 
     def text(self, name: str) -> str:
-        """Return an array that is one text.
+        """Return an array that holds one text.
 
         Raises:
-            ModelError: it is missing, no text, too long or damaged.
+            ModelError: the array is missing, not text, too long or damaged.
         """
         if name not in self:
             raise self.error(name, "it is missing")
@@ -122,13 +122,13 @@ class Archive(Mapping[str, Member]):
         """Return an array.
 
         Raises:
-            ModelError: it is damaged.
+            ModelError: the array is damaged.
         """
 
         def data() -> Array:
             with self._file.open(self[name].info) as stream:
                 values: Array = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):  # which checks the sum over all bytes, too
+                if stream.read(1):  # reading to the end also verifies the checksum
                     raise ValueError("bytes follow it")
             return values
 
@@ -136,7 +136,7 @@ class Archive(Mapping[str, Member]):
 
     def _header(self, info: zipfile.ZipInfo) -> Member:
         if not info.filename.endswith(".npy"):
-            raise ValueError("it is no .npy")
+            raise ValueError("it is not a .npy file")
         factor = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MOST_DEFLATED}.get(info.compress_type)
         if factor is None:
             raise ValueError(f"its compression {info.compress_type} is not supported, expected deflate or none")
@@ -163,14 +163,15 @@ class Archive(Mapping[str, Member]):
 
 
 def key_of(name: str, *, slashes: bool = True) -> str:
-    r"""Return a name as it stands in the keys of a file; different names have different keys.
+    r"""Return a name in the form used in the keys of a file; different names have different keys.
 
-    Each byte (UTF-8) of ``%``, ``\`` and of characters that are not printable is written as ``%XX``. So are parts of a
-    path that would lead elsewhere (``..``, empty parts) or are words of the file's own (``measured``, ``truth``).
+    Each byte (UTF-8) of ``%``, ``\`` and of non-printable characters is written as ``%XX``. So are parts of a path that
+    would
+    lead elsewhere (``..``, empty parts) or are reserved in the file (``measured``, ``truth``).
 
     Args:
         name: the name.
-        slashes: whether single slashes within it stay.
+        slashes: whether single slashes within the name are kept.
     """
     if not name:
         return "%"
@@ -183,7 +184,7 @@ def key_of(name: str, *, slashes: bool = True) -> str:
 
 
 def name_of(key: str) -> str:
-    """Return the name that `key_of` wrote as this key."""
+    """Return the name that `key_of` converted to this key."""
     return "" if key == "%" else unquote(key, errors="surrogatepass")
 
 
@@ -196,7 +197,7 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
     """Open an `.npz` file; the headers of its arrays are checked.
 
     Raises:
-        ModelError: the file is missing, no regular file, no `.npz` file or damaged.
+        ModelError: the file is missing, not a regular file, not an `.npz` file, or damaged.
     """
     name = os.fspath(path)
     text = name if isinstance(name, str) else os.fsdecode(name)
@@ -204,21 +205,21 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         check_regular(Path(text))
         file = zipfile.ZipFile(text)
     except FileNotFoundError:
-        raise ModelError(f"recording {text!r} does not exist: check the path.") from None
+        raise ModelError(f"recording {text!r} does not exist. Check the path.") from None
     except ModelError:
         raise
     except Exception as error:  # likewise
-        raise ModelError(f"{text!r} is no recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
+        raise ModelError(f"{text!r} is not a recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
     with file:
         yield Archive(text, file)
 
 
 def check_regular(path: Path) -> None:
-    """Raise where a path names something else than a regular file, or a link to one.
+    """Raise an error if a path does not name a regular file, or a link to one.
 
     Raises:
-        ModelError: it does; with what it is.
-        OSError: there is nothing.
+        ModelError: the path names another kind of file, given in the message.
+        OSError: the path does not exist.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
@@ -228,7 +229,7 @@ def check_regular(path: Path) -> None:
         stat.S_IFSOCK: "socket",
     }  # fmt: skip
     kind = kinds.get(stat.S_IFMT(mode), "special file")
-    raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. Name another path.")
+    raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. Give another path.")
 
 
 __all__ = ["Archive", "Member", "check_regular", "key_of", "name_of", "open_archive"]

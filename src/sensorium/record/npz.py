@@ -1,12 +1,12 @@
-"""Readings to one `.npz` file that NumPy alone can read, and back.
+"""Recording of readings in one `.npz` file, which is readable with NumPy alone.
 
 For each sensor NAME, with one row per event (a capture, or the arrival of a delayed sample, in any env):
 
-    NAME/measured/FIELD     [row, env, ...]  what a reader saw at that time; delayed where the sensor is
+    NAME/measured/FIELD     [row, env, ...]  value read at that time; delayed if the sensor has a delay
     NAME/truth/FIELD        [row, env, ...]  ground truth at the newest capture; never delayed
-    NAME/time               [row]            when it was seen, s
-    NAME/capture_time       [row, env]       when the measured value was sensed, s
-    NAME/truth_time         [row, env]       when the truth was sensed, s
+    NAME/time               [row]            time of the event, s
+    NAME/capture_time       [row, env]       capture time of the measured value, s
+    NAME/truth_time         [row, env]       capture time of the truth, s
     NAME/valid              [row, env]       whether the measured value had arrived and the engine's state was finite
     NAME/stamp              [row, env]       time by the sensor's own clock, s
     NAME/env_ids            [env]
@@ -14,12 +14,11 @@ For each sensor NAME, with one row per event (a capture, or the arrival of a del
 
 Fields with an event axis are ragged: all events one after the other, `[event, ...]`, and
 
-    NAME/offsets            [row, env + 1]   where those of a row and env begin, and in the last column end
+    NAME/offsets            [row, env + 1]   first event of each row and env; the last column is the end
 
-NAME and FIELD are as in the description, but for characters and words that a key cannot hold: see `archive.key_of`.
+NAME and FIELD are as in the description, except for characters and words that a key cannot hold, see `archive.key_of`.
 
-Measured and true value of one row are of two captures where the sensor has a delay; `SensorRecording.paired` aligns
-them.
+With a delay, measured and true value of one row belong to different captures; `SensorRecording.paired` aligns them.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class SensorRecording:
         valid: bool [row, env].
         measured: field -> [row, env, ...].
         truth: field -> [row, env, ...].
-        stamp: float64 [row, env], time that the sensor's own clock gave the measured value, s.
-        offsets: int64 [row, env + 1], where the events of each row and env begin in ragged fields; None without such.
+        stamp: float64 [row, env], timestamp of the measured value by the sensor's own clock, s.
+        offsets: int64 [row, env + 1], first event of each row and env in ragged fields; None without them.
     """
 
     name: str
@@ -76,7 +75,7 @@ class SensorRecording:
     offsets: Array | None = None
 
     def events(self, row: int, env: int = 0) -> slice:
-        """Return where ragged fields hold the events of one row and env (by column).
+        """Return the range of events of one row and env (by column) in ragged fields.
 
         Raises:
             TypeError: the sensor has no ragged field.
@@ -87,16 +86,16 @@ class SensorRecording:
 
     @property
     def age(self) -> Array:
-        """float64 [row, env], how old the measured value was when it was seen, s."""
+        """float64 [row, env], age of the measured value at the time of the event, s."""
         age: Array = self.time[:, None] - self.capture_time
         return age
 
     def captures(self, env: int = 0) -> Array:
-        """Return the rows at which the truth was sensed anew in one env (by column)."""
+        """Return the rows with a new capture of the truth in one env (by column)."""
         return _changes(self.truth_time[:, env])
 
     def arrivals(self, env: int = 0) -> Array:
-        """Return the rows at which another valid sample arrived in one env (by column)."""
+        """Return the rows with the arrival of a new valid sample in one env (by column)."""
         rows = _changes(np.where(self.valid[:, env], self.capture_time[:, env], -np.inf))
         valid: Array = rows[self.valid[rows, env]]
         return valid
@@ -104,13 +103,13 @@ class SensorRecording:
     def paired(self, name: str, env: int = 0) -> tuple[Array, Array, Array]:
         """Return capture times [n], measured and true values [n, ...] of the same captures, in one env (by column).
 
-        Samples that were lost or have not arrived are left out.
+        Samples that were lost or have not arrived are omitted.
         """
         arrivals, captures = self.pairs(env)
         return self.capture_time[arrivals, env], self.measured[name][arrivals, env], self.truth[name][captures, env]
 
     def pairs(self, env: int = 0) -> tuple[Array, Array]:
-        """Return rows of measured and rows of true values, `[n]` each, that belong to the same captures of one env."""
+        """Return the rows of measured and of true values, `[n]` each, for the same captures of one env."""
         captures, arrivals = self.captures(env), self.arrivals(env)
         _, left, right = np.intersect1d(
             self.capture_time[arrivals, env], self.truth_time[captures, env], return_indices=True
@@ -119,13 +118,13 @@ class SensorRecording:
 
 
 def _changes(values: Array) -> Array:
-    """Return the indices at which a sequence has another value than before; the first counts."""
+    """Return the indices at which a sequence changes, including the first."""
     return np.flatnonzero(np.concatenate(([len(values) > 0], np.not_equal(values[1:], values[:-1]))))
 
 
 @dataclass(frozen=True, slots=True)
 class Recording(Mapping[str, SensorRecording]):
-    """A recorded run: name -> `SensorRecording`, and the description of its scene."""
+    """Recorded run: name -> `SensorRecording`, with the description of its scene."""
 
     description: Mapping[str, Any]
     sensors: Mapping[str, SensorRecording]
@@ -142,12 +141,12 @@ class Recording(Mapping[str, SensorRecording]):
         return len(self.sensors)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one `.npz` file, whole or not at all, and return its path; folders are made as needed.
+        """Write one `.npz` file atomically and return its path; missing folders are created.
 
-        A link to a file stays: the file it leads to is written.
+        A link to a file is kept, and its target is written.
 
         Raises:
-            ModelError: the path names a folder, a device or another thing that is no regular file.
+            ModelError: the path names a folder, a device or anything else but a regular file.
         """
         given = Path(path)
         with contextlib.suppress(FileNotFoundError):
@@ -176,10 +175,10 @@ class Recording(Mapping[str, SensorRecording]):
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
-    """Return what `NpzRecorder.save` wrote.
+    """Return the recording in a file written by `NpzRecorder.save`.
 
     Raises:
-        ModelError: the file is missing, damaged, no recording, or larger than the memory that is available.
+        ModelError: the file is missing, damaged, not a recording, or larger than the available memory.
     """
     with open_archive(path) as archive:
         text = archive.text("description")
@@ -192,16 +191,16 @@ def load(path: str | os.PathLike[str]) -> Recording:
         archive.check_size([key for keys in places.values() for key in keys.values()])
         sensors = {}
         for name, keys in places.items():
-            if keys:  # else it is described, but was never recorded
+            if keys:  # otherwise the sensor is described, but was never recorded
                 sensors[name] = _recorded(archive, name, description["sensors"][name], keys)
     return Recording(description, sensors)
 
 
 def _places(archive: Archive, name: str, info: Mapping[str, Any]) -> dict[str, str]:
-    """Return part -> key of the arrays of one sensor, whose shapes fit each other; of fields ``"measured/FIELD"``.
+    """Return part -> key of the arrays of one sensor, with matching shapes; for fields ``"measured/FIELD"``.
 
     Raises:
-        ModelError: an array is missing, or has another shape or type than the others.
+        ModelError: an array is missing, or its shape or type does not match the others.
     """
     key, own = key_of(name), len(key_of(name)) + 1
     found: dict[str, str] = {}
@@ -226,7 +225,7 @@ def _places(archive: Archive, name: str, info: Mapping[str, Any]) -> dict[str, s
         if part in wanted:
             expected, kinds = wanted[part]
             fits = shape == expected and dtype.kind in kinds
-        else:  # a field: all events one after the other, or a value for each row and env
+        else:  # a field: all events in sequence, or a value per row and env
             expected = rows + envs
             fits = dtype.kind in "biuf" and (shape[:2] == expected or (bool(shape) and "offsets" in found))
         if not fits:
@@ -251,12 +250,12 @@ def _recorded(archive: Archive, name: str, info: Mapping[str, Any], keys: Mappin
         events = min((len(each) for each in fields if each.shape[:2] != recording.valid.shape), default=None)
         ends = [0, *offsets.reshape(-1).tolist(), *([] if events is None else [events])]
         if any(first > second for first, second in pairwise(ends)):
-            raise archive.error(keys["offsets"], "its numbers do not rise from 0 to the number of events")
+            raise archive.error(keys["offsets"], "its numbers do not increase from 0 to the number of events")
     return recording
 
 
 class _Column:
-    """Rows of one array, in memory that doubles as it fills; `joined` where each addition is any number of rows."""
+    """Rows of one array, in memory that doubles when full; `joined` if an addition may be any number of rows."""
 
     def __init__(self, like: Array, joined: bool) -> None:
         self._rows = np.empty((64, *like.shape[1:]), like.dtype)
@@ -280,26 +279,27 @@ class _Column:
 
 @dataclass(slots=True)
 class _Track:
-    """What was recorded of one sensor."""
+    """Recorded data of one sensor."""
 
     env_ids: Array
     rows: Array
     columns: dict[str, _Column] = field(default_factory=dict)
     state: dict[str, Array] = field(default_factory=dict)
-    """What the last row that was added shows: a reading that differs in none of it is no news."""
+    """Content of the last added row; a reading with the same content is skipped."""
     events: int = 0
-    """Rows of ragged fields so far."""
+    """Number of rows of ragged fields so far."""
 
 
 class NpzRecorder:
-    """Collects readings and writes them as one `.npz` file.
+    """Recorder that collects readings and writes them as one `.npz` file.
 
-    Give it a reading at every tick at which the sensor captures (``scene.publish(only_new=True)`` after each tick),
-    and, to see when delayed samples arrive, at the ticks between; a reading that shows nothing new adds nothing.
+    Add a reading at every tick with a capture (with ``news = scene.news()``, call ``scene.publish(since=news)`` after each
+    tick). To record arrivals of delayed samples, also add readings at the ticks in between. A reading without news is
+    skipped.
 
     Args:
-        max_envs: environments recorded, the first ones; None takes all.
-        max_bytes: memory it may take; then it warns once and records no more.
+        max_envs: number of recorded environments, from the first; None records all.
+        max_bytes: greatest memory; when it is reached, a warning is issued and recording stops.
     """
 
     def __init__(self, *, max_envs: int | None = 64, max_bytes: int = 2**30) -> None:
@@ -307,7 +307,7 @@ class NpzRecorder:
         self.max_bytes = max_bytes
         self.nbytes = 0
         self.is_full = False
-        """Whether `max_bytes` was reached and readings were left out."""
+        """Whether `max_bytes` was reached and readings were omitted."""
         self._tracks: dict[str, _Track] = {}
 
     def __len__(self) -> int:
@@ -315,12 +315,12 @@ class NpzRecorder:
         return sum(track.columns["tick"].count for track in self._tracks.values() if track.columns)
 
     def add_all(self, readings: Mapping[str, Reading] | Iterable[Reading]) -> None:
-        """Add several readings, e.g. what `scene.publish()` returned."""
+        """Add several readings, e.g. the result of `scene.publish()`."""
         for reading in readings.values() if isinstance(readings, Mapping) else readings:
             self.add(reading)
 
     def add(self, reading: Reading) -> None:
-        """Add a reading, unless it shows nothing new in any recorded env."""
+        """Add a reading, unless it has no news for any recorded env."""
         if self.is_full:
             return
         track = self._tracks.get(reading.name)
@@ -351,7 +351,7 @@ class NpzRecorder:
             self.is_full = True
             warnings.warn(
                 f"NpzRecorder: {self.max_bytes / 2**20:.0f} MiB full at tick {reading.tick} (t = {reading.time:g} s): "
-                "nothing later is recorded. Record fewer envs (max_envs), lower rates, or raise max_bytes.",
+                "nothing later is recorded. Record fewer envs (max_envs), lower rates, or increase max_bytes.",
                 SensoriumWarning,
                 stacklevel=2,
             )
@@ -365,7 +365,7 @@ class NpzRecorder:
             track.columns[key].add(value)
 
     def recording(self, description: SceneDescription | Mapping[str, Any]) -> Recording:
-        """Return what was collected so far, as `load` would return it after `save`."""
+        """Return the recording so far, as `load` would return it after `save`."""
         described: Mapping[str, Any] = (
             description.to_dict() if isinstance(description, SceneDescription) else dict(description)
         )
@@ -389,10 +389,10 @@ class NpzRecorder:
         return Recording(described, sensors)
 
     def save(self, path: str | os.PathLike[str], description: SceneDescription | Mapping[str, Any]) -> Path:
-        """Write all that was collected to one `.npz` file, and return its path.
+        """Write the recording to one `.npz` file, and return its path.
 
         Args:
-            path: the file; folders are made as needed.
+            path: the file; missing folders are created.
             description: ``scene.description()``, or its dictionary.
         """
         return self.recording(description).save(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,11 +34,6 @@ class _Part:
 
     def value(self) -> torch.Tensor:
         return self.sensor.own_tensors(is_measured=self.is_measured)[self.spec.name]
-
-    def columns(self) -> torch.Tensor:
-        """Return the value as `[env, column]`."""
-        value = self.value()
-        return value.reshape(len(value), math.prod(value.shape[1:]))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,7 +125,6 @@ class Observer:
         if replace_inf is not None and not math.isfinite(replace_inf):
             raise ConfigError.single("Observer", "replace_inf", replace_inf, "a finite number, or None to keep +inf")
         self._scene = scene
-        self._is_on_host = scene.compute.is_cpu
         self._far = math.inf if replace_inf is None else float(replace_inf)
         self._parts = _resolve(scene, list(fields), truth)
         self._shapes = {part.name: part.shape for part in self._parts}
@@ -161,36 +154,22 @@ class Observer:
     def _gather(self) -> torch.Tensor:
         """Return all columns in new memory; on the host by NumPy, because torch would wake its threads for it."""
         far = self._far
-        for k, part in self._changing:
-            self._columns[k] = self._memory_of(part)
-        if not self._is_on_host:
-            gathered = torch.cat(self._columns, 1)
+        if not self._scene.compute.is_cpu:
+            gathered = torch.cat(self._columns, 1).float()
             return gathered if far == math.inf else gathered.nan_to_num_(math.nan, far, -far)
         out = np.concatenate(self._columns, 1, dtype=np.float32, casting="unsafe")
         if far != math.inf:
             np.copysign(far, out, out=out, where=np.isinf(out))
         return torch.from_numpy(out)
 
-    def _memory_of(self, part: _Part) -> Any:
-        """Return the columns of a field in the form that `_gather` takes: where possible the sensor's own memory."""
-        return part.columns().numpy() if self._is_on_host else part.columns().float()
-
-    def _is_fixed(self, part: _Part) -> bool:
-        """Whether `_memory_of` is the sensor's own memory, at the same address each time."""
-        value = part.value()
-        is_kept = part.sensor.uses_ring_pipeline and value.is_contiguous()
-        return is_kept and (self._is_on_host or value.dtype == torch.float32)
-
     def _bind(self) -> None:
         """Find the memory of every field anew, after the scene's sensors may have changed."""
         self._parts = parts = [self._current(part) for part in self._parts]
         readers = {part.sensor: part.is_measured for part in sorted(parts, key=lambda part: part.is_measured)}
         self._readers = list(readers.items())  # one that is measured as well needs no second visit for its truth
-        self._columns = [self._memory_of(part) for part in parts]
-        self._changing = [(k, part) for k, part in enumerate(parts) if not self._is_fixed(part)]
+        columns = [part.value()[:, None].flatten(1) for part in parts]
+        self._columns: list[Any] = [each.numpy() for each in columns] if self._scene.compute.is_cpu else columns
         self._arrangement = self._scene.arrangement
-        for name in ("low", "high", "units", "columns"):
-            self.__dict__.pop(name, None)
 
     def _current(self, part: _Part) -> _Part:
         """Return a field of the sensor that has its name now; raise `StaleError` where it has gone."""
@@ -232,12 +211,12 @@ class Observer:
         lead = obs.shape[:-1]
         return {name: obs[..., part].view(*lead, *self._shapes[name]) for name, part in self.names.items()}
 
-    @cached_property
+    @property
     def low(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """float32 [column], what no value is below; -inf where nothing is known. See `high`."""
         return self._bounds(0)
 
-    @cached_property
+    @property
     def high(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """float32 [column], what no value is above, in the column's unit; +inf where nothing is known.
 
@@ -249,12 +228,12 @@ class Observer:
         counts = [math.prod(part.shape) for part in self._parts]
         return np.repeat(np.array([part.bounds(self._far)[side] for part in self._parts], np.float32), counts)
 
-    @cached_property
+    @property
     def units(self) -> list[str]:
         """The unit of each column, as text; ``"1"`` for none."""
         return [unit for part in self._parts for unit in part.units()]
 
-    @cached_property
+    @property
     def columns(self) -> list[str]:
         """A name of each column for people, such as ``imu.ang_vel_b[x]`` or ``scan.distances[17]``."""
         return [title for part in self._parts for title in part.titles()]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sensorium.compute.clock import SAMPLE
-from sensorium.errors import ConfigError, listed, shown
+from sensorium.engines.envs import copies
+from sensorium.errors import ConfigError, listed
 from sensorium.sensors.core.base import Sensor
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ def saved_scene(scene: Scene) -> dict[str, Any]:
     clock = scene.clock
     sensors = {}
     for name, sensor in scene.sensors_in_use.items():
-        tensors = {key: tensor.clone() for key, tensor in sensor.tensors().items()}
-        sensors[name] = {"tensors": tensors, "counters": sensor.buffers.counters()}
+        sensors[name] = {"tensors": copies(sensor.tensors()), "counters": sensor.buffers.counters()}
     return {
         "tick": clock.tick,
         "skipped": clock.skipped,
@@ -104,17 +104,13 @@ def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> 
 
     Knobs and parameters that were set per env have other shapes than in the config, so theirs are not compared.
     """
-    title, fix = f"{type(sensor.cfg).__name__}({sensor.name!r})", "Use the same config."
-    mine = sensor.tensors()
-    for key, tensor in mine.items():
-        if key.startswith("param/"):
+    mine, theirs = ({key: tuple(each.shape) for key, each in tensors.items()} for tensors in (sensor.tensors(), saved))
+    for key in {**mine, **theirs}:
+        kind = key.partition("/")[0]
+        if kind == "param" or (key in mine and key in theirs and (kind == "knob" or mine[key] == theirs[key])):
             continue
-        if key not in saved or (not key.startswith("knob/") and saved[key].shape != tensor.shape):
-            expected = f"shape {tuple(saved[key].shape) if key in saved else 'none'}, as saved"
-            raise ConfigError.single(title, key, shown(tuple(tensor.shape)), expected, fix)
-    for key, tensor in saved.items():
-        if key not in mine and not key.startswith("param/"):
-            raise ConfigError.single(title, key, None, f"shape {tuple(tensor.shape)}, as saved", fix)
+        expected = f"shape {theirs.get(key, 'none')}, as saved"
+        raise ConfigError.single(sensor.cfg.title, key, mine.get(key), expected, "Use the same config.")
 
 
 __all__ = ["fitting_sensors", "restore", "saved_scene"]

@@ -25,13 +25,11 @@ from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
-from sensorium.scene.news import News
 from sensorium.scene.observer import Observer
-from sensorium.scene.publish import env_range, take_reading, without_poses
+from sensorium.scene.publish import News, Watch, call_watches, env_range, take_reading, without_poses
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
-from sensorium.scene.watch import Watch, Watches
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor, SensorContext
 from sensorium.sensors.core.trial import try_hooks
@@ -98,7 +96,6 @@ class Scene:
         self.first_env = first_env_of(first_env, engine.num_envs)
         """Global index of env 0, in random numbers."""
         self.allow_gaps = allow_gaps
-        self._debug = debug
         self._written: list[str] = []
         self._table = SensorTable(engine)
         configs = self._table.named(sensors)
@@ -121,9 +118,8 @@ class Scene:
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
         """int64 [env], `clock.skipped` at the env's last reset."""
-        self._watches = Watches()
-        self._is_within_step = False
-        self._news = self.news()
+        self._watches: list[Watch] = []
+        self._end_of_step = 0
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
@@ -191,14 +187,11 @@ class Scene:
             self._table.built[name] = sensor
         return self._table.built[name]
 
-    def _is_in_use(self, sensor: Sensor[Any, Any]) -> bool:
-        """Whether a sensor has a config, or was discovered and read."""
-        return sensor.name not in self._table.free or sensor.buffers.was_read
-
     @property
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
         """The sensors with a config, and the discovered ones that were read."""
-        return {name: sensor for name, sensor in self._table.built.items() if self._is_in_use(sensor)}
+        free = self._table.free
+        return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
 
     @property
     def presets(self) -> Presets:
@@ -223,7 +216,7 @@ class Scene:
     @property
     def is_within_step(self) -> bool:
         """Whether `step` has further ticks to take: what callbacks of `watch` see then is the midst of a step."""
-        return self._is_within_step
+        return self.clock.tick < self._end_of_step
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -276,10 +269,12 @@ class Scene:
                 "after stepping the engine by yourself"
             )
         start = self.clock.tick
-        end = start + substeps
+        self._end_of_step = end = start + substeps
         try:
             while self.clock.tick < end:
-                ticks = 1 if self._watches.want_every_tick else min(self._schedule.next_due, end) - self.clock.tick
+                ticks = min(self._schedule.next_due, end) - self.clock.tick
+                if self._watches and any(watch.every_tick for watch in self._watches):
+                    ticks = 1
                 self._use.changing = "step()"
                 try:
                     self.engine.step(ctrl, ticks)
@@ -291,10 +286,10 @@ class Scene:
                     self.clock.begin_control_step()
                     self._own_control_steps = False
                 self._advance_to(self.engine.tick)
-                self._is_within_step = self.clock.tick < end
-                self._watches.call()
+                if self._watches:
+                    call_watches(self._watches)
         finally:
-            self._is_within_step = False
+            self._end_of_step = 0
         self._schedule.report()
 
     def _was_refused(self) -> None:
@@ -318,47 +313,42 @@ class Scene:
             ScheduleError: negative ticks, or a jump over samples of a sensor with memory without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
+        counted = engine.tick - clock.tick
         if ticks is not None:
             ticks = _ticks(ticks, 0, "Scene.update: ticks", "time does not run backwards")
-        if engine.tick == clock.tick:  # the engine did not count: the owner's simulation did
-            if ticks is None:
-                ticks = 0 if engine.owns_time else 1
-            self._check_gap(clock.tick + ticks)
-            self._use.changing = "update()"
+            if counted not in (0, ticks):
+                raise ScheduleError(f"the engine took {counted} ticks, but update(ticks={ticks}) was called")
+        else:
+            ticks = counted or (0 if engine.owns_time else 1)
+        if ticks > 1 and not self.allow_gaps and (names := self._schedule.missed_by(clock.tick + ticks)):
+            raise ScheduleError(
+                f"a jump of {ticks} ticks misses samples of {listed(names)}, whose readings depend on earlier "
+                "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
+            )
+        self._use.changing = "update()"
+        if not counted:  # the engine did not count: the owner's simulation did
             try:
                 engine.count_ticks(ticks)
             except (TypeError, ValueError, ScheduleError):
                 self._was_refused()
                 raise
-        elif ticks is not None and engine.tick - clock.tick != ticks:
-            raise ScheduleError(
-                f"the engine took {engine.tick - clock.tick} ticks, but update(ticks={ticks}) was called"
-            )
-        else:
-            self._check_gap(engine.tick)
-        self._use.changing = "update()"
-        new_tick = engine.tick
-        if new_tick == clock.tick:
-            self._again()
-            self._committed()
-        else:
-            clock.skipped += new_tick - clock.tick - 1
+        if ticks:
+            clock.skipped += ticks - 1
             if not self._own_control_steps:
                 clock.begin_control_step()
-            self._advance_to(new_tick)
+            self._advance_to(engine.tick)
+        else:
+            self._spoil_views()
+            engine.forward()  # first: what it computes is of now, also where derived state was a tick old
+            clock.set(clock.tick, SAMPLE, engine.lag)
+            self._schedule.sample_again()
+            self._committed()
         if force_recompute or force_compute:
             for sensor in self.sensors_in_use.values():
                 sensor.ensure_current()
         self._schedule.report()
-        self._watches.call()
-
-    def _check_gap(self, new_tick: int) -> None:
-        jump = new_tick - self.clock.tick
-        if jump > 1 and not self.allow_gaps and (names := self._schedule.missed_by(new_tick)):
-            raise ScheduleError(
-                f"a jump of {jump} ticks misses samples of {listed(names)}, whose readings depend on earlier "
-                "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
-            )
+        if self._watches:
+            call_watches(self._watches)
 
     def _advance_to(self, tick: int) -> None:
         """Move to a tick and sample what became due."""
@@ -374,16 +364,9 @@ class Scene:
         if is_due and self.compute.is_cpu:
             self._schedule.report()  # the tick of the sample itself
 
-    def _again(self) -> None:
-        """Evaluate the current sample again, of sensors without memory: no noise, no time."""
-        self._spoil_views()
-        self.engine.forward()  # first: what it computes is of now, also where derived state was a tick old
-        self.clock.set(self.clock.tick, SAMPLE, self.engine.lag)
-        self._schedule.sample_again()
-
     def _spoil_views(self) -> None:
         """Fill the views that were handed out, in a scene with `debug`."""
-        if self._debug:
+        if self._context.debug:
             for sensor in self._table.built.values():
                 self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
 
@@ -430,7 +413,7 @@ class Scene:
         self._reset_sensors(rows)
         self._committed()
         self._schedule.report()
-        self._watches.call()
+        call_watches(self._watches)
 
     def _restart(self) -> None:
         """Drop what an interrupted call left half done, before all episodes begin or a saved state is loaded."""
@@ -516,11 +499,8 @@ class Scene:
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise when used from then on. The others do not notice."""
         full_name = self._table.full_name(name if isinstance(name, str) else name.label)
-        interrupted = self._use.changing
-        self._use.changing = interrupted or "remove()"
-        self._table.release(full_name, "was removed from its scene")
-        self.arrange()
-        self._use.changing = interrupted
+        with self._rearranging("remove()"):
+            self._table.release(full_name, "was removed from its scene")
 
     def arrange(self) -> None:
         """Sort the sensors by when they are evaluated; their programs are built anew when they are first run."""
@@ -530,10 +510,11 @@ class Scene:
     @contextmanager
     def _rearranging(self, call: str) -> Iterator[None]:
         """In this block, a call changes which sensors are evaluated when."""
-        self._use.changing = call
+        interrupted = self._use.changing
+        self._use.changing = interrupted or call
         yield
         self.arrange()
-        self._use.mended()
+        self._use.changing = interrupted
 
     @exclusive
     @keeps_current
@@ -580,7 +561,7 @@ class Scene:
             restore(state, self, sensors)
             self.arrange()
         self._committed()
-        self._watches.call()
+        call_watches(self._watches)
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -613,7 +594,7 @@ class Scene:
             every_tick: have `step` stop at every tick, and not only where a sensor is due; `Watch.every_tick` can be
                 changed later.
         """
-        return self._watches.add(callback, every_tick=every_tick)
+        return Watch(callback, every_tick, self._watches)
 
     def news(self) -> News:
         """Return the count of what an output has taken of the sensors; every output needs its own.
@@ -628,7 +609,6 @@ class Scene:
         self,
         names: Iterable[str] | None = None,
         *,
-        only_new: bool = False,
         since: News | None = None,
         envs: slice | None = None,
         truth: bool = True,
@@ -641,8 +621,6 @@ class Scene:
         Args:
             names: sensors wanted. None takes those with a config and the discovered ones that were read before (asking
                 for one by name counts as reading it): ``publish(scene)`` takes all.
-            only_new: leave out sensors that have captured nothing since their last publication without `since`. All who
-                ask so share one count.
             since: leave out sensors that show nothing new to the output whose `news` it is, and note that it took the
                 others.
             envs: the environments to copy, side by side; None for all.
@@ -657,18 +635,14 @@ class Scene:
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else list(names)
         self._table.grant(wanted)
-        news = self._news if since is None else since
-        if since is not None:
-            wanted = since.of(wanted)
-        sensors = {name: self[name] for name in wanted}
-        if only_new:
-            sensors = {name: sensor for name, sensor in sensors.items() if self._news.has_captured(sensor)}
+        sensors = {name: self[name] for name in (wanted if since is None else since.of(wanted))}
         if poses and (new := without_poses(sensors.values(), self.engine)):
-            self._begin_poses(new)
+            self._keep_poses(new, True, "publish(poses=True)")
         out = {}
         for name, sensor in sensors.items():
             out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
-            news.note(sensor)
+            if since is not None:
+                since.note(sensor)
         return out
 
     def bodies(self) -> Bodies:
@@ -678,20 +652,18 @@ class Scene:
         """
         return bodies_of(self.engine, "Scene.bodies")
 
-    @keeps_current
-    @launching
-    def _begin_poses(self, sensors: Iterable[Sensor[Any, Any]]) -> None:
-        with self._rearranging("publish(poses=True)"):
-            for sensor in sensors:
-                sensor.keep_poses(True)
-
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
         """Keep the poses of mounts no more, for some sensors or all, until `publish` is asked for them again."""
-        sensors = [self[name] for name in (list(self._table.built) if names is None else names)]
-        with self._rearranging("forget_poses()"):
+        wanted = list(self._table.built) if names is None else names
+        self._keep_poses([self[name] for name in wanted], False, "forget_poses()")
+
+    @keeps_current
+    @launching
+    def _keep_poses(self, sensors: Iterable[Sensor[Any, Any]], on: bool, call: str) -> None:
+        with self._rearranging(call):
             for sensor in sensors:
-                sensor.keep_poses(False)
+                sensor.keep_poses(on)
 
     def local_client(self, **options: Any) -> Any:
         """Return a client of this scene in this process: the API of `sensorium.connect`, data by reference.

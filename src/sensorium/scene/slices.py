@@ -15,13 +15,12 @@ MOST_ENVS = 2**31
 """Environments that one run can number: the index is an int32 in kernels."""
 
 
-def first_env_of(value: Any, num_envs: int, config: str = "Scene") -> int:
+def first_env_of(value: Any, num_envs: int) -> int:
     """Return the global index of a scene's first environment.
 
     Args:
         value: as given; None means 0, with one warning in a process of a distributed launcher.
         num_envs: number of environments of the scene.
-        config: what the error names.
 
     Raises:
         ConfigError: not an integer of at least 0, or too large.
@@ -30,10 +29,9 @@ def first_env_of(value: Any, num_envs: int, config: str = "Scene") -> int:
         _warn_where_distributed()
         return 0
     most = MOST_ENVS - num_envs
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or not 0 <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= most:
         expected = f"an integer from 0 to {most}"
-        raise ConfigError.single(config, "first_env", value, expected, "Pass first_env=rank * num_envs.")
+        raise ConfigError.single("Scene", "first_env", value, expected, "Pass first_env=rank * num_envs.")
     return int(value)
 
 

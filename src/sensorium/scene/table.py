@@ -35,14 +35,12 @@ class SensorTable:
     Attributes:
         built: name -> sensor; those with a config in the order they were given, and the declared ones that were built.
         free: declared sensors that are in the scene without a config; none before `discover`.
-        refused: declared sensors that the engine cannot give, with the reason.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.built: dict[str, Sensor[Any, Any]] = {}
         self.free: dict[str, NativeSensor] = {}
-        self.refused: dict[str, str] = {}
         self._full_names: dict[str, str] = {}
 
     # Names ------------------------------------------------------------------------------------------------------------
@@ -65,27 +63,22 @@ class SensorTable:
 
         Raises:
             SelectionError: several sensors end in that name.
-            UnsupportedError: it is one of `refused`.
+            UnsupportedError: the model declares it, but the engine cannot give it.
             UnknownNameError: there is no such sensor.
         """
         if name in self.built or name in self.free:
             return name
         if name not in self._full_names:
-            self._full_names[name] = self._find(name)
+            found = _meant(name, self.names, "Scene", "sensor")
+            if found is None:
+                declared = [name] if name in self.known else _ending_in(name, self.known)
+                need = NATIVE_SENSOR(declared[0]) if len(declared) == 1 else None
+                if need is not None and (reason := self.engine.supports(need)) is not None:
+                    why = f"the model declares it, but {reason}"
+                    raise UnsupportedError(declared[0], need, self.engine.name, why)
+                raise UnknownNameError("sensor", name, self.names)
+            self._full_names[name] = found
         return self._full_names[name]
-
-    def _find(self, name: str) -> str:
-        found = _ending_in(name, self.names)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            fix = f"It matches {listed(found)}. Write the full name."
-            raise SelectionError("Scene", [Fault("sensor", repr(name), "exactly one sensor", fix)])
-        refused = [name] if name in self.refused else _ending_in(name, self.refused)
-        if len(refused) != 1:
-            raise UnknownNameError("sensor", name, self.names)
-        why = f"the model declares it, but {self.refused[refused[0]]}"
-        raise UnsupportedError(refused[0], NATIVE_SENSOR(refused[0]), self.engine.name, why)
 
     # Configs ----------------------------------------------------------------------------------------------------------
 
@@ -180,12 +173,8 @@ class SensorTable:
         Raises:
             DuplicateNameError: a config has the name of another sensor, which the model declares.
         """
-        for name, sensor in self.known.items():
-            reason = self.engine.supports(NATIVE_SENSOR(name))
-            if reason is None:
-                self.free[name] = sensor
-            else:
-                self.refused[name] = reason
+        supports = self.engine.supports
+        self.free = {name: each for name, each in self.known.items() if supports(NATIVE_SENSOR(name)) is None}
         for cfg in configs:
             self._check(cfg, self.free)
             self.free.pop(cfg.label, None)
@@ -204,18 +193,15 @@ class SensorTable:
         if not cfg.is_declared:
             self._check(cfg, self.known)
             return cfg if cfg.label in self.known else with_full_names(cfg, self.engine.names)
-        if cfg.label in self.known:
-            return cfg
-        found = _ending_in(cfg.label, self.known)
-        if len(found) == 1:
-            return cfg.replace(name=found[0])
-        expected = "the name of a sensor that the model declares"
-        fix = f"{nearest(cfg.label, self.known)} It declares: {listed(self.known)}. To add one, give sensor_type=..."
-        if found:
-            expected, fix = "exactly one of them", f"It matches {listed(found)}. Write the full name."
-        raise SelectionError(
-            f"BuiltinSensorCfg({cfg.label!r})", [Fault("name", repr(cfg.label), expected, fix.strip())]
-        )
+        title = f"BuiltinSensorCfg({cfg.label!r})"
+        found = _meant(cfg.label, self.known, title, "name")
+        if found is None:
+            fix = (
+                f"{nearest(cfg.label, self.known)} It declares: {listed(self.known)}. To add one, give sensor_type=..."
+            )
+            expected = "the name of a sensor that the model declares"
+            raise SelectionError(title, [Fault("name", repr(cfg.label), expected, fix.strip())])
+        return cfg if found == cfg.label else cfg.replace(name=found)
 
     def _check(self, cfg: SensorCfg[Any], declared: Mapping[str, NativeSensor]) -> None:
         """Raise `DuplicateNameError` where a config has the name of another sensor, which the model declares."""
@@ -250,9 +236,22 @@ class SensorTable:
         return out
 
 
-def _ending_in(name: str, names: Collection[str]) -> list[str]:
+def _ending_in(name: str, names: Iterable[str]) -> list[str]:
     """Return the names whose part after a prefix is `name`."""
     return [full for full in names if full.endswith(f"/{name}")]
+
+
+def _meant(name: str, names: Collection[str], title: str, field: str) -> str | None:
+    """Return the full name that a name, which may lack its prefix, means; None where there is none.
+
+    Raises:
+        SelectionError: several end in that name.
+    """
+    found = [name] if name in names else _ending_in(name, names)
+    if len(found) > 1:
+        fix = f"It matches {listed(found)}. Write the full name."
+        raise SelectionError(title, [Fault(field, repr(name), "exactly one sensor", fix)])
+    return found[0] if found else None
 
 
 class SensorMap(Mapping[str, Sensor[Any, Any]]):

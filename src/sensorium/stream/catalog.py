@@ -15,7 +15,7 @@ from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.scene import Scene
-    from sensorium.scene.news import News
+    from sensorium.scene.publish import News
     from sensorium.sensors.core.base import Sensor
 
 

@@ -1,11 +1,11 @@
-"""The author's contract as a callable: `check_sensor` tries a sensor class, a plugin's or ours, against every law.
+"""The author's contract as a callable: `check_sensor` checks a built-in or plugin sensor class against every rule.
 
     from sensorium.testing import check_sensor
     check_sensor(MySensorCfg(body="body"))
 
-Everything runs on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed.
-Beside it are slow references that fast code is compared with: `reference_cast` for rays, `reference_distance`
-for signed distances.
+All checks run on a `TensorEngine` with a body that tumbles along a smooth, known path, so no simulator is needed. The
+package also has slow references for comparison with fast code: `reference_cast` for rays, `reference_distance` for
+signed distances.
 """
 
 from sensorium.testing.check import check_sensor

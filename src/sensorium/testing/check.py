@@ -1,4 +1,4 @@
-"""`check_sensor` tries a sensor against every law."""
+"""`check_sensor` checks a sensor against every rule of the contract."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def check_sensor(
     *,
     steps: int = 12,
 ) -> list[str]:
-    """Check one sensor against the contract; returns the names of the laws that were checked.
+    """Check one sensor against the contract and return the names of the checked rules.
 
     Args:
-        subject: a config, or a sensor or config class that can be built with its defaults (a mounted one gets
-            ``body="body"``; a class may offer ``example() -> cfg`` instead).
-        engine: makes the engine for a number of envs; by default `tumbling_engine`.
+        subject: a config, or a sensor or config class that can be built with its defaults (one with a mount gets
+            ``body="body"``; a class may define ``example() -> cfg`` instead).
+        engine: function that creates the engine for a number of envs; by default `tumbling_engine`.
         steps: ticks per run.
 
     Raises:
-        ContractError: a law is broken.
+        ContractError: a rule is broken.
     """
     cfg = _example(subject)
     try:

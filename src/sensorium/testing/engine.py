@@ -1,4 +1,4 @@
-"""A body that tumbles along a smooth, known path: the engine that sensors are tried on."""
+"""Test engine: a body that tumbles along a smooth, known path."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 
 EngineFactory = Callable[[int], Engine]
-"""A function from a number of environments to a fresh engine."""
+"""A function that creates an engine for a number of environments."""
 
 
 def tumbling_engine(num_envs: int, dt: float = 0.002, shift: float = 0.0, device: str = "cpu") -> TensorEngine:
     """Return a `TensorEngine` whose one body ``"body"``, with a site ``"site"``, tumbles differently in each env.
 
-    Position is a sum of sines, orientation an uneven spin about one axis; velocities and accelerations
-    are their exact derivatives.
+    Position is a sum of sines, orientation an uneven spin about one axis; velocities and accelerations are their exact
+    derivatives.
 
     Args:
         num_envs: number of environments.
         dt: time step, s.
-        shift: seconds added to the path's time: another past for the same laws of motion.
+        shift: seconds added to the path's time, which gives another past with the same motion.
         device: torch device.
     """
     phase = torch.arange(num_envs, dtype=torch.float64, device=device)[:, None, None]

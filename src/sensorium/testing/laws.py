@@ -1,4 +1,4 @@
-"""The laws of the author's contract, each a method."""
+"""The rules of the author's contract, each a method."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
+from sensorium.engines.base import ARRAYS
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.stages import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import ARRAYS, unwritten
+from sensorium.sensors.core.trial import unwritten
 from sensorium.testing.engine import tumbling_engine
 from sensorium.testing.trial import (
     KEYED,
@@ -37,7 +38,7 @@ from sensorium.world.select import WORLD
 
 
 class Laws(Trial):
-    """Each returns False where it does not apply, and raises `ContractError` where it is broken."""
+    """Each method returns False if it does not apply, and raises `ContractError` if the rule is broken."""
 
     def shapes_and_dtypes(self) -> bool:
         """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
@@ -61,7 +62,7 @@ class Laws(Trial):
         return True
 
     def declares_what_it_reads(self) -> bool:
-        """The sensor reads no array of the engine but those that come with what it requires."""
+        """The sensor reads only those arrays of the engine that its requirements provide."""
         engine = self.engine(2)
         declared = set(self.sensor_class.needs(self.cfg, engine, engine.supports))
         array = engine.array
@@ -78,7 +79,7 @@ class Laws(Trial):
         return True
 
     def leaves_the_engine_alone(self) -> bool:
-        """Neither a hook nor a reader writes into the arrays of the engine."""
+        """Neither a hook nor a reader writes to the arrays of the engine."""
         engine, twin = self.engine(2), self.engine(2)
         required = self.sensor_class.needs(self.dirty, engine, engine.supports)
         names = sorted({name for requirement in required for name in ARRAYS.get(requirement, ())})
@@ -90,7 +91,7 @@ class Laws(Trial):
             take_tick(empty)
             look_around(scene["subject"])
             if int(scene["subject"].truth_tick.max()) < scene.tick:
-                continue  # nothing was computed, and what the engine shows may be of an earlier tick
+                continue  # nothing was computed, and the engine's arrays may be of an earlier tick
             twin.refresh()
             for name in names:
                 same = equal(engine.array(name), twin.array(name))
@@ -98,7 +99,7 @@ class Laws(Trial):
         return True
 
     def fields_follow_the_config(self) -> bool:
-        """One config gives one set of fields, whatever the number of envs, the name and the hour."""
+        """The fields depend only on the config, not on the number of envs, the name or the time."""
         sensor = self.scene(self.cfg, num_envs=1)["subject"]
         other = self.scene(self.cfg.replace(name="other"), num_envs=4)["other"]
         law = "fields are a function of the config"
@@ -109,7 +110,7 @@ class Laws(Trial):
         return True
 
     def raw_is_written_in_place(self) -> bool:
-        """The hook that makes the truth writes every element of its records, and reads none of them first."""
+        """The hook that computes the truth writes every element of its records, and does not read them first."""
         if not self.sensor_class.uses_ring_pipeline:
             return False
         scene = self.ran(self.cfg, 3)
@@ -151,7 +152,7 @@ class Laws(Trial):
         return True
 
     def hooks_work_on_all_envs_at_once(self) -> bool:
-        """A hook runs the same lines of Python for few envs as for many: it is called once for all of them."""
+        """A hook runs the same lines of Python for few envs as for many, since it is called once for all of them."""
         few, many, most = (self.lines_run(num_envs) for num_envs in (2, 10, 18))
         if many[0] - few[0] < 8 * many[1] or most[0] - many[0] < 8 * most[1]:
             return True
@@ -160,7 +161,7 @@ class Laws(Trial):
         return False
 
     def nothing_lasts_in_plain_attributes(self) -> bool:
-        """No attribute of the author's own carries anything from one sample to the next."""
+        """No plain attribute of the author's class carries state from one sample to the next."""
         scene = self.scene(self.dirty)
         start = own_values(scene["subject"])
         self.run(scene, 5)
@@ -181,7 +182,7 @@ class Laws(Trial):
         return True
 
     def post_process_only_projects(self) -> bool:
-        """`post_process` returns the declared shapes and dtypes and leaves its input as it is."""
+        """`post_process` returns the declared shapes and dtypes and does not modify its input."""
         scene = self.scene(self.dirty)
         sensor = scene["subject"]
         post = sensor.buffers.plan.hooks.post
@@ -203,13 +204,12 @@ class Laws(Trial):
             return value
 
         sensor.buffers.plan.hooks.post = watched
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         return True
 
     def reading_changes_nothing(self) -> bool:
-        """Two reads in a row are equal, and no way of reading moves a later number."""
+        """Two reads in a row are equal, and no kind of read changes a later value."""
         scene = self.ran(self.dirty, 3)
         shot = snapshot(scene["subject"])
         look_around(scene["subject"])
@@ -219,7 +219,7 @@ class Laws(Trial):
             take_tick(curious)
             take_tick(absent)
             look_around(curious["subject"])
-        law = "reading never moves a later number"
+        law = "reading never changes a later value"
         self.same(snapshot(curious["subject"]), snapshot(absent["subject"]), law, "every tick against once")
         return True
 
@@ -238,7 +238,7 @@ class Laws(Trial):
         return True
 
     def mounts_do_not_matter(self) -> bool:
-        """The truth of a mount is the same alone and beside another one."""
+        """The truth of a mount is the same with and without other mounts."""
         if self.own_engine or not isinstance(self.cfg, MountedSensorCfg):
             return False
         selector = self.cfg.selector[0]
@@ -251,7 +251,7 @@ class Laws(Trial):
         pair = ("body", WORLD)
         try:
             both = truth(bodies=pair)
-        except ConfigError:  # it takes no list of bodies
+        except ConfigError:  # the config accepts no list of bodies
             return False
         for k, body in enumerate(pair):
             for name, alone in truth(body=body).items():
@@ -264,14 +264,14 @@ class Laws(Trial):
         return True
 
     def other_sensors_do_not_matter(self) -> bool:
-        """A twin under another name changes nothing."""
+        """A second sensor with another name has no effect."""
         alone = self.run(self.scene(self.dirty))[-1]
         beside = self.run(self.scene(self.dirty.replace(name="other"), self.dirty))[-1]
         self.same(alone, beside, "other sensors change nothing", "with and without a twin")
         return True
 
     def lazy_equals_eager(self) -> bool:
-        """Evaluated on read or at each due tick: the same bits."""
+        """Evaluation on read and at each due tick gives the same bits."""
         auto = self.run(self.scene(self.cfg), read_every=4)
         always = self.run(self.scene(self.cfg.replace(evaluate="always")), read_every=4)
         for a, b in zip(auto, always, strict=True):
@@ -279,7 +279,7 @@ class Laws(Trial):
         return True
 
     def truth_is_never_altered(self) -> bool:
-        """Truth does not see noise, bias, walk, quantisation, delay or loss."""
+        """Noise, bias, walk, quantisation, delay and loss do not affect the truth."""
         if self.dirty is self.cfg:
             return False
         scene = self.scene(self.dirty)
@@ -287,7 +287,6 @@ class Laws(Trial):
         hooks, truth = sensor.buffers.plan.hooks, sensor.buffers.truth
         for name in ("physics", "hardware", "derive"):
             setattr(hooks, name, self._watched(getattr(hooks, name), truth))
-        sensor.buffers.first_program = None
         scene.arrange()
         self.run(scene, 3)
         clean, dirty = self.scene(self.cfg.replace(stages=())), self.scene(self._disturbed())
@@ -299,7 +298,7 @@ class Laws(Trial):
         return True
 
     def _disturbed(self) -> SensorCfg[Any]:
-        """Return the config with knobs, and with the measured branch of vectors moved before the transform."""
+        """Return the config with knobs, and with an offset on the measured branch of vectors before the transform."""
         names = [
             name for name, spec in chained_fields(self.scene(self.cfg)["subject"]).items() if spec.kind == "vector"
         ]
@@ -310,7 +309,7 @@ class Laws(Trial):
         return self.dirty.replace(stages=(*stages, step))
 
     def _watched(self, hook: Callable[..., object] | None, truth: Record) -> Callable[..., object] | None:
-        """Return a hook that fails where the truth changes while it runs."""
+        """Return a hook that fails if the truth changes while it runs."""
         if hook is None:
             return None
 
@@ -324,7 +323,7 @@ class Laws(Trial):
         return watched
 
     def no_time_no_change(self) -> bool:
-        """`update(ticks=0)` without an edit draws nothing and adds no history; with memory the sample is held."""
+        """`update(ticks=0)` without an edit draws no noise and adds no history; with memory the sample is held."""
         scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
         scene.update(ticks=0)
@@ -336,7 +335,7 @@ class Laws(Trial):
         return True
 
     def reset_leaves_the_others(self) -> bool:
-        """A reset of env 2 leaves the other envs bit-identical, at once and later."""
+        """A reset of env 2 leaves the other envs bit-identical, immediately and later."""
         others = [0, 1, 3]
         sensor = self.scene(self.dirty)["subject"]
         for cfg in (self.dirty, *self._slower(sensor)):  # a reset between samples must not give the others one
@@ -353,7 +352,7 @@ class Laws(Trial):
         return True
 
     def _slower(self, sensor: Sensor[Any, Any]) -> list[SensorCfg[Any]]:
-        """Return the config with a sample every third tick; nothing where it has a rate already, or refuses one."""
+        """Return the config with a sample every third tick; empty if it has a rate already, or rejects one."""
         if not sensor.rate.every_tick:
             return []
         try:
@@ -362,11 +361,11 @@ class Laws(Trial):
             return []
 
     def nothing_old_after_reset(self) -> bool:
-        """After a reset of env 2 its numbers do not depend on what came before, in any branch."""
+        """After a reset of env 2 its values do not depend on earlier ones, in any branch."""
         kept, spoilt = self._after_reset(spoil=False), self._after_reset(spoil=True)
         for k, (a, b) in enumerate(zip(kept, spoilt, strict=True)):
             rows = [{name: value[[2]] for name, value in shot.items()} for shot in (a, b)]
-            self.same(rows[0], rows[1], "a reset sets every state anew", f"{k} ticks after")
+            self.same(rows[0], rows[1], "a reset sets every state", f"{k} ticks after")
         if self.own_engine:
             return True
         runs = []
@@ -388,7 +387,7 @@ class Laws(Trial):
         return True
 
     def _after_reset(self, spoil: bool) -> list[dict[str, torch.Tensor]]:
-        """Return what is shown from a reset of env 2 on, where all its states may hold something odd before."""
+        """Return the values after a reset of env 2, optionally with spoiled states before it."""
         scene = self.ran(self.dirty, 5)
         buffers = scene["subject"].buffers
         stages = [state for run in buffers.stages for state in run.states.values()]
@@ -398,7 +397,7 @@ class Laws(Trial):
         return [snapshot(scene["subject"]), *self.run(scene, 4)]
 
     def resuming_is_exact(self) -> bool:
-        """A fresh scene that loads a state goes on with the same bits."""
+        """A new scene that loads a state continues with the same bits."""
         scene = self.ran(self.dirty, 5)
         saved = scene.state()
         expected = self.run(scene, 5)
@@ -409,7 +408,7 @@ class Laws(Trial):
         return True
 
     def setters_reach_only_their_envs(self) -> bool:
-        """Setting a knob for env 1 changes env 1 alone."""
+        """Setting a knob for env 1 changes only env 1."""
         if self.dirty is self.cfg:
             return False
         tables = self.scene(self.dirty)["subject"].buffers.knobs.tables
@@ -424,17 +423,17 @@ class Laws(Trial):
             for name in a:
                 rows = [0, 2, 3]
                 self.need(equal(a[name][rows], b[name][rows]), f"set({knob!r}, env_ids=[1]) reaches env 1 alone", name)
-            works = [scene["subject"].buffers.work for scene in (touched, twin)]  # post_process may hide what changed
+            works = [scene["subject"].buffers.work for scene in (touched, twin)]  # post_process may hide the change
             changed = knob == "delay" or any(not equal(works[0][name][1], works[1][name][1]) for name in fields)
             self.need(changed, f"set({knob!r}, env_ids=[1]) changes env 1", ", ".join(fields))
         return True
 
     def delay_invents_nothing(self) -> bool:
-        """A delayed sensor shows only values it has captured, and says so before the first one arrives."""
+        """A delayed sensor shows only captured values, and is not valid before the first one arrives."""
         if self.dirty is self.cfg:
             return False
         prompt_cfg = self.cfg.replace(delay=None, jitter=None, loss=None)
-        if self.shows_history:  # which is never delayed
+        if self.shows_history:  # history is never delayed
             prompt_cfg = prompt_cfg.replace(history_length=0)
         prompt = self.scene(prompt_cfg)
         late = self.scene(prompt_cfg.replace(delay=3 * prompt.engine.dt))
@@ -454,7 +453,7 @@ class Laws(Trial):
         return True
 
     def config_round_trip(self) -> bool:
-        """The config is the same after JSON and TOML."""
+        """The config is unchanged by a round trip through JSON and TOML."""
         for cfg in (self.cfg, self.dirty):
             self.need(type(cfg).from_json(cfg.to_json()) == cfg, "a config survives JSON", "to_json")
             self.need(type(cfg).from_toml(cfg.to_toml()) == cfg, "a config survives TOML", "to_toml")
@@ -467,7 +466,7 @@ class Laws(Trial):
         try:
             described = json.loads(json.dumps(described))
         except (TypeError, ValueError) as error:
-            self.need(False, "what a listener is told once is plain data", f"constants: {error}")
+            self.need(False, "constants are plain data", f"constants: {error}")
         reading = scene.publish(["subject"], truth=True)["subject"]
         offsets = reading.offsets
         for first, end, truth in ((0, 4, True), (1, 3, False)):
@@ -485,7 +484,7 @@ class Laws(Trial):
         return True
 
     def errors_name_the_field(self) -> bool:
-        """An unknown field is refused by name."""
+        """An unknown field is rejected by name."""
         try:
             self.cfg.replace(no_such_field=1)
         except ConfigError as error:
@@ -504,7 +503,7 @@ _FILLINGS: dict[torch.dtype, tuple[float, float]] = {
     torch.uint8: (165, 90),
     torch.bool: (False, True),
 }
-"""What records hold before a hook is tried: what keeps both was not written."""
+"""Fill values of records before a hook is called: an element that keeps both was not written."""
 
 
 __all__ = ["Laws"]

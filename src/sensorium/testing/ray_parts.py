@@ -1,4 +1,4 @@
-"""One shape of the slow reference for rays: where a ray meets it, from its equations, in float64 NumPy."""
+"""One shape of the slow reference for rays: its intersection with a ray, from equations, in float64 NumPy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Ints = NDArray[np.int64]
 Hits = tuple[Floats, Floats]
 """Distance `[ray]`, inf on a miss, and outward unit normal `[ray, 3]`."""
 SEAM = 1e-12
-"""Parts of one surface overlap by this share of the shape's size, so that rounding opens no seam between them."""
+"""Overlap of the parts of one surface, relative to the shape's size, so that rounding leaves no gap between them."""
 SIDE = 1e-14
-"""A ray that passes a mesh edge this near passes it on both sides, as a share of the products that rounding spoils."""
+"""Tolerance for a ray on a mesh edge, which counts for both sides, relative to the rounded products."""
 FLAT = 1e-11
-"""A ray does not meet a triangle at an angle with a smaller sine than this."""
+"""Least sine of the angle between a ray and a triangle that it hits."""
 CHUNK = 4_000_000
-"""Pairs of a ray and a mesh edge that are worked on at a time."""
+"""Number of pairs of a ray and a mesh edge that are processed together."""
 
 
 class Part:
-    """One shape where it is in the world."""
+    """One shape at its pose in the world."""
 
     def __init__(self, shape: Shape, pos: Floats, quat: Floats) -> None:
         if shape.fault:
@@ -42,7 +42,7 @@ class Part:
             self.triangles = _Triangles(*solid_of(shape.hfield))
 
     def cast(self, starts: Floats, directions: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, world normal and face id per ray."""
+        """Return distance, world normal and face id of each ray."""
         o, d = (starts - self.pos) @ self.turn, directions @ self.turn
         if self.triangles is not None:
             distance, normal, face = self.triangles.cast(o, d)
@@ -53,7 +53,7 @@ class Part:
         return distance, normal @ self.turn.T, face
 
     def corners(self) -> Floats:
-        """Return corners in the world of a box around the shape; none where it is unbounded."""
+        """Return the corners of a box around the shape, in the world; empty if it is unbounded."""
         kind, size = self.shape.kind, self.shape.size
         if self.triangles is not None:
             used = self.triangles.points
@@ -82,13 +82,13 @@ def _first(*candidates: tuple[Floats, NDArray[np.bool_], Floats]) -> Hits:
 
 
 def _roots(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return both t of a t^2 + 2 b t + c = 0; NaN where there are none."""
+    """Return both roots t of a t^2 + 2 b t + c = 0; NaN without real roots."""
     root = np.sqrt(b * b - a * c)
     return (-b - root) / a, (-b + root) / a
 
 
 def _quadric(o: Floats, d: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return both t at which sum(weight * p^2) is 1; the start is first moved to where the ray is nearest to 0."""
+    """Return both t at which sum(weight * p^2) is 1; the start is first moved to the ray's nearest point to 0."""
     a = (weight * d * d).sum(axis=1)
     middle = -(weight * o * d).sum(axis=1) / a
     near = o + middle[:, None] * d
@@ -164,11 +164,12 @@ _ANALYTIC: dict[str, Callable[[Floats, Floats, Floats], Hits]] = {
 
 
 class _Triangles:
-    """Triangles that leave no gap between neighbours: both judge their common edge by one and the same number.
+    """Triangles without gaps between neighbours: both evaluate their common edge with the same number.
 
-    About a corner those numbers are of several edges, so a ray that passes one within rounding counts on both sides.
-    A line passes through a triangle where it passes all three edges on the same side. The side is the sign of the
-    product of the Pluecker coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
+    At a corner those numbers belong to several edges, so a ray within rounding of a corner counts on both sides. A line
+    intersects a triangle if it passes all three edges on the same side. The side is the sign of the product of the
+    Pluecker
+    coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
     """
 
     def __init__(self, points: Floats, faces: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
@@ -195,7 +196,7 @@ class _Triangles:
         self.normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0.0)
 
     def cast(self, o: Floats, d: Floats) -> tuple[Floats, Floats, Ints]:
-        """Return distance, normal and face id per ray; directions are unit."""
+        """Return distance, normal and face id of each ray; directions have unit length."""
         distance, row = np.full(len(o), np.inf), np.full(len(o), -1)
         near = o - self.centre
         near = near - (near * d).sum(axis=1, keepdims=True) * d
@@ -220,7 +221,7 @@ class _Triangles:
 
 
 def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
-    """Return vertices, faces and face ids of a height field; with a base also its walls and its bottom (id -1)."""
+    """Return vertices, faces and face ids of a height field; with a base, also of its walls and bottom (id -1)."""
     rows, columns = hfield.heights.shape
     x, y = np.linspace(-hfield.size[0], hfield.size[0], columns), np.linspace(-hfield.size[1], hfield.size[1], rows)
     grid = np.stack(np.broadcast_arrays(x[None, :], y[:, None], hfield.heights), axis=-1)

@@ -1,4 +1,4 @@
-"""Random scenes for rays: shapes of all kinds, poses of their bodies, and rays that find them."""
+"""Random scenes for rays: shapes of all kinds, poses of their bodies, and rays that hit them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def at_world(shape: Shape, poses: tuple[ArrayLike, ArrayLike] | None) -> tuple[F
     """Return position, m, and quaternion (w, x, y, z) of a shape in the world.
 
     Args:
-        shape: which one.
+        shape: the shape.
         poses: positions `[body, 3]` and quaternions `[body, 4]` of the bodies.
 
     Raises:
-        ModelError: its body is a name still.
-        ValueError: it moves with a body that has no pose.
+        ModelError: its body is not resolved yet.
+        ValueError: it moves with a body without a pose.
     """
     pos, quat = np.array(shape.pos), np.array(shape.quat)
     if shape.is_static or shape.row < 0:
@@ -37,18 +37,20 @@ def at_world(shape: Shape, poses: tuple[ArrayLike, ArrayLike] | None) -> tuple[F
 def random_shapes(
     rng: np.random.Generator, count: int, kinds: Sequence[ShapeKind] = KINDS, bodies: int = 0, extent: float = 10.0
 ) -> list[Shape]:
-    """Return shapes of all these kinds in turn, of random sizes and poses.
+    """Return shapes of all given kinds in turn, with random sizes and poses.
 
-    Meshes are bent, not convex, open or closed, scaled, every second mirrored; some have a degenerate face left out.
-    Height fields are tilted, every second with a base. Every second plane is a rectangle, the others are unbounded and
-    lie under the rest.
+    Meshes are bent, not convex, open or closed, scaled, and every second one mirrored; some have a degenerate face
+    removed.
+    Height fields are tilted, every second one with a base. Every second plane is a rectangle; the others are unbounded
+    and
+    below the other shapes.
 
     Args:
-        rng: where all numbers come from.
+        rng: source of all random numbers.
         count: number of shapes.
-        kinds: kinds to take in turn.
+        kinds: kinds of shapes, in turn.
         bodies: number of bodies; about two of three shapes move with one, the others are static. 0 for static only.
-        extent: side of the cube about the origin that holds the shapes' origins, m. They are a fifth of it in size.
+        extent: side of the cube about the origin that contains the shapes' origins, m; their size is a fifth of it.
     """
     shapes = []
     for i in range(count):
@@ -86,7 +88,7 @@ def random_shapes(
 
 
 def random_poses(rng: np.random.Generator, bodies: int, extent: float = 10.0) -> tuple[Floats, Floats]:
-    """Return positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`, as far out as shapes."""
+    """Return positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`, in the same range as shapes."""
     quat = rng.normal(size=(bodies, 4))
     quat /= np.linalg.norm(quat, axis=1, keepdims=True)
     return _single(rng.uniform(-0.5 * extent, 0.5 * extent, (bodies, 3))), _single(quat)
@@ -95,13 +97,13 @@ def random_poses(rng: np.random.Generator, bodies: int, extent: float = 10.0) ->
 def random_rays(
     rng: np.random.Generator, shapes: Sequence[Shape], n: int, *, poses: tuple[ArrayLike, ArrayLike] | None = None
 ) -> tuple[Floats, Floats]:
-    """Return starts `[ray, 3]`, m, and unit directions `[ray, 3]`, all of which float32 can hold.
+    """Return starts `[ray, 3]`, m, and unit directions `[ray, 3]`, exactly representable in float32.
 
-    Three quarters are aimed at shapes. A quarter start inside or close to one, and a quarter point straight down.
+    Three quarters point at shapes. A quarter start inside or close to one, and a quarter point straight down.
 
     Args:
-        rng: where all numbers come from.
-        shapes: what to aim at.
+        rng: source of all random numbers.
+        shapes: targets of the rays.
         n: number of rays.
         poses: of the bodies, as for `reference_cast`.
     """
@@ -122,12 +124,12 @@ def random_rays(
 
 
 def _single(values: ArrayLike) -> Floats:
-    """Return float64 numbers that float32 can hold, so that both sides of a comparison see the same."""
+    """Return float64 numbers that are exact in float32, so that both sides of a comparison use the same values."""
     return np.asarray(values, np.float32).astype(np.float64)
 
 
 def _bracket(rng: np.random.Generator, name: str) -> Mesh:
-    """Return a closed L with a slanted top: not convex and without any symmetry; a face without area is left out."""
+    """Return a closed L with a slanted top: not convex and without symmetry; a face without area is removed."""
     outline = np.array([[-1.0, -0.8], [1.0, -0.8], [1.0, -0.2], [-0.3, -0.1], [-0.2, 0.9], [-1.0, 0.9]])
     top = rng.uniform(0.2, 0.8, 6)
     points = np.concatenate([np.c_[outline, np.full(6, -0.5)], np.c_[outline, top]])

@@ -1,9 +1,9 @@
-"""The slow reference for rays, in float64 NumPy: brute force, written from first principles and without any kernel.
+"""Slow reference for rays, in float64 NumPy: brute force from first principles, without any kernel.
 
     reference = reference_cast(shapes, starts, directions)
     compare_casts(reference, distance, shape)  # raises AssertionError, naming the worst ray
 
-`random_shapes`, `random_poses` and `random_rays` make scenes of all kinds to compare on.
+`random_shapes`, `random_poses` and `random_rays` create test scenes of all kinds.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from sensorium.testing.ray_parts import Floats, Ints, Part
 from sensorium.testing.ray_scenes import at_world, random_poses, random_rays, random_shapes
 
 Poses = tuple[ArrayLike, ArrayLike]
-"""Of every body in the world: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`."""
+"""Poses of all bodies in the world: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`."""
 TOLERANCE = 1e-4
-"""Distances within this are equal, m."""
+"""Tolerance for equal distances, m."""
 EDGE = 1e-5
-"""Rays that pass a silhouette within this share of the scene's size are left out."""
+"""Distance to a silhouette within which rays are skipped, relative to the scene's size."""
 TANGENT_DEG = 0.1
-"""Rays that meet the surface at less than this angle are left out, degrees."""
+"""Angle to the surface below which rays are skipped, degrees."""
 LEFT_OUT = 1e-3
-"""The share of rays that are left out stays below this."""
+"""Upper limit of the fraction of skipped rays."""
 RING = 8
-"""Rays around each ray that look for silhouettes."""
+"""Number of rays around each ray that search for silhouettes."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceHits:
-    """Nearest hits of rays, and what is needed to compare others with them. Arrays are float64 unless said otherwise.
+    """Nearest hits of rays, and data for comparison with them. Arrays are float64 unless stated otherwise.
 
     Attributes:
         distance: `[ray]`, from the start to the hit, m; inf on a miss.
         point: `[ray, 3]`, hit in the world, m; inf on a miss.
         normal: `[ray, 3]`, unit, world; 0 on a miss. Outward for solids, +z for planes, upward for the surface of a
-            height field. For meshes that of cross(e1, e2) in the mesh's own frame, which stays on its side of the
-            surface when a negative scale mirrors it.
+            height field. For meshes, that of cross(e1, e2) in the mesh's own frame, which stays on its side of the
+            surface
+            under a mirroring negative scale.
         shape: int64 `[ray]`, index of the shape; -1 on a miss.
-        face: int64 `[ray]`, row in the faces that a mesh was given (`Mesh.face_ids`); for the surface of a height field
+        face: int64 `[ray]`, row in the given faces of a mesh (`Mesh.face_ids`). For the surface of a height field
             2 * cell + 0 or 1, where cell = row * (columns - 1) + column, 0 is the triangle with the corner
-            (row, column + 1), right of the diagonal, and 1 the one with (row + 1, column); -1 for all else.
-        second: `[ray]`, distance to the nearest other shape, m; inf where there is none.
+            (row, column + 1), right of the diagonal, and 1 the one with (row + 1, column). -1 for other shapes.
+        second: `[ray]`, distance to the nearest other shape, m; inf without one.
         tangency: `[ray]`, angle between ray and surface at the hit, rad; pi/2 on a miss.
-        starts: `[ray, 3]`, of the rays, world, m.
-        directions: `[ray, 3]`, of the rays, unit, world.
-        max_distance: nothing beyond it was hit, m.
+        starts: `[ray, 3]`, starts of the rays, world, m.
+        directions: `[ray, 3]`, unit directions of the rays, world.
+        max_distance: largest distance of a hit, m.
         size: longest side of the box around all starts and bounded shapes, m.
     """
 
@@ -70,7 +71,7 @@ class ReferenceHits:
     cast: Callable[[Floats, Floats], _Nearest] = field(repr=False)
 
     def about(self, ray: int) -> str:
-        """Return where a ray goes and what else is near its hit, for messages."""
+        """Return the path of a ray and the surroundings of its hit, for messages."""
         return (
             f"the nearest other shape is at {self.second[ray]:.9g} m; it meets the surface at "
             f"{np.degrees(self.tangency[ray]):.4g} degrees; start {self.starts[ray].tolist()}, direction "
@@ -79,7 +80,7 @@ class ReferenceHits:
 
     @cached_property
     def ring(self) -> list[_Nearest]:
-        """Hits of `RING` parallel rays around each ray, at `EDGE` times the size of the scene, without a limit."""
+        """Hits of `RING` parallel rays around each ray, at `EDGE` times the size of the scene, at any distance."""
         return [self.cast(self.starts + shift, self.directions) for shift in self._shifts]
 
     @cached_property
@@ -93,10 +94,11 @@ class ReferenceHits:
 
     @cached_property
     def is_edge(self) -> NDArray[np.bool_]:
-        """Bool `[ray]`: a silhouette is so near that a ray of the ring leaves the surface that the ray meets.
+        """Bool `[ray]`: whether a silhouette is so near that a ray of the ring leaves the surface that the ray hits.
 
-        From a hit to one beside it the distance changes with a slope between those of the two tangent planes, along one
-        surface, smooth or creased, and where one shape goes over into another. Any other change is a jump.
+        Between neighbouring hits on one surface, smooth or creased, and where two shapes join, the distance changes
+        with a slope
+        between those of the two tangent planes. Any other change is a jump.
         """
         here = self.cast(self.starts, self.directions)
         jumps = np.zeros(len(self.starts), bool)
@@ -113,16 +115,16 @@ class ReferenceHits:
 
 @dataclass(frozen=True)
 class CastComparison:
-    """What `compare_casts` found.
+    """Result of `compare_casts`.
 
     Attributes:
-        rays: how many were given.
-        hits: how many of them hit something, by the reference.
-        edges: left out, for they pass a silhouette.
-        tangents: left out, for they touch the surface.
-        left_out: both together.
-        differing: how many of those that were left out do differ.
-        worst: largest difference of distances among those that were compared, m.
+        rays: number of given rays.
+        hits: number of hits, by the reference.
+        edges: number of rays skipped because they pass a silhouette.
+        tangents: number of rays skipped because they are tangent to the surface.
+        left_out: number of skipped rays.
+        differing: number of skipped rays that differ.
+        worst: largest difference of distances among compared rays, m.
     """
 
     rays: int
@@ -134,17 +136,17 @@ class CastComparison:
     worst: float
 
     def need_few_left_out(self, most: float) -> None:
-        """Raise `AssertionError` where a greater share of the rays was left out."""
+        """Raise `AssertionError` if the fraction of skipped rays is larger than a limit."""
         if self.left_out and not self.left_out < most * self.rays:
             raise AssertionError(
-                f"{self.left_out} of {self.rays} rays are left out ({self.edges} at silhouettes, {self.tangents} "
+                f"{self.left_out} of {self.rays} rays are skipped ({self.edges} at silhouettes, {self.tangents} "
                 f"tangents), expected less than {most:.2%}. Use more rays, or a scene with fewer edges."
             )
 
 
 @dataclass(frozen=True, eq=False)
 class _Nearest:
-    """Hits of one shape, or the nearest of all; `shape` and `second` only of the latter."""
+    """Hits of one shape, or the nearest of all; only the latter have `shape` and `second`."""
 
     distance: Floats
     normal: Floats
@@ -162,17 +164,17 @@ def reference_cast(
     max_distance: float = np.inf,
     include: ArrayLike | None = None,
 ) -> ReferenceHits:
-    """Cast rays at shapes, each ray at each of them.
+    """Cast rays at shapes, each ray at each shape.
 
-    Both faces are hit, so a ray that starts inside a solid meets its exit; hits have t >= 0.
+    Both faces can be hit, so a ray that starts inside a solid hits its exit; hits have t >= 0.
 
     Args:
-        shapes: what there is.
+        shapes: the shapes of the scene.
         starts: `[ray, 3]`, or one `[3]` for all, world, m.
-        directions: `[ray, 3]`, or one `[3]` for all, world; of any length but 0. Distances are in m all the same.
-        poses: of the bodies; needed where a shape moves with one.
-        max_distance: nothing beyond it is hit, m.
-        include: bool `[shape]`, those that are seen; None for all.
+        directions: `[ray, 3]`, or one `[3]` for all, world; of any length but 0. Distances are in m in any case.
+        poses: poses of the bodies; needed if a shape moves.
+        max_distance: largest distance of a hit, m.
+        include: bool `[shape]`, shapes that can be hit; None for all.
 
     Raises:
         ValueError: a direction is 0 or not finite, a shape cannot be hit, or its body has no pose.
@@ -236,21 +238,23 @@ def compare_casts(
 ) -> CastComparison:
     """Compare hits with those of the reference, ray by ray.
 
-    Distances agree within the tolerance, rays hit or miss alike, and hit the same shape unless two are within the
-    tolerance of each other. Left out are rays that pass a silhouette within `EDGE` of the scene's size, and rays that
-    meet the surface at less than `TANGENT_DEG`; they are counted, and must be few.
+    Distances must agree within the tolerance, rays must hit or miss alike, and hit the same shape unless two are within
+    the
+    tolerance of each other. Skipped are rays that pass a silhouette within `EDGE` of the scene's size, and rays that
+    hit the
+    surface at less than `TANGENT_DEG`; they are counted, and must be few.
 
     Args:
-        reference: what `reference_cast` says.
+        reference: result of `reference_cast`.
         distance: `[ray]`, m; inf on a miss.
         shape: `[ray]`, index of the shape that was hit; -1 on a miss.
-        normal: `[ray, 3]`, unit, world; compared where shapes agree, to 1e-3. At a crease, one of its sides will do.
-        face: `[ray]`, face ids, likewise.
+        normal: `[ray, 3]`, unit, world; compared to 1e-3 if shapes agree. At a crease, either side is accepted.
+        face: `[ray]`, face ids, compared if shapes agree.
         tolerance: for distances, m.
-        most_left_out: the share of rays that may be left out stays below this.
+        most_left_out: upper limit of the fraction of skipped rays.
 
     Raises:
-        AssertionError: with all about the ray that differs most, or with the count of those left out.
+        AssertionError: with details of the ray that differs most, or with the number of skipped rays.
         ValueError: an array has another shape than the reference's, or a distance is NaN or negative.
     """
     rays = len(reference.distance)
@@ -314,7 +318,7 @@ def _of_rays(name: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any) -
 
 
 def _slope(normal: Floats, shift: Floats, directions: Floats) -> Floats:
-    """Return by how much the distance to a plane of this normal changes with a shift of the start; 0 for none."""
+    """Return the change of the distance to a plane of this normal with a shift of the start; 0 for a zero normal."""
     along = (normal * directions).sum(axis=1)
     change: Floats = np.divide((normal * shift).sum(axis=1), along, out=np.zeros_like(along), where=along != 0.0)
     return -change

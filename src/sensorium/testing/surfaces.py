@@ -1,11 +1,11 @@
-"""The slow reference for signed distances, in float64 NumPy: brute force, from first principles, without any kernel.
+"""Slow reference for signed distances, in float64 NumPy: brute force from first principles, without any kernel.
 
     reference = reference_distance(shape, points)
     reference.distance, reference.point, reference.gradient
 
-The nearest point of a mesh is sought over all its triangles. Whether a point is inside tells the winding number, the
-sum of the solid angles of all triangles as the point sees them, which knows nothing of normals: A. Jacobson, L. Kavan
-and O. Sorkine-Hornung, "Robust Inside-Outside Segmentation using Generalized Winding Numbers", SIGGRAPH 2013.
+The nearest point of a mesh is searched over all its triangles. A point is inside by its winding number, the sum of the
+solid angles of all triangles as seen from the point, which does not depend on normals: A. Jacobson, L. Kavan and O.
+Sorkine-Hornung, "Robust Inside-Outside Segmentation using Generalized Winding Numbers", SIGGRAPH 2013.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from sensorium.testing.ray_parts import Floats, solid_of
 from sensorium.testing.ray_scenes import at_world
 
 TOUCHING = 1e-9
-"""Within this share of its distance from the origin a point is on the surface: the gradient then is a normal there."""
+"""Relative distance to the surface within which a point is on it; the gradient is then a surface normal."""
 HALVINGS = 1100
-"""Of an interval of float64, until nothing is left of it."""
+"""Number of bisections that exhaust an interval of float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceDistance:
-    """Where points are to a surface. Arrays are float64.
+    """Nearest surface points of given points. Arrays are float64.
 
     Attributes:
         distance: `[point]`, signed, m: negative inside.
-        point: `[point, 3]`, the nearest point of the surface, m, world; one of them, where several are equally near.
-        gradient: `[point, 3]`, unit, world: away from the solid, outside as inside; on the surface a normal.
+        point: `[point, 3]`, nearest point of the surface, m, world; any one of several equally near points.
+        gradient: `[point, 3]`, unit, world: away from the solid, both outside and inside; on the surface a normal.
     """
 
     distance: Floats
@@ -46,16 +46,16 @@ def reference_distance(
 ) -> ReferenceDistance:
     """Return signed distances of points to a shape.
 
-    Below a plane, however large it is drawn, and below a height field without a base inside its extent, is inside.
+    The region below a plane, whatever its size, and below a height field without a base within its extent, is inside.
 
     Args:
-        shape: of any kind; a mesh must be closed, either side of its triangles may be out.
+        shape: of any kind; a mesh must be closed, with triangles oriented either way.
         points: `[point, 3]`, m, world.
         poses: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]` of the bodies.
 
     Raises:
-        ModelError: the shape's body is a name still.
-        ValueError: the shape moves with a body that has no pose.
+        ModelError: the shape's body is not resolved yet.
+        ValueError: the shape moves with a body without a pose.
     """
     pos, quat = at_world(shape, poses)
     turn = rotation(quat)
@@ -84,11 +84,11 @@ def reference_distance(
 
 
 def nearest_on_triangles(points: ArrayLike, corners: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the nearest points `[point, 3]` on triangles, and unit normals of the triangles that they are on.
+    """Return the nearest points `[point, 3]` on triangles, and the unit normals of those triangles.
 
     Args:
         points: `[point, 3]`, m.
-        corners: `[triangle, 3, 3]`, m; none without an area.
+        corners: `[triangle, 3, 3]`, m; each with an area.
     """
     p = np.asarray(points, float)
     best, foot, normal = np.full(len(p), np.inf), np.zeros_like(p), np.zeros_like(p)
@@ -117,13 +117,13 @@ def nearest_on_triangles(points: ArrayLike, corners: ArrayLike) -> tuple[Floats,
 
 
 def winding_number(points: ArrayLike, corners: ArrayLike) -> Floats:
-    """Return how often triangles are wound around points, `[point]`: 1 inside a closed surface, 0 outside.
+    """Return the winding number of triangles around points, `[point]`: 1 inside a closed surface, 0 outside.
 
-    The solid angle of a triangle after A. van Oosterom and J. Strackee, IEEE Trans. Biomed. Eng. 30 (1983).
+    The solid angle of a triangle follows A. van Oosterom and J. Strackee, IEEE Trans. Biomed. Eng. 30 (1983).
 
     Args:
         points: `[point, 3]`, m.
-        corners: `[triangle, 3, 3]`, m, wound outwards; -1 inside where they are wound inwards.
+        corners: `[triangle, 3, 3]`, m, oriented outwards; the result is -1 inside if they are oriented inwards.
     """
     p = np.asarray(points, float)
     total = np.zeros(len(p))
@@ -153,13 +153,13 @@ def _below(hfield: HeightField, p: Floats) -> NDArray[np.bool_]:
 
 
 def _unit(vectors: Floats) -> Floats:
-    """Return vectors of length 1; x for those without a length."""
+    """Return vectors normalised to length 1; the x axis for zero vectors."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.where(length > 0.0, vectors / np.where(length > 0.0, length, 1.0), [1.0, 0.0, 0.0])
 
 
 def _analytic(kind: str, size: Floats, p: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return the nearest points of an analytic shape, normals there, and which points are inside."""
+    """Return the nearest points of an analytic shape, the normals there, and which points are inside."""
     if kind in ("sphere", "capsule"):
         half = size[1] if kind == "capsule" else 0.0
         axis = np.clip(p, [0.0, 0.0, -half], [0.0, 0.0, half])
@@ -197,8 +197,8 @@ def _on_ellipsoid(radii: Floats, p: Floats) -> Floats:
     """Return the nearest points of an ellipsoid.
 
     They are x_i = r_i^2 p_i / (s + r_i^2 - m^2), where m is the least radius and s >= 0 puts them on the surface: D.
-    Eberly, "Distance from a Point to an Ellipse, an Ellipsoid, or a Hyperellipsoid". s is halved for; where even s = 0
-    leaves them inside, the rest is along the shortest axis.
+    Eberly, "Distance from a Point to an Ellipse, an Ellipsoid, or a Hyperellipsoid". s is found by bisection; if even
+    s = 0 leaves them inside, the remainder is along the shortest axis.
     """
     lift = radii**2 - radii.min() ** 2
     q = radii * np.abs(p)

@@ -1,4 +1,4 @@
-"""What the laws are tried with: scenes of one sensor, snapshots of all that a reader sees, and the error."""
+"""Tools for checking rules: scenes of one sensor, snapshots of its output, and the error."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from sensorium.wire.stream_info import StreamInfo
 
 
 class ContractError(SensoriumError, AssertionError):
-    """A sensor breaks a law of the contract; the message says which, where to look and what to do about it.
+    """A sensor breaks a rule of the contract; the message gives the rule, the place and the fix.
 
     Attributes:
-        law: name of the law, as `check_sensor` returns it.
+        law: name of the rule, as returned by `check_sensor`.
     """
 
     def __init__(self, message: str, law: str) -> None:
@@ -43,40 +43,40 @@ class ContractError(SensoriumError, AssertionError):
 
 
 LASTS = (
-    "What lasts from one sample to the next belongs into self.new_state(name, shape), made in setup, or into the "
-    "timeline; nothing else is reset, saved and put back."
+    "Keep state that persists between samples in self.new_state(name, shape), created in setup, or in the "
+    "timeline; no other state is reset, saved and restored."
 )
 KEYED = (
     "Draw with self.key, self.stream(purpose) or, in a stage, with its key; never with torch's or NumPy's generator."
 )
 FIXES = {
-    "leaves_the_engine_alone": "Arrays of the engine are read only: take a clone() of what is altered in place.",
-    "mounts_do_not_matter": "Mount k is written to raw.x[:, k] from what mount k sees; copy_ spreads one over all.",
+    "leaves_the_engine_alone": "Treat arrays of the engine as read-only: clone() an array before modifying it.",
+    "mounts_do_not_matter": "Write mount k to raw.x[:, k] from its own inputs; copy_ broadcasts one value to all.",
     "shapes_and_dtypes": "Declare shape and dtype in Field(...), or per config in fields(self).",
-    "fields_follow_the_config": "fields(self) may read self.cfg and self.mount, and nothing else.",
+    "fields_follow_the_config": "Let fields(self) read only self.cfg and self.mount.",
     "nothing_lasts_in_plain_attributes": LASTS,
     "hooks_work_on_all_envs_at_once": "Write whole tensors [env, mount, ...], or a kernel with a thread per env.",
-    "post_process_only_projects": "Return new values of the declared shape and dtype, and leave `data` as it is.",
-    "reading_changes_nothing": "A read, `outputs`, `debug_draw` and `notes` change nothing; work belongs into a hook.",
+    "post_process_only_projects": "Return new values of the declared shape and dtype, and do not modify `data`.",
+    "reading_changes_nothing": "Let reads, `outputs`, `debug_draw` and `notes` change nothing; do work in a hook.",
     "same_seed_same_numbers": KEYED,
-    "env_count_does_not_matter": "An env may see neither the others nor their number. " + KEYED,
-    "other_sensors_do_not_matter": "Share nothing that changes between sensors, such as class attributes. " + KEYED,
-    "lazy_equals_eager": "A sample is a function of the engine's state and of declared states. " + LASTS,
+    "env_count_does_not_matter": "Compute each env independently of the others and of their number. " + KEYED,
+    "other_sensors_do_not_matter": "Do not share mutable state, such as class attributes, between sensors. " + KEYED,
+    "lazy_equals_eager": "Compute samples only from the engine's state and declared states. " + LASTS,
     "truth_is_never_altered": (
-        "Only `slot` (a stage: its `slot`) may be written after update_raw_data; a state that apply_transform keeps "
-        "needs a memory for each branch."
+        "Write only to `slot` (in a stage: its `slot`) after update_raw_data; keep a state of apply_transform "
+        "separately for each branch."
     ),
     "no_time_no_change": LASTS,
-    "reset_leaves_the_others": "A kernel returns where rows.mask[env] is 0; reset(env_mask) touches masked envs only.",
-    "nothing_old_after_reset": f"{LASTS} A stage sets its states in reset(state, key), or at its first sample.",
+    "reset_leaves_the_others": "Return from a kernel if rows.mask[env] is 0; let reset_state change only masked envs.",
+    "nothing_old_after_reset": f"{LASTS} Set the states of a stage in reset(state, key), or at its first sample.",
     "resuming_is_exact": LASTS,
-    "streams_as_it_is": "constants are numbers, text, lists and tables of these: array.tolist(), not arrays.",
+    "streams_as_it_is": "Give constants as numbers, text, lists and tables of these: array.tolist(), not arrays.",
 }
-"""What to do about a broken law, where the message has nothing better."""
+"""Fix for a broken rule, if the message has no better one."""
 
 
 class Trial:
-    """One config, as it is and with every standard knob on, and how to run and compare it."""
+    """One config, unchanged and with every standard knob enabled, with methods to run and compare it."""
 
     def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
         self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
@@ -84,11 +84,11 @@ class Trial:
         self.law = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
         self.shows_history = self.sensor_class.data is not Sensor.data
-        """Whether `.data` is `.history`, where there is one."""
+        """Whether `.data` equals `.history`, for sensors with a history."""
         self.dirty = self._with_knobs(self.cfg)
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
-        """Return the config with every standard knob on, where the sensor takes them."""
+        """Return the config with every standard knob enabled, as far as the sensor accepts them."""
         if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
             return cfg
         sensor = self.scene(cfg)["subject"]
@@ -105,11 +105,11 @@ class Trial:
         return cfg.replace(**{k: v for k, v in knobs.items() if not getattr(cfg, k)})
 
     def scene(self, *configs: SensorCfg[Any], num_envs: int = 4, seed: int = 3, engine: Engine | None = None) -> Scene:
-        """Return a scene of these sensors on a fresh engine, or on the one that is given."""
+        """Return a scene of these sensors on a new engine, or on the given one."""
         return Scene(engine or self.engine(num_envs), configs, seed=seed)
 
     def run(self, scene: Scene, steps: int | None = None, read_every: int = 1) -> list[dict[str, torch.Tensor]]:
-        """Take ticks and return what the subject showed at those that were read."""
+        """Run ticks and return the subject's output at those that were read."""
         out = []
         for k in range(self.steps if steps is None else steps):
             take_tick(scene)
@@ -124,18 +124,18 @@ class Trial:
         return scene
 
     def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
-        """Raise `ContractError` where the law does not hold."""
+        """Raise `ContractError` if the rule does not hold."""
         if not holds:
             fix = fix or FIXES.get(self.law, "")
             raise ContractError(f"{self.sensor_class.__name__}: {law} ({where}). {fix}".rstrip(), self.law)
 
     def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
-        """Raise `ContractError` where two snapshots differ in any bit."""
+        """Raise `ContractError` if two snapshots differ in any bit."""
         for name in a:
             self.need(equal(a[name], b[name]), law, f"{where}, {name}")
 
     def lines_run(self, num_envs: int) -> tuple[int, int, str]:
-        """Return how many lines of the sensor's own code ran in some ticks, for how many samples, and the busiest."""
+        """Return the number of executed lines of the sensor's own code, the number of samples, and the busiest line."""
         scene = self.scene(self.cfg.replace(evaluate="always"), num_envs=num_envs)
         module = self.sensor_class.__module__
         package = module if is_ours(self.sensor_class) else module.partition(".")[0]
@@ -163,7 +163,7 @@ class Trial:
 
 
 def look_around(sensor: Sensor[Any, Any]) -> None:
-    """Read everything that a reader can ask for."""
+    """Read everything that a reader can access."""
     for _ in range(2):
         snapshot(sensor)
         sensor.read([0])
@@ -172,9 +172,9 @@ def look_around(sensor: Sensor[Any, Any]) -> None:
 
 
 def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    """Return copies of the numbers, tensors and arrays in attributes of the author's own, by path.
+    """Return copies of the numbers, tensors and arrays in the author's attributes, by path.
 
-    What the pipeline keeps is left out: it is reset, saved and restored.
+    Memory of the pipeline is excluded: it is reset, saved and restored.
     """
     saved = [tensor.untyped_storage() for tensor in sensor.tensors().values()]
     spans = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in saved]
@@ -206,7 +206,7 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Return whether two values of an attribute are the same, bit for bit where they are arrays."""
+    """Return whether two values of an attribute are equal, for arrays bit by bit."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return equal(a, b)
     if isinstance(a, wp.array) and isinstance(b, wp.array):
@@ -217,7 +217,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
-    """Give an attribute an earlier value, in place where it has memory of its own."""
+    """Restore an earlier value of an attribute, in place if it has memory."""
     name, *keys = path.split(".")
     owner: Any = sensor.__dict__
     for key in keys:
@@ -233,12 +233,12 @@ def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
 
 
 def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
-    """Return the fields that the standard chain runs over, by name."""
+    """Return the fields that the standard chain processes, by name."""
     return {name: spec for name, (_, spec) in sensor.buffers.plan.chained.items()}
 
 
 def take_tick(scene: Scene) -> None:
-    """Take one tick, whoever owns the time."""
+    """Run one tick, by the engine or by the scene."""
     if scene.engine.owns_time:
         scene.step(None, 1)
     else:
@@ -252,7 +252,7 @@ def fields_of(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.
 
 
 def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
-    """Return copies of all a reader can see."""
+    """Return copies of everything that a reader can access."""
     shot = {f"data.{name}": value for name, value in fields_of(sensor).items()}
     shot |= {f"ground_truth.{name}": value for name, value in fields_of(sensor, truth=True).items()}
     for name in ("valid", "age", "frame", "is_new"):
@@ -267,7 +267,7 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
 
 
 def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: int, truth: bool) -> FieldData:
-    """Return what a listener gets of some environments of a reading."""
+    """Return the data that a listener gets for some environments of a reading."""
     specs = tuple(FieldSpec.from_dict(spec) for spec in described["fields"])
     info = StreamInfo(
         0,
@@ -295,7 +295,7 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
 
 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bit equality that takes NaN for itself."""
+    """Return whether tensors are bit-identical; NaN equals NaN."""
     return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
 
 

@@ -1,8 +1,10 @@
-"""Maps of fields with many numbers for one item: scans, images, clouds of points and skins, true against measured.
+"""Maps of fields with many values per item: scans, images, point clouds and skins, true and measured.
 
-A scan is drawn over time: ray by ray what was measured, and beside it how far that is from the truth of the same
-capture. Of images and points the last capture is drawn; for taxels see `sensorium.view.taxels`. Misses are grey; where
-only the measured value misses, it is dark. Long recordings and wide scans are thinned out before anything is drawn.
+A scan is drawn over time: the measured value ray by ray, and its difference from the truth of the same capture. Images
+and
+points show the last capture; see `sensorium.view.taxels` for taxels. Misses are grey, and dark if only the measured
+value
+misses. Long recordings and wide scans are thinned before drawing.
 """
 
 from __future__ import annotations
@@ -36,24 +38,25 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 MOST_NUMBERS = 9
-"""Numbers of one item that are lines still; more are a map."""
+"""Greatest number of values per item that are drawn as lines; more are drawn as a map."""
 MAX_MAPS = 3
-"""Fields of one sensor at most."""
+"""Greatest number of fields per sensor."""
 MAX_COLUMNS, MAX_LINES = 96, 80
-"""Captures and rays of a scan that are drawn at most, three by two pixels each: finer noise makes large files."""
+"""Greatest numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
 MAX_POINTS = 4000
-"""Points of a cloud that are drawn at most."""
+"""Greatest number of drawn points of a cloud."""
 HEADING, FOOT = 0.6, 0.05
-"""Room above and below the maps, inches."""
+"""Margins above and below the maps, inches."""
 HEIGHTS = {"taxels": 2.9, "range": 2.5, "image": 2.4, "point": 3.8}
-"""Height of a map with these, inches."""
+"""Height of a map with its margins, inches."""
 
 
 def map_fields(sensor: SensorRecording) -> list[Spec]:
-    """Return the fields that are maps, in the order in which they are drawn: skins, scans, images, and one of points.
+    """Return the fields that are drawn as maps, in drawing order: skins, scans, images, and one of points.
 
-    These are fields of taxels with more than nine numbers of an env, of role ``range`` and ``point`` with more than
-    nine items besides env and mount, and images with one channel.
+    These are fields of taxels with more than nine values per env, of role ``range`` and ``point`` with more than nine
+    items
+    per mount, and images with one channel.
     """
     found: dict[str, list[Spec]] = {kind: [] for kind in HEIGHTS}
     for spec in sensor.info.get("fields", ()):
@@ -74,12 +77,12 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
 
 
 def _kind(spec: Spec) -> str:
-    """Return what a field is drawn as."""
+    """Return the kind of map for a field."""
     return "taxels" if is_skin(spec) else str(spec.get("role"))
 
 
 def maps_inches(specs: Sequence[Spec]) -> float:
-    """Return the height that maps of these fields take, inches."""
+    """Return the height of the maps of these fields, inches."""
     return HEADING + FOOT + sum(HEIGHTS[_kind(spec)] for spec in specs[:MAX_MAPS])
 
 
@@ -89,7 +92,7 @@ def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: 
     Args:
         figure: a figure or subfigure of Matplotlib.
         sensor: the recorded sensor.
-        specs: what `map_fields` returned.
+        specs: the result of `map_fields`.
         env: column of the env.
     """
     inches = inches_of(figure)
@@ -123,7 +126,7 @@ def _draw_scan(
     columns = min(len(time), MAX_COLUMNS)
     shown = np.linspace(time[0], time[-1], columns)
     step = (shown[-1] - shown[0]) / max(columns - 1, 1) or 1e-3
-    chosen = np.searchsorted(time, shown + 0.5 * step, side="right") - 1  # what was the newest at that time
+    chosen = np.searchsorted(time, shown + 0.5 * step, side="right") - 1  # the newest capture at that time
     rays = own_shape(spec)[0]
     lines = np.unique(np.linspace(0, rays - 1, min(rays, MAX_LINES)).round().astype(int))
     measured = rays_of(sensor.measured[spec["name"]], arrivals[chosen], env, spec, lines)
@@ -154,7 +157,7 @@ def _draw_scan(
 def _draw_image(
     figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
-    """Draw the last capture: true, measured, error; ids have colours of their own, and no error but a difference."""
+    """Draw the last capture: true, measured, error; ids have distinct colours, and a count of differences as error."""
     arrivals, captures = pairs
     pick = (slice(None), slice(None), 0)
     measured = one_capture(sensor.measured[spec["name"]], arrivals[-1], env, spec)[pick]
@@ -192,7 +195,7 @@ def _draw_points(
     time = float(sensor.capture_time[arrivals[-1], env])
     top, side = row_of_panels(figure, room, (1.25, 1.0))
     both = np.concatenate((measured, truth))
-    where = f"{spec['frame']} frame" if spec.get("frame") else "frame not said"
+    where = f"{spec['frame']} frame" if spec.get("frame") else "unknown frame"
     if not len(both):
         top.set_title(f"{spec['name']}: all {count} miss, t = {time:.4g} s", fontsize=8.5, color=INK, loc="left")
         return

@@ -1,4 +1,4 @@
-"""What maps are made of: panels beside each other, their colours and scales, and the numbers of a recording in them."""
+"""Elements of maps: adjacent panels, their colours and scales, and the values of a recording in them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 ABOVE, BELOW = 0.26, 0.46
-"""Room for titles and labels of each, inches."""
+"""Margins for titles and labels of each panel, inches."""
 MISS, LOST = "#d3d8dd", "#2b3640"
-"""Colours of what meets nothing, and of what only the measured value misses."""
+"""Colours of misses, and of points that only the measured value misses."""
 
 Spec = Mapping[str, Any]
 
@@ -26,13 +26,13 @@ Spec = Mapping[str, Any]
 def row_of_panels(
     figure: Any, room: tuple[float, float], widths: Sequence[float], *, above: float = ABOVE
 ) -> list[Any]:
-    """Return panels beside each other in a strip of the figure (bottom, top), room for their labels left.
+    """Return adjacent panels in a strip of the figure (bottom, top), with margins for their labels.
 
     Args:
         figure: a figure or subfigure of Matplotlib.
-        room: bottom and top of the strip, as shares of the figure's height.
-        widths: of the panels, relative to each other.
-        above: room for titles, inches.
+        room: bottom and top of the strip, as fractions of the figure's height.
+        widths: relative widths of the panels.
+        above: margin for titles, inches.
     """
     bottom, top, inches = *room, inches_of(figure)
     grid = figure.add_gridspec(
@@ -46,7 +46,7 @@ def row_of_panels(
 
 
 def frame(axes: Any) -> None:
-    """Give the axes of a map our look."""
+    """Apply the common style to the axes of a map."""
     axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6)
     for spine in axes.spines.values():
         spine.set_color(FAINT)
@@ -63,7 +63,7 @@ def panel(
     options: Mapping[str, Any],
     colors: str = "viridis",
 ) -> None:
-    """Draw values as colours; the scale fits them and the truth, so that both show the same."""
+    """Draw values as colours; the scale fits both them and the truth, so that panels are comparable."""
     both = np.concatenate((values.ravel(), np.asarray(reference, dtype=np.float64).ravel()))
     low, high = span_of(both)
     drawn = axes.imshow(values, cmap=color_map(colors), vmin=low, vmax=high, **options)
@@ -72,7 +72,7 @@ def panel(
 
 
 def error_panel(figure: Any, axes: Any, error: Array, text: str, spec: Spec, options: Mapping[str, Any]) -> None:
-    """Draw an error around zero, in which +inf is what only the measured value misses and NaN what both miss."""
+    """Draw an error around zero; +inf marks points that only the measured value misses, NaN those that both miss."""
     known = np.abs(error[np.isfinite(error)])
     is_there = bool(known.any())
     most = float(np.percentile(known, 99.0)) if len(known) else 0.0
@@ -89,14 +89,14 @@ def error_panel(figure: Any, axes: Any, error: Array, text: str, spec: Spec, opt
 
 
 def color_map(name: str) -> Any:
-    """Return Matplotlib's colours of that name, with grey for what is missing."""
+    """Return a colour map of Matplotlib, with grey for missing values."""
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=MISS)
 
 
 def limit(axes: Any, x: Array, y: Array, *, equal: bool) -> None:
-    """Frame almost all points; with `equal` a metre is as long in both directions."""
+    """Set limits that contain almost all points; with `equal`, both axes have the same scale."""
     spans = [span_of(values, 1.0) for values in (x, y)]
     middles, sizes = [0.5 * sum(span) for span in spans], [1.12 * (span[1] - span[0]) for span in spans]
     if equal:
@@ -108,12 +108,12 @@ def limit(axes: Any, x: Array, y: Array, *, equal: bool) -> None:
 
 
 def inches_of(figure: Any) -> float:
-    """Return the height of a figure or subfigure, which fills its figure from top to bottom."""
+    """Return the height of a figure or subfigure that fills its figure from top to bottom."""
     return float(getattr(figure, "figure", figure).get_figheight())
 
 
 def color_bar(figure: Any, drawn: Any, axes: Any) -> Any:
-    """Add a scale of colours and return its axes."""
+    """Add a colour bar and return its axes."""
     bar = figure.colorbar(drawn, ax=axes, pad=0.02, fraction=0.055, aspect=24)
     bar.ax.tick_params(labelsize=7, colors=INK, length=2.0, width=0.5)
     bar.outline.set_visible(False)
@@ -121,7 +121,7 @@ def color_bar(figure: Any, drawn: Any, axes: Any) -> Any:
 
 
 def name_and_unit(spec: Spec) -> str:
-    """Return what a field is called, e.g. ``force [N]``."""
+    """Return the label of a field, e.g. ``force [N]``."""
     return f"{spec['name']} [{unit_text(spec['unit'])}]"
 
 
@@ -134,7 +134,7 @@ def own_shape(spec: Spec) -> list[int]:
 
 
 def rays_of(values: Array, rows: Array, env: int, spec: Spec, lines: Array) -> Array:
-    """Return `[row, ray]` of the first mount; where a ray has several returns, the first of them."""
+    """Return `[row, ray]` of the first mount; of several returns per ray, the first."""
     mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
     rest = (0,) * (len(own_shape(spec)) - 1)
     return np.stack([values[(row, env, *mount, lines, *rest)] for row in rows])
@@ -148,25 +148,25 @@ def one_capture(values: Array, row: int, env: int, spec: Spec) -> Array:
 
 
 def is_miss(sensor: SensorRecording, values: Array) -> Array:
-    """Return where values say that nothing was met."""
+    """Return which values are misses."""
     shown_as = sensor.info.get("cfg", {}).get("no_hit_value")
     missing: Array = ~np.isfinite(values)
     return missing if shown_as is None else missing | (values == np.float32(shown_as))
 
 
 def shown_values(sensor: SensorRecording, values: Array) -> Array:
-    """Return values in float64, NaN where nothing was met."""
+    """Return values in float64, with NaN for misses."""
     return np.where(is_miss(sensor, values), np.nan, values.astype(np.float64))
 
 
 def difference_of(sensor: SensorRecording, spec: Spec, measured: Array, truth: Array) -> tuple[Array, str]:
-    """Return measured minus true, NaN where the truth misses, +inf where only the measured value does; and a text."""
+    """Return measured minus true, NaN where the truth misses, +inf where only the measured value misses; and a text."""
     seen, there = shown_values(sensor, measured), shown_values(sensor, truth)
     difference = seen - there
     lost = np.isnan(seen) & ~np.isnan(there)
     known = difference[np.isfinite(difference)]
     unit = unit_text(spec["unit"])
-    text = "error: nothing was met"
+    text = "error: no hits"
     if len(known):
         text = f"error {known.mean():+.2g} ± {known.std():.2g} {unit}" if known.any() else "no error"
     if lost.any():
@@ -175,7 +175,7 @@ def difference_of(sensor: SensorRecording, spec: Spec, measured: Array, truth: A
 
 
 def span_of(values: Array, beyond: float = 2.0) -> tuple[float, float]:
-    """Return limits between which almost all finite values are, `beyond` percent at each end left out."""
+    """Return limits that contain almost all finite values, without `beyond` percent at each end."""
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0

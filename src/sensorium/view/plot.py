@@ -1,8 +1,9 @@
-"""Pictures of a recording: true against measured, per sensor a column, per axis a row, each with a close-up beside it.
+"""Pictures of a recording: true and measured, one column per sensor, one row per axis, each with a close-up.
 
-The measured line is a step: it shows what a reader saw at each instant, so latency is where it trails the truth. In the
-close-up, dots are arrivals, and a faint line leads from each back to the instant at which it was sensed. The numbers
-above it are mean and standard deviation of measured minus true at equal captures: what remains without latency.
+The measured line is a step function: it shows a reader's value at each instant, so latency appears as a lag behind the
+truth. In the close-up, dots are arrivals, and a faint line connects each to the instant of its capture. The numbers
+above
+it are mean and standard deviation of measured minus true at equal captures, which excludes latency.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
 MAX_SENSORS = 3
-"""Sensors in one picture at most; more would be too narrow."""
+"""Greatest number of sensors in one picture; more would be too narrow."""
 MAX_ROWS = 6
-"""Axes of one sensor at most."""
+"""Greatest number of axes per sensor."""
 FRAME, LINE = 1.38, 1.27
-"""Height of what is around the axes, and of each of them, inches."""
+"""Height of the margins, and of each axis, inches."""
 ZOOM = 0.2
-"""Seconds that the close-up shows."""
+"""Duration of the close-up, s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class _Row:
 
 
 def plottable(sensor: SensorRecording) -> bool:
-    """Return whether a recorded sensor has anything that this module can draw: numbers that change with time."""
+    """Return whether a recorded sensor has values that this module can draw: numbers that change with time."""
     return bool(_rows(sensor) or map_fields(sensor)) and len(sensor.time) > 1
 
 
@@ -66,13 +67,14 @@ def plot_recording(
 ) -> Path:
     """Draw true against measured values over time, and return the picture's path.
 
-    At most three sensors with six axes each are drawn, and what is left out is said there; choose with `names`. Scans,
-    images, clouds of points and skins are drawn as maps instead, see `sensorium.view.maps`.
+    At most three sensors with six axes each are drawn, and omissions are noted in the picture; choose with `names`.
+    Scans,
+    images, point clouds and skins are drawn as maps instead, see `sensorium.view.maps`.
 
     Args:
-        recording: what `sensorium.record.load` or `NpzRecorder.recording` returned.
-        path: the file; its suffix chooses the format, e.g. ``.png`` or ``.svg``.
-        names: sensors to draw; None takes all that can be drawn.
+        recording: result of `sensorium.record.load` or `NpzRecorder.recording`.
+        path: the file; its suffix selects the format, e.g. ``.png`` or ``.svg``.
+        names: sensors to draw; None for all that can be drawn.
         kind: draw only sensors of this kind.
         env: id of the environment.
 
@@ -120,23 +122,24 @@ def plot_recording(
 
 
 def _maps(sensor: SensorRecording) -> list[Spec]:
-    """Return the fields to draw as maps; none where a distance or height is there as lines: that says more."""
+    """Return the fields to draw as maps; empty if a distance or height is drawn as lines, which is more informative."""
     roles = {spec["name"]: spec.get("role") for spec in sensor.info.get("fields", ())}
     return [] if any(roles[row.field] == "range" for row in _rows(sensor)) else map_fields(sensor)
 
 
 def _rows(sensor: SensorRecording) -> list[_Row]:
-    """Return the axes that can be drawn: of floating-point fields with at most nine numbers for one item.
+    """Return the axes that can be drawn, of floating-point fields with at most nine values per item.
 
-    Where a field has an axis of items (mounts, joints, target frames), vectors are those of the first item, and plain
-    numbers those of the first few, so that every field has its share. Ranges come first; where they are of whole
-    mounts, their rays are left out.
+    For a field with an axis of items (mounts, joints, target frames), vectors are those of the first item, and scalars
+    those
+    of the first few, so that every field is represented. Ranges come first; for ranges of whole mounts, their rays are
+    omitted.
     """
     fields = []
     for spec in sensor.info.get("fields", ()):
         axes, shape = list(spec["axes"][1:]), list(spec["shape"])
         if axes[:1] == ["event"] or (is_skin(spec) and int(np.prod(shape)) > MOST_NUMBERS):
-            continue  # no value at every time, or a map
+            continue  # not a value at every time, or a map
         items = 0
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]
@@ -162,7 +165,7 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
             labels = (list(axes[0]) if len(axes[0]) == size else [str(i) for i in range(size)]) if shape else [""]
             if axes == ["ray"]:
                 labels = [f"ray {i}" for i in range(size)]
-            if len(shape) > 1:  # a small grid: by the places in it
+            if len(shape) > 1:  # a small grid: labels are positions in it
                 labels = [",".join(map(str, place)) for place in np.ndindex(*shape)]
             for place, label in zip(np.ndindex(*shape), labels, strict=True):
                 index = (*lead, *place)
@@ -175,12 +178,12 @@ def _is_range(spec: Spec) -> bool:
 
 
 def _is_item_axis(word: str, size: int, axes: int) -> bool:
-    """Return whether an axis counts things, each with numbers of its own, and not the parts of one vector."""
+    """Return whether an axis counts items, each with its own values, instead of the components of one vector."""
     return word in ("mount", "joint", "target", "ray") or (axes == 2 and len(word) != size)
 
 
 def _item_name(sensor: SensorRecording, word: str, item: int, items: int, *, named: bool) -> str:
-    """Return the name of one item, where the recording has it; of mounts only where several can be drawn."""
+    """Return the name of one item, if recorded; for mounts only if several can be drawn."""
     if word == "mount" and named and len(sensor.info.get("mounts", ())) == items:
         return str(sensor.info["mounts"][item])
     for value in sensor.info.get("constants", {}).values():
@@ -253,7 +256,7 @@ def _close_up(
     measured: tuple[Array, Array, Array],
     least: float,
 ) -> None:
-    """Add captures, arrivals and the way between them, and frame what the window holds."""
+    """Add captures, arrivals and the lines between them, and set limits to the window."""
     (true_time, truth), (sensed, seen, values) = true, measured
     near = (seen >= window[0]) & (seen <= window[1])
     if (seen - sensed)[near].max(initial=0.0) > 0.0:
@@ -266,7 +269,7 @@ def _close_up(
 
 
 def _frame(axes: Any, values: Array, least: float) -> None:
-    """Set the vertical limits to what values need, but at least to a span at which rounding errors are a flat line."""
+    """Set the vertical limits to the values, with a least span that flattens rounding errors."""
     values = values[np.isfinite(values)]
     if not len(values):
         return
@@ -276,7 +279,7 @@ def _frame(axes: Any, values: Array, least: float) -> None:
 
 
 def _error(sensor: SensorRecording, row: _Row, env: int) -> str:
-    """Say how far measured values are from the truth of the same captures."""
+    """Return a text on the difference of measured values from the truth of the same captures."""
     _, measured, truth = sensor.paired(row.field, env)
     if not len(measured):
         return ""
@@ -297,7 +300,7 @@ def _above(axes: Any, points: float) -> Any:
 
 
 def _window(sensor: SensorRecording, rows: Sequence[_Row], captures: Array, env: int) -> tuple[float, float]:
-    """Return the close-up: the liveliest stretch of the last two thirds, where a start has settled."""
+    """Return the close-up window: the part of the last two thirds with the most change, after the start has settled."""
     time = sensor.truth_time[captures, env]
     first, end = float(time[0]), float(sensor.time[-1])
     length = min(ZOOM, max(end - first, 1e-9))

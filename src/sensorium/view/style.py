@@ -1,4 +1,4 @@
-"""What all pictures share: colours, axes, headings, and which numbers of a recording belong to which item."""
+"""Common style of all pictures: colours, axes, headings, and the selection of an item's values in a recording."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
-"""Colours of the true line, of text, of what is less important, and of the ground."""
+"""Colours of the true line, of text, of secondary text, and of the background."""
 COLORS = ("#e4572e", "#1780a1", "#6a994e")
-"""Colours of measured lines: one for each field."""
+"""Colours of measured lines, one per field."""
 
 
 def column_of(sensor: SensorRecording, env: int) -> int:
     """Return the column of an env in a recording.
 
     Raises:
-        UnknownNameError: it was not recorded.
+        UnknownNameError: the env was not recorded.
     """
     found = np.flatnonzero(sensor.env_ids == env)
     if not len(found):
@@ -31,7 +31,7 @@ def column_of(sensor: SensorRecording, env: int) -> int:
 
 
 def tidy(axes: Any, is_last: bool) -> None:
-    """Give axes of lines our look."""
+    """Apply the common style to axes of lines."""
     from matplotlib.ticker import MaxNLocator
 
     axes.grid(True, color="#e6e9ec", lw=0.6)
@@ -47,7 +47,7 @@ def tidy(axes: Any, is_last: bool) -> None:
 
 
 def heading(sensor: SensorRecording, env: int, *, several: bool = False) -> tuple[str, str]:
-    """Return what a sensor is, and the facts below it; `env` is its column, `several` whether mounts are beside it."""
+    """Return a sensor's title and facts; `env` is its column, `several` whether other mounts exist."""
     info, cfg = sensor.info, sensor.info.get("cfg", {})
     kind = str(info.get("kind", ""))
     name = f"{sensor.name}" + (f" · {kind} · {info['preset']}" if info.get("preset") else f" · {kind}")

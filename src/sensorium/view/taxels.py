@@ -1,11 +1,14 @@
-"""Maps of skins: what taxels feel at the moment of the largest load, true beside measured, and the sum over time.
+"""Maps of skins: the taxels at the moment of the largest load, true and measured, and the sum over time.
 
-Colours are the parts along the normals of the taxels, or the numbers themselves; arrows are the parts along the skin. A
-grid, and taxels whose places the recording's config tells (`probe_local_pos`, `probe_local_normal`), are seen from
-outside of the skin, in the axes of the link: a bent grid is unrolled, and a list is projected along its mean normal.
-Taxels without places are drawn over time. Of cells in three dimensions it is the layer of the largest value.
+Colours are the components along the normals of the taxels, or scalar values; arrows are the tangential components.
+Grids,
+and taxels with known positions (`probe_local_pos`, `probe_local_normal` in the recording's config), are seen from
+outside
+the skin, in the axes of the link: a bent grid is unrolled, and a list is projected along its mean normal. Taxels
+without
+positions are drawn over time. For cells in three dimensions, the layer of the largest value is drawn.
 
-A taxel is active where it shows more than 5 % of the largest true value of the recording.
+A taxel is active if it shows more than 5 % of the largest true value of the recording.
 """
 
 from __future__ import annotations
@@ -24,20 +27,20 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
-"""Words of the axes that count taxels."""
+"""Names of the axes that count taxels."""
 ACTIVE = 0.05
-"""Share of the largest true value above which a taxel is active."""
+"""Fraction of the largest true value above which a taxel is active."""
 MAX_ARROWS = 24
-"""Arrows along a row or column of a grid at most."""
+"""Greatest number of arrows along a row or column of a grid."""
 MAX_COLUMNS = 96
-"""Captures that are drawn of taxels without places at most."""
+"""Greatest number of drawn captures for taxels without positions."""
 ABOVE = 0.42
-"""Room for titles of two lines, inches."""
+"""Margin for titles of two lines, inches."""
 TINY = 1e-12
 
 
 def is_skin(spec: Spec) -> bool:
-    """Return whether a field holds a number, a flag or a vector of each of many taxels."""
+    """Return whether a field holds a number, a flag or a vector per taxel of a skin."""
     axes, role = _own_axes(spec), spec.get("role", "scalar")
     taxels = _taxel_axes(axes)
     if not taxels or axes[len(taxels) :] not in ((), ("xyz",)) or np.dtype(spec["dtype"]).kind not in "fb":
@@ -51,7 +54,7 @@ def _own_axes(spec: Spec) -> tuple[str, ...]:
 
 
 def _taxel_axes(axes: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the axes that count taxels."""
+    """Return the axes that count taxels."""
     return next((words for words in AXES if tuple(axes[: len(words)]) == words), ())
 
 
@@ -60,16 +63,16 @@ def _taxel_axes(axes: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Skin:
-    """Where taxels are, and what is along and across the skin there.
+    """Positions of taxels, and the normal and tangential directions there.
 
     Attributes:
         shape: sizes of the axes that count taxels.
         normals: unit vectors `[taxel, 3]`.
-        right: unit vectors along the skin that point right in the picture.
-        up: likewise up.
-        at: `[taxel, 2]`, where each is in the picture; None where that is not known.
-        labels: of the axes of the picture.
-        fillers: bool `[taxel]`, places of the layout that have no taxel.
+        right: unit tangential vectors that point right in the picture.
+        up: unit tangential vectors that point up in the picture.
+        at: `[taxel, 2]`, positions in the picture; None if unknown.
+        labels: labels of the axes of the picture.
+        fillers: bool `[taxel]`, places of the layout without a taxel.
     """
 
     shape: tuple[int, ...]
@@ -82,7 +85,7 @@ class _Skin:
 
 
 def _skin(sensor: SensorRecording, spec: Spec) -> _Skin:
-    """Return the layout of a field's taxels, as far as the config of the sensor tells it."""
+    """Return the layout of a field's taxels, as far as the sensor's config defines it."""
     shape = tuple(own_shape(spec)[: len(_taxel_axes(_own_axes(spec)))])
     count, cfg = int(np.prod(shape)), sensor.info.get("cfg", {})
     places = np.asarray(cfg.get("probe_local_pos", ()), np.float64).reshape(-1, 3)
@@ -114,7 +117,7 @@ def _skin(sensor: SensorRecording, spec: Spec) -> _Skin:
 
 
 def _in_plane(normal: Array) -> tuple[Array, Array, tuple[str, str]]:
-    """Return what points right and up for somebody who looks at a surface from outside, and the names of both."""
+    """Return the right and up directions for a view of a surface from outside, and the names of both."""
     if abs(normal[2]) > 0.8:
         right = np.array([1.0, 0.0, 0.0]) - normal[0] * normal
         right /= np.linalg.norm(right)
@@ -127,7 +130,7 @@ def _in_plane(normal: Array) -> tuple[Array, Array, tuple[str, str]]:
 
 
 def _named(direction: Array) -> str:
-    """Return the axis of the link that a direction is along."""
+    """Return the name of the link axis along a direction."""
     axis = int(np.abs(direction).argmax())
     sign = "-" if direction[axis] < 0.0 else ""
     about = "" if abs(direction[axis]) > 0.999 else "about "
@@ -135,13 +138,13 @@ def _named(direction: Array) -> str:
 
 
 def _is_flat(places: Array, normal: Array, shape: Sequence[int]) -> bool:
-    """Return whether a grid is one in a plane, with rows and columns."""
+    """Return whether a grid is planar with rows and columns."""
     height = float(np.ptp(places @ normal))
     return min(shape) > 1 and height < 0.05 * float(np.linalg.norm(np.ptp(places, axis=0)))
 
 
 def _along(directions: Array, normals: Array) -> Array:
-    """Return unit vectors along the skin `[taxel, 3]`."""
+    """Return unit tangential vectors `[taxel, 3]`."""
     flat = directions - (directions * normals).sum(axis=-1, keepdims=True) * normals
     unit: Array = flat / np.maximum(np.linalg.norm(flat, axis=-1, keepdims=True), TINY)
     return unit
@@ -152,11 +155,11 @@ def _along(directions: Array, normals: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Felt:
-    """What taxels show in each capture; NaN where nothing is known.
+    """Values of taxels in each capture; NaN where unknown.
 
     Attributes:
-        normal: `[capture, taxel]`, the part along the normal, or the number itself.
-        along: `[capture, taxel, 3]`, the part along the skin; None of numbers.
+        normal: `[capture, taxel]`, the normal component, or the scalar value.
+        along: `[capture, taxel, 3]`, the tangential component; None for scalars.
     """
 
     normal: Array
@@ -164,17 +167,17 @@ class _Felt:
 
     @property
     def shear(self) -> Array:
-        """Size of the part along the skin `[capture, taxel]`; 0 of numbers."""
+        """Magnitude of the tangential component `[capture, taxel]`; 0 for scalars."""
         return np.zeros_like(self.normal) if self.along is None else np.linalg.norm(self.along, axis=-1)
 
     @property
     def net_shear(self) -> Array:
-        """Size of the sum of the parts along the skin `[capture]`."""
+        """Magnitude of the sum of the tangential components `[capture]`."""
         return np.zeros(len(self.normal)) if self.along is None else np.linalg.norm(self.along.sum(axis=1), axis=-1)
 
 
 def _felt(values: Array, rows: Array, env: int, spec: Spec, skin: _Skin) -> _Felt:
-    """Return what the taxels of the first mount show in these rows."""
+    """Return the values of the taxels of the first mount in these rows."""
     mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
     numbers = values[(rows, env, *mount)].astype(np.float64)
     numbers[~np.isfinite(numbers)] = np.nan
@@ -189,7 +192,7 @@ Curve = Callable[[_Felt], Array]
 
 
 def _curves(spec: Spec, true: _Felt) -> list[tuple[str, Curve]]:
-    """Return what of the whole skin is drawn over time: its name, and how it follows from what the taxels show."""
+    """Return the curves of the whole skin over time: their names and functions of the values."""
     unit, is_vector = unit_text(spec["unit"]), true.along is not None
     if np.dtype(spec["dtype"]).kind == "b":
         return [("active\ntaxels", lambda felt: (felt.normal > 0.0).sum(axis=1))]
@@ -218,14 +221,14 @@ def _curves(spec: Spec, true: _Felt) -> list[tuple[str, Curve]]:
 
 
 def _known(values: Array, reduce: Callable[..., Any]) -> Array:
-    """Return a number of each capture, of the taxels whose value is known; NaN where there are none."""
+    """Return one number per capture, from taxels with a known value; NaN if there are none."""
     return np.array([reduce(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in values])
 
 
 def _moment(spec: Spec, true: _Felt, curve: Curve) -> int:
-    """Return the capture to draw: that of the largest load; without one the last.
+    """Return the capture to draw: that of the largest load; without a load, the last one.
 
-    Of distances it is the least, and of numbers that are never 0, such as temperatures, the farthest from the start.
+    For distances it is the least one; for values that are never 0, such as temperatures, that with the largest change.
     """
     if spec.get("role") == "range":
         strength = -curve(true)
@@ -243,7 +246,7 @@ def _moment(spec: Spec, true: _Felt, curve: Curve) -> int:
 def draw_skin(
     figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
 ) -> None:
-    """Draw a field of taxels: true and measured at one moment, and what the whole skin feels over time.
+    """Draw a field of taxels: true and measured at one moment, and curves of the whole skin over time.
 
     Args:
         figure: a figure or subfigure of Matplotlib.
@@ -251,7 +254,7 @@ def draw_skin(
         spec: the field, see `is_skin`.
         env: column of the env.
         pairs: rows of measured and of true values of the same captures; at least one.
-        room: bottom and top of the strip to draw in, as shares of the figure's height.
+        room: bottom and top of the strip to draw in, as fractions of the figure's height.
     """
     skin = _skin(sensor, spec)
     measured, true = (
@@ -297,7 +300,7 @@ def _draw_moment(
     spec: Spec,
     time: float,
 ) -> None:
-    """Draw what the taxels show in one capture, true and measured, by the same colours and arrows of the same scale."""
+    """Draw the taxels in one capture, true and measured, with the same colours and arrow scale."""
     both = np.stack([felt.normal[moment] for felt in branches])
     both[:, skin.fillers] = np.nan
     is_flag = np.dtype(spec["dtype"]).kind == "b"
@@ -347,7 +350,7 @@ def _draw_moment(
 
 
 def _bar_beside(figure: Any, axes: Any, drawn: Any) -> None:
-    """Add a scale of colours as high as the map beside it."""
+    """Add a colour bar as high as the map."""
     axes.apply_aspect()
     box = axes.get_position()
     bar = figure.colorbar(drawn, cax=figure.add_axes((box.x1 + 0.01, box.y0, 0.012, box.height)))
@@ -358,29 +361,29 @@ def _bar_beside(figure: Any, axes: Any, drawn: Any) -> None:
 
 
 def _called(spec: Spec) -> str:
-    """Return what a field is called, with its unit where it has one."""
+    """Return the name of a field, with its unit if it has one."""
     return str(spec["name"]) if spec["unit"] == "1" else name_and_unit(spec)
 
 
 def _shear(spec: Spec) -> str:
-    """Return what the part along the skin is called."""
+    """Return the name of the tangential component."""
     return "along the skin" if spec["unit"] == "N m" else "shear"
 
 
 def _least(true: _Felt) -> float:
-    """Return a span of values that is too small to matter: rounding errors are no load."""
+    """Return a negligible span of values, so that rounding errors do not count as a load."""
     most = max(float(np.nan_to_num(np.abs(part)).max(initial=0.0)) for part in (true.normal, true.shear))
     return (0.02 if (true.normal == 0.0).any() else 1e-5) * most
 
 
 def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[float, float, str]:
-    """Return limits of the colours, and their name: from 0 on where the truth has one sign, else to both sides.
+    """Return limits of the colours, and their name: from 0 if the truth has one sign, otherwise symmetric.
 
     Args:
         true: the true values to be drawn.
-        measured: likewise.
+        measured: the measured values to be drawn.
         spec: the field.
-        least: span that the colours have at least.
+        least: least span of the colours.
     """
     if np.dtype(spec["dtype"]).kind == "b":
         return 0.0, 1.0, "viridis"
@@ -400,7 +403,7 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
 
 
 def _layer(true: Array, skin: _Skin, spec: Spec) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
-    """Return which layer of cells is drawn, of its axes the names, and a text that says which it is."""
+    """Return the drawn layer of cells, the names of its axes, and a text that identifies it."""
     if len(skin.shape) < 3:
         return (), (*skin.labels, "")
     axis = int(np.argmin(skin.shape))
@@ -425,7 +428,7 @@ def _spacing(at: Array) -> float:
 
 
 def _size_dots(axes: Any, drawn: Any, at: Array, spacing: float) -> None:
-    """Frame the taxels, and make dots as large as fits between them."""
+    """Set limits around the taxels, and make dots as large as fits between them."""
     middle, half = 0.5 * (at.min(axis=0) + at.max(axis=0)), 0.5 * np.ptp(at, axis=0) + 0.8 * spacing
     axes.set_xlim(middle[0] - half[0], middle[0] + half[0])
     axes.set_ylim(middle[1] - half[1], middle[1] + half[1])
@@ -435,7 +438,7 @@ def _size_dots(axes: Any, drawn: Any, at: Array, spacing: float) -> None:
 
 
 def _draw_arrows(axes: Any, skin: _Skin, along: Array, scale: float, spacing: float) -> None:
-    """Draw the parts along the skin; an arrow of size `scale` is 1.8 times as long as taxels are apart."""
+    """Draw the tangential components; an arrow of size `scale` is 1.8 times as long as the taxel spacing."""
     across = np.stack([(along * skin.right).sum(axis=-1), (along * skin.up).sum(axis=-1)], axis=1)
     if skin.at is not None:
         at = skin.at
@@ -456,7 +459,7 @@ def _draw_arrows(axes: Any, skin: _Skin, along: Array, scale: float, spacing: fl
 def _draw_over_time(
     figure: Any, panels: tuple[Any, Any], branches: tuple[_Felt, _Felt], time: Array, spec: Spec
 ) -> None:
-    """Draw taxels without places by their number, over time."""
+    """Draw taxels without positions by their number, over time."""
     both = [felt.normal for felt in branches]
     low, high, colors = _scale(both[0].ravel(), both[1].ravel(), spec, _least(branches[0]))
     columns = np.unique(np.linspace(0, len(time) - 1, min(len(time), MAX_COLUMNS)).round().astype(int))
@@ -478,7 +481,7 @@ def _draw_over_time(
 
 
 def _error(both: Array, spec: Spec) -> str:
-    """Say how far the second of two is from the first."""
+    """Return a text on the difference between the second and the first of two values."""
     if np.dtype(spec["dtype"]).kind == "b":
         return f"{int((both[0] != both[1]).sum())} of {both[0].size} differ"
     difference = both[1] - both[0]

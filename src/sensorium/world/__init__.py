@@ -1,1 +1,1 @@
-"""Views of engine state in one convention, and the one grammar for choosing things by name."""
+"""Views of engine state in one convention, and the grammar for selection by name."""

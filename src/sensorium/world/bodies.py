@@ -1,4 +1,4 @@
-"""The bodies of a model as things: what they belong to, and how much room they take."""
+"""The bodies of a model: their entities and bounding boxes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sensorium.spec import BODY_POSE, SHAPES
 
 
 def entity_of(name: str) -> str:
-    """Return what a body belongs to: the part of its name before the first ``/``, empty where there is none."""
+    """Return the entity of a body: the part of its name before the first ``/``, empty where there is none."""
     entity, slash, _ = name.partition("/")
     return entity if slash else ""
 
 
 def bodies_of(engine: Engine, reader: str) -> Bodies:
-    """Return all bodies of a model; their boxes are 0 where the engine knows no shapes.
+    """Return all bodies of a model; their boxes are 0 if the engine provides no shapes.
 
     Args:
-        engine: the engine; it is prepared for shapes where it grants them late.
-        reader: who asks, for messages.
+        engine: the engine; it is prepared for shapes if it still accepts requirements.
+        reader: name of the reader, for messages.
     """
     wanted = [need for need in (SHAPES, BODY_POSE) if engine.grants_late(need) and engine.supports(need) is None]
     engine.prepare(dict.fromkeys(wanted, reader))
@@ -38,11 +38,13 @@ def bodies_of(engine: Engine, reader: str) -> Bodies:
 def body_boxes(engine: Engine) -> NDArray[np.float32]:
     """Return a box around the shapes of each body, in the frame of the body, along its axes.
 
-    Visual shapes count as well. Planes, height fields and what has no known extent (a deformable) are left out. So are
-    the shapes of a body that never moves, where BODY_POSE was not prepared: their places are known in the world only.
+    Visual shapes count as well. Planes, height fields and shapes without a known extent (deformables) are ignored. So
+    are the
+    shapes of a static body if BODY_POSE was not prepared, since their poses are then known only in the world.
 
     Returns:
-        float32 `[body, 6]`, bodies in the order of ``engine.names("body")``: middle and half the size, m. 0 for a body
+        float32 `[body, 6]`, bodies in the order of ``engine.names("body")``: centre and half the size, m. 0 for a body
+        without a shape.
         without a shape.
 
     Raises:
@@ -56,7 +58,7 @@ def body_boxes(engine: Engine) -> NDArray[np.float32]:
         if not 0 <= row < count or shape.fault or shape.kind in ("plane", "hfield"):
             continue
         turn, pos = rotation(shape.quat), np.array(shape.pos)
-        if shape.is_static:  # it is placed in the world
+        if shape.is_static:  # its pose is given in the world
             if BODY_POSE not in engine.prepared:
                 continue
             poses = _poses(engine) if poses is None else poses
@@ -70,7 +72,7 @@ def body_boxes(engine: Engine) -> NDArray[np.float32]:
 
 
 def _poses(engine: Engine) -> NDArray[np.float64]:
-    """Return the poses of the bodies of the first environment, `[body, 7]`; those that never move are so in all."""
+    """Return the poses of the bodies of the first environment, `[body, 7]`; static bodies have them in all."""
     engine.refresh()
     parts = [engine.array(f"body_{what}_w")[0].cpu().numpy().astype(np.float64) for what in ("pos", "quat")]
     return np.concatenate(parts, axis=1)

@@ -1,4 +1,4 @@
-"""What touches what: the two sides of a contact by name, as a CONTACT_REPORT takes them."""
+"""Sides of a contact by name, in the form that a CONTACT_REPORT takes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class ContactMatch(Cfg):
     mode: Literal["geom", "body", "subtree"]
     """``geom``: these geoms. ``body``: all geoms of these bodies. ``subtree``: also those of all their descendants."""
     pattern: str | tuple[str, ...]
-    """Full-match regular expression over names, or a list of such. With `entity` over the names within it."""
+    """Full-match regular expression over names, or a list of these. With `entity`, over the names within the entity."""
     entity: str | None = None
-    """Entity (name prefix before ``/``); None means full names. In a model without prefixes any entity is the whole
+    """Entity (name prefix before ``/``); None means full names. In a model without prefixes, any entity means the whole
     model."""
     exclude: tuple[str, ...] = ()
-    """Names to leave out of what `pattern` matches, without the prefix of the entity. An entry with a character that
-    is special in regular expressions is searched for in the name; another one is the name itself."""
+    """Names to exclude from the matches of `pattern`, without the prefix of the entity. An entry with special
+    characters of
+    regular expressions is searched for within the names; any other entry is an exact name."""
 
     @field_validator("pattern", mode="before")
     @classmethod
@@ -49,17 +50,18 @@ class ContactMatch(Cfg):
 
 
 def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str) -> Side:
-    """Return the kind and the full names of what a `ContactMatch` matches, in the order of the model (of a list).
+    """Return the kind and the full names that a `ContactMatch` matches, in the order of the model (or list).
 
     Args:
-        match: what is wanted.
-        model: whose names are matched.
-        config: the asking config, for the message.
+        match: the match.
+        model: the model with the names.
+        config: the config, for the message.
         field: its field, for the message.
 
     Raises:
-        SelectionError: a pattern matches nothing, or what another one matches already; an exclusion excludes nothing,
-            or everything is excluded.
+        SelectionError: a pattern matches nothing, or a name that another one also matches; an exclusion matches
+        nothing, or
+            everything is excluded.
     """
     kind: Literal["geom", "body"] = "geom" if match.mode == "geom" else "body"
     known = model.names(kind)
@@ -73,7 +75,7 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
             matches = match_names(full, known, config=config, field=f"{field}.pattern", what=kind)
         twice = [name for name in matches if name in found]
         if twice:
-            fix = f"Another pattern matches {listed(twice)} already: narrow one of them."
+            fix = f"Narrow one of the patterns, since another one also matches {listed(twice)}."
             expected = f"patterns that match each {kind} once"
             raise SelectionError(config, [Fault(f"{field}.pattern", repr(pattern), expected, fix)])
         found += matches
@@ -94,14 +96,14 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
 
 
 def _excluded(entry: str, names: Iterable[str], entity: str | None, config: str, field: str) -> list[str]:
-    """Return the names that one entry of `exclude` takes out."""
+    """Return the names that one entry of `exclude` removes."""
     inside = {name: name.removeprefix(f"{entity}/") if entity else name for name in names}
     if not _METACHARACTERS.intersection(entry):
         return [name for name, short in inside.items() if entry in (short, name)]
     try:
         regex = re.compile(entry)
     except re.error as error:
-        fix = f"The pattern is broken: {error}."
+        fix = f"The regular expression is invalid: {error}."
         fault = Fault(f"{field}.exclude", repr(entry), "a name or a regular expression", fix)
         raise SelectionError(config, [fault]) from None
     return [name for name, short in inside.items() if regex.search(short)]
@@ -112,38 +114,38 @@ def resolve_paths(paths: Iterable[str], model: Named, *, config: str, field: str
 
     Args:
         paths: paths or patterns of paths, with or without the namespace of their environments.
-        model: whose names are matched.
-        config: the asking config, for the message.
+        model: the model with the names.
+        config: the config, for the message.
         field: its field, for the message.
 
     Raises:
-        SelectionError: a path matches nothing, or what another one matches already.
+        SelectionError: a path matches nothing, or an element that another one also matches.
     """
     found: list[tuple[str, str]] = []
     for path in paths:
         kind, names = match_prim_path(path, model, config, field, kinds=("body", "geom"))
         for name in names:
             if (kind, name) in found:
-                fix = f"Another path matches the {kind} {name!r} already: narrow one of them."
+                fix = f"Narrow one of the paths, since another one also matches the {kind} {name!r}."
                 raise SelectionError(config, [Fault(field, repr(path), "paths that match each element once", fix)])
             found.append((kind, name))
     return found
 
 
 def check_apart(side: Side, engine: Engine, *, config: str, field: str) -> None:
-    """Raise `SelectionError` where one subtree of a side is inside another: its contacts would count twice."""
+    """Raise `SelectionError` if one subtree of a side is inside another, since its contacts would count twice."""
     kind, names = side
     if kind != "subtree":
         return
     for name in names:
         inside = [other for other in names if other != name and other in (engine.subtree(name) or ())]
         if inside:
-            fix = f"The subtree of {name!r} contains {listed(inside)}: leave one of them out."
+            fix = f"The subtree of {name!r} contains {listed(inside)}. Remove one of them."
             raise SelectionError(config, [Fault(field, shown(names), "subtrees that do not contain each other", fix)])
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return the last parts of full names; the full name where the last part is not unique."""
+    """Return the last parts of full names, or the full name if the last part is not unique."""
     leaves = [name.split("/")[-1] for name in names]
     return [name if leaves.count(leaf) > 1 else leaf for name, leaf in zip(names, leaves, strict=True)]
 

@@ -1,7 +1,8 @@
-"""Choosing scalar joints (hinges and slides) by name, and numbers that may differ from joint to joint.
+"""Selection of scalar joints (hinges and slides) by name, and numbers that can differ between joints.
 
-The grammar is that of `world.select`: full-match patterns, lists of such, `ObjRef`. A pattern selects scalar joints
-only: free and ball joints have no single position. To name one of those is an error.
+The grammar is that of `world.select`: full-match patterns, lists of these, `ObjRef`. A pattern selects scalar joints
+only:
+free and ball joints have no single position, and naming one of them is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DataT = TypeVar("DataT")
 
 
 def per_joint(value: Any) -> tuple[Any, ...]:
-    """Return a number for all joints as a tuple of one; a tuple as it is."""
+    """Return a number for all joints as a tuple of one; a tuple is unchanged."""
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -35,22 +36,23 @@ _SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
 
 
 class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
-    """A sensor of scalar joints. Give exactly one of `joint` and `joints`.
+    """Sensor of scalar joints. Give exactly one of `joint` and `joints`.
 
-    `joint` means exactly one and gives no joint axis, `joints` (a full-match pattern or a list) gives one after env.
+    `joint` means exactly one and gives no joint axis; `joints` (a full-match pattern or a list) gives a joint axis
+    after env.
     """
 
     joint: Selector = None
     """Name (or full-match pattern) of one hinge or slide."""
     joints: Selectors = None
-    """Pattern or list of hinges and slides; ``".*"`` takes all."""
+    """Pattern or list of hinges and slides; ``".*"`` selects all."""
 
     def __init__(self, /, **data: Any) -> None:
         given = [name for name in ("joint", "joints") if data.get(name) is not None]
         faults = []
         if len(given) != 1:
             got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
-            faults.append(Fault("joints", got, "exactly one of joint and joints", 'joints=".*" takes all.'))
+            faults.append(Fault("joints", got, "exactly one of joint and joints", 'Give joints=".*" for all.'))
         try:
             super().__init__(**data)
         except ConfigError as error:
@@ -66,12 +68,12 @@ class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
 
 @dataclass(frozen=True, slots=True)
 class ScalarJoints:
-    """The joints that a config selected.
+    """The joints that a config selects.
 
     Attributes:
         names: full names, in joint order.
-        columns: the column of each in the engine's joint arrays.
-        slides: whether each is a slide.
+        columns: column of each joint in the engine's joint arrays.
+        slides: whether each joint is a slide.
         is_plural: whether there is a joint axis.
     """
 
@@ -86,7 +88,7 @@ class ScalarJoints:
         return len(self.names)
 
     def unit(self, hinge: str) -> str:
-        """Return the unit of a quantity whose unit at a hinge is given: that of a slide, or both as ``"rad|m"``."""
+        """Return the unit of a quantity, given its unit at a hinge: that of a slide, or both as ``"rad|m"``."""
         slide = _SLIDE_UNITS.get(hinge, hinge)
         if all(self.slides) or slide == hinge:
             return slide
@@ -102,11 +104,11 @@ class ScalarJoints:
 
         Args:
             cfg: the config.
-            field: its field, whose value is taken where none is given.
+            field: its field, which provides the default value.
             value: the value.
 
         Raises:
-            ConfigError: it holds another number of numbers.
+            ConfigError: the number of values does not match.
         """
         value = getattr(cfg, field) if value is None else value
         if not isinstance(value, tuple):
@@ -121,7 +123,7 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
     """Return the scalar joints that a config selects, in the order of the model (of the list, for a list).
 
     Raises:
-        SelectionError: nothing matches, several do where one is needed, or a free or ball joint is named.
+        SelectionError: nothing matches, several match where one is needed, or a free or ball joint is named.
     """
     field = "joints" if cfg.is_plural else "joint"
     value = getattr(cfg, field)
@@ -142,7 +144,7 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
             if not others:
                 raise
             fix = (
-                f"{listed(others)}: free and ball joints have several coordinates. For the orientation and rates of a "
+                f"{listed(others)}: free and ball joints have several coordinates. For orientation and rates of a "
                 'ball joint use BuiltinSensor (types "ballquat", "ballangvel"), for a free body Imu.'
             )
             raise SelectionError(error.config, [Fault(field, repr(pattern), "a hinge or a slide", fix)]) from None
@@ -159,7 +161,7 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
 
 
 def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequence[str]) -> list[str]:
-    """Return the free and ball joints that a pattern means, where it means no scalar one."""
+    """Return the free and ball joints that a pattern matches, if it matches no scalar joint."""
     try:
         others = [name for name in joints if name not in scalars and (name == pattern or re.fullmatch(pattern, name))]
         return [] if any(re.fullmatch(pattern, name) for name in scalars) else others

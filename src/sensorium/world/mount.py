@@ -1,12 +1,13 @@
-"""Where a sensor sits: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
+"""Mount of a sensor: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
 
-A mount is an offset on a body. With d the offset turned into the world, w and alpha the body's angular velocity and
-acceleration, v and a those of its frame origin (rigid-body kinematics):
+A mount is an offset on a body. With d the offset in world axes, w and alpha the body's angular velocity and
+acceleration,
+v and a those of its frame origin (rigid-body kinematics):
 
     p_m = p + d        v_m = v + w x d        a_m = a + alpha x d + w x (w x d)
 
-Where the owner of a model moves what the mount sits on (domain randomisation of `site_pos`, for instance), the offset
-follows, for each environment, from the next refresh of the engine on. It jumps: that brings no velocity.
+If the owner of a model moves the element of the mount (domain randomisation of `site_pos`, for instance), the offset
+follows, for each environment, from the next refresh of the engine. The change is a jump without velocity.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from sensorium.geometry.transforms import compose, quat_multiply, quat_rotate
 
 @wp.func
 def is_finite3(v: wp.vec3) -> wp.bool:
-    """Whether all parts of a vector are finite."""
+    """Return whether all components of a vector are finite."""
     return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2])
 
 
 @wp.func
 def is_finite4(v: wp.vec4) -> wp.bool:
-    """Whether all parts of a quaternion are finite."""
+    """Return whether all components of a quaternion are finite."""
     return wp.isfinite(v[0]) and wp.isfinite(v[1]) and wp.isfinite(v[2]) and wp.isfinite(v[3])
 
 
@@ -39,7 +40,8 @@ def is_finite4(v: wp.vec4) -> wp.bool:
 class Mounts:
     """The mounts of one sensor and the state of their bodies, for its kernels; see `MountView.warp_state`.
 
-    Kernels take an array of one: a thread copies a struct that it gets as a whole, which costs more than the pose.
+    Kernels take an array of one struct, because each thread would copy a struct argument, which costs more than the
+    pose.
     """
 
     body: wp.array[wp.int32]
@@ -50,6 +52,15 @@ class Mounts:
     # Length 0 where they are not needed
     body_lin_vel: wp.array2d[wp.vec3]
     body_ang_vel: wp.array2d[wp.vec3]
+
+
+@wp.func
+def flag_state(bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32], env: int, mount: int, is_finite: bool) -> None:
+    """Set the flag of a mount, and with it the clock's, where the state that a sample needs is not finite."""
+    bad[env, mount] = wp.uint8(0)
+    if not is_finite:
+        bad[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
 
 
 @wp.func
@@ -67,7 +78,7 @@ def mount_pose(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[
 
 @wp.func
 def mount_motion(mounts: wp.array[Mounts], env: int, mount: int):  # type: ignore[no-untyped-def]  # Warp infers it
-    """Return position, orientation, velocity and angular velocity of a mount in the world, and its arm: see above d."""
+    """Return position, orientation, velocity, angular velocity and arm (d, see the module) of a mount in the world."""
     arm = mounts[0].offset_pos[env, mount]
     quat = mounts[0].offset_quat[env, mount]
     pos = arm
@@ -140,15 +151,15 @@ def _motion(
 
 
 class MountView:
-    """The frames one sensor sits on. World quantities are computed when they are first asked for at a tick.
+    """The frames of a sensor's mounts. World quantities are computed on first access at a tick.
 
     Attributes:
-        names: what the selector resolved to, in mount order.
+        names: names of the selected elements, in mount order.
         count: number of mounts.
-        cameras: for each mount the camera of the model that it is; "" for any other element.
+        cameras: camera of the model for each mount; "" for any other element.
         body: int32 [mount], body of each mount, -1 for the world.
         offset_pos: float32 [env, mount, 3], origin in the body's frame, m; the engine may change it (`Engine.offsets`).
-        offset_quat: float32 [env, mount, 4], orientation in the body's frame, wxyz, likewise.
+        offset_quat: float32 [env, mount, 4], orientation in the body's frame, wxyz; the engine may change it.
     """
 
     def __init__(
@@ -189,12 +200,12 @@ class MountView:
 
     @property
     def bad(self) -> torch.Tensor:
-        """The sensor's uint8 [env, mount] flags: 1 where the state that a sample needs is not finite."""
+        """The sensor's uint8 [env, mount] flags: 1 if the state for a sample is not finite."""
         return self._bad()
 
     @property
     def warp_inputs(self) -> list[Any]:
-        """Body `[mount]`, offset position and quaternion `[env, mount]` as Warp arrays, for a sensor's own kernel."""
+        """Body `[mount]`, offset position and quaternion `[env, mount]` as Warp arrays, for a custom kernel."""
         return [
             wp.from_torch(self.body, dtype=wp.int32),
             wp.from_torch(self.offset_pos, dtype=wp.vec3),
@@ -202,9 +213,9 @@ class MountView:
         ]
 
     def warp_state(self, *, velocities: bool = False) -> Any:
-        """Return the mounts and the poses of their bodies, with `velocities` their motion too, for a custom kernel.
+        """Return the mounts and the poses (with `velocities`, the motion) of their bodies, for a custom kernel.
 
-        `mount_pose` and `mount_motion` read them there. Needs BODY_POSE, and BODY_VELOCITY where asked for.
+        `mount_pose` and `mount_motion` read them in the kernel. Needs BODY_POSE, and BODY_VELOCITY for velocities.
         """
         if velocities in self._states:
             return self._states[velocities][1]
@@ -227,9 +238,9 @@ class MountView:
                 torch.zeros((*shape, 3), dtype=torch.float32, device=self._compute.device),
                 torch.zeros((*shape, width), dtype=torch.float32, device=self._compute.device),
             )
-        # one launch in a recording, whose launches run together, else one for each version of the state
-        recording = self._compute.is_recording
-        version = (recording, self._compute.recordings if recording else self._clock.version)
+        # in a recording one launch, since recorded launches run together; otherwise one per version of the state
+        recording = self._compute.recording
+        version = (recording, 0 if recording else self._clock.version)
         if self._versions.get(what) != version:
             self._launch(what, views)
             self._versions[what] = version

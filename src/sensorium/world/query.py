@@ -1,4 +1,4 @@
-"""What the queries from the mounts of one sensor share: whom they ask, and which body is at fault where one fails."""
+"""Common base of the queries from the mounts of one sensor: their context, and the body with an invalid state."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sensorium.world.ray_scene import RayScene
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """What the queries of one sensor work with; `Sensor.query_context` has it.
+    """Context of the queries of one sensor, provided by `Sensor.query_context`.
 
     Attributes:
         scene: the shapes.
         engine: poses of bodies, and their velocities.
         compute: device.
         clock: time.
-        mount: what the queries start from.
-        config: the asking config, for messages.
+        mount: origins of the queries.
+        config: the config, for messages.
     """
 
     scene: RayScene
@@ -38,11 +38,11 @@ class QueryContext:
     config: str
 
     def body_at_fault(self, env: int, mount: int, bodies: Iterable[int], states: Iterable[str]) -> str:
-        """Return the name of the first body whose state is not finite: the mount's, or one of some rows, -1 for none.
+        """Return the name of the first body with an invalid state: the mount's, or one of some rows (-1 for none).
 
         Args:
-            env: which environment.
-            mount: which mount.
+            env: index of the environment.
+            mount: index of the mount.
             bodies: rows of the other bodies.
             states: names of the engine's arrays.
         """
@@ -56,9 +56,9 @@ class MountQuery:
     """A query from the mounts of one sensor at the shapes of the scene.
 
     Args:
-        context: what it works with.
-        view: the shapes that count.
-        hidden: 1 where a mount does not see an instance, `[mount, instance]`.
+        context: context of the query.
+        view: the candidate shapes.
+        hidden: 1 if a mount ignores an instance, `[mount, instance]`.
     """
 
     states: tuple[str, ...] = ("body_pos_w", "body_quat_w")
@@ -71,7 +71,7 @@ class MountQuery:
         self._hidden = torch.from_numpy(hidden).to(context.compute.device)
 
     def body_at_fault(self, env: int, mount: int) -> str:
-        """Return the name of the first body, of the mount and of the shapes, whose state is not finite."""
+        """Return the name of the first body, of the mount and of the shapes, with a state that is not finite."""
         return self._context.body_at_fault(env, mount, self.view.bodies, self.states)
 
     def mount_pose(self) -> list[Any]:
@@ -79,12 +79,12 @@ class MountQuery:
         return [wp.from_torch(self._mount.pos_w, dtype=wp.vec3), wp.from_torch(self._mount.quat_w, dtype=wp.vec4)]
 
     def body_pose(self) -> list[Any]:
-        """Return those of all bodies, `[env, body]`."""
+        """Return positions and orientations of all bodies, `[env, body]`, for kernels."""
         pos, quat = (self._engine.array(name) for name in ("body_pos_w", "body_quat_w"))
         return [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4)]
 
     def _flags(self) -> list[Any]:
-        """Return where kernels flag what is not finite: the mounts, and that there is one."""
+        """Return the arrays in which kernels flag states that are not finite: per mount, and one for all."""
         return [wp.from_torch(self._mount.bad, dtype=wp.uint8), self._context.clock.bad_wp]
 
     def _unseen(self) -> Any:

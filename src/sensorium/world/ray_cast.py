@@ -1,7 +1,8 @@
-"""The rays of one sensor: where they start, what they meet, and the launches that cast them.
+"""The rays of one sensor: their starts, their targets, and the launches that cast them.
 
-A sensor makes a `RayCast` in `setup` and calls `cast` in a hook marked `@recorded`; plugins do the same. Rays are given
-in the sensor's ray frame: x forward, y left, z up.
+A sensor creates a `RayCast` in `setup` and calls `cast` in a hook marked `@recorded`; so do plugins. Rays are given in
+the
+sensor's ray frame: x forward, y left, z up.
 """
 
 from __future__ import annotations
@@ -38,27 +39,28 @@ _HITS = {
     "direction": wp.vec3,
     "time": wp.float32,
 }
-"""What a cast can write, and the type of an element; see `geometry.ray_structs.Hits`."""
+"""Outputs of a cast, and their element types; see `geometry.ray_structs.Hits`."""
 SCAN = 256
-"""Vertical rays that one CPU thread casts after each other, where there are environments for all threads."""
+"""Vertical rays per CPU thread, if there are enough environments for all threads."""
 Cones = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
-"""Cosines, sines and radii `[1, ray]` of what holds each block of rays."""
+"""Cosines, sines and radii `[1, ray]` of the cones around blocks of rays."""
 FARTHEST = 1e30
-"""No ray is longer than this, m."""
+"""Greatest length of a ray, m."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaySource:
-    """Which rays there are, in the ray frame: some directions, the pixels of an image, or directions drawn anew.
+    """Directions of rays in the ray frame: fixed ones, the pixels of an image, or directions that a kernel draws.
 
     Attributes:
         starts: `[ray, 3]`, m; None for all at the origin.
         directions: `[ray, 3]`.
-        inverse_k: instead of directions, rows of inverse intrinsic matrices `[1 or env, 3, 3]`, which may change (call
-            `RayCast.widen` then), for pixels of an image of `image` size.
+        inverse_k: alternative to directions: rows of inverse intrinsic matrices `[1 or env, 3, 3]`, for the pixels of
+        an
+            image of `image` size. Call `RayCast.widen` after a change of the matrices.
         image: height and width, with `inverse_k`.
-        drawn: instead of directions, unit vectors `[1 or env, ray, 3]` that a kernel writes anew before each cast.
-        spread: rad, with `drawn`: the angle about the x axis that holds all of them.
+        drawn: alternative to directions: unit vectors `[1 or env, ray, 3]` that a kernel rewrites before each cast.
+        spread: rad, with `drawn`: angle about the x axis that contains all of them.
     """
 
     starts: NDArray[Any] | torch.Tensor | None = None
@@ -71,13 +73,13 @@ class RaySource:
 
 @dataclass(frozen=True, kw_only=True)
 class RayFrame:
-    """Where the ray frame is on its mount.
+    """Pose of the ray frame on its mount.
 
     Attributes:
-        alignment: how it follows: ``"base"`` wholly, ``"yaw"`` about the vertical only, ``"world"`` not at all,
-            ``"yaw_starts"`` about the vertical with the starts only.
-        offset: its pose on the mount (position, quaternion wxyz).
-        offsets: instead of it, tensors `[env, mount, 3]` and `[env, mount, 4]` that may change.
+        alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all,
+            ``"yaw_starts"`` about the vertical for the starts only.
+        offset: pose on the mount (position, quaternion wxyz).
+        offsets: alternative to `offset`: tensors `[env, mount, 3]` and `[env, mount, 4]` that may change.
     """
 
     alignment: Alignment = "base"
@@ -87,16 +89,16 @@ class RayFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class RayTimes:
-    """When the rays of a scan fire.
+    """Firing times of the rays of a scan.
 
     Attributes:
-        times: `[ray]`, s, when each ray of a period fires, where a scan takes time.
+        times: `[ray]`, s, firing time of each ray of a period, for scans that take time.
         period: s, of the times.
-        count: rays of one scan; None for all of the period.
-        per_tick: groups of rays per tick, where a scan is a window that moves over the period.
-        group: rays that such a window never parts, e.g. the sub-rays of a beam.
-        slots: ticks of motion that are kept; call `RayCast.look` at each tick where it is more than 1.
-        motion: other rays of the same mount and targets whose `look` serves these as well, instead of `slots`.
+        count: rays of one scan; None for the whole period.
+        per_tick: groups of rays per tick, for a scan that is a moving window of the period.
+        group: rays that such a window never separates, e.g. the sub-rays of a beam.
+        slots: number of stored ticks of motion; if more than 1, call `RayCast.look` at each tick.
+        motion: another cast with the same mount and targets whose `look` serves this one too, instead of `slots`.
         new_state: `Sensor.new_state`, for the memory of those ticks; None for memory that is not saved.
     """
 
@@ -112,13 +114,13 @@ class RayTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class RaySpec(RaySource, RayFrame, RayTimes):
-    """The rays of one sensor: which they are, where, when, and what they hit.
+    """The rays of one sensor: directions, frame, times and targets.
 
     Attributes:
-        targets: which shapes they hit.
+        targets: the shapes that they can hit.
         limits: least and greatest distance, m; a hit outside is a miss.
-        miss: the distance that a miss shows.
-        block: rays that one thread casts; None for a fitting number.
+        miss: distance reported for a miss.
+        block: rays per thread; None chooses a number.
     """
 
     targets: Targets | None = None
@@ -131,11 +133,11 @@ class RayCast(MountQuery):
     """The rays of one sensor.
 
     Args:
-        context: what it works with.
+        context: context of the cast.
         spec: the rays.
 
     Raises:
-        ConfigError: directions that are zero or not finite, or nothing to hit.
+        ConfigError: directions that are zero or not finite, or no shapes to hit.
     """
 
     _pose: Any
@@ -148,7 +150,7 @@ class RayCast(MountQuery):
         targets = spec.targets or Targets()
         super().__init__(context, *context.scene.view(targets, mount.body.tolist(), context.config))
         self._spec, self._miss = spec, spec.miss
-        self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # at infinity a miss would be a hit
+        self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # with infinity a miss would count as a hit
         self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
         bundle = self._bundle = Bundle()
         self._kept: list[torch.Tensor] = []
@@ -167,7 +169,7 @@ class RayCast(MountQuery):
         self.count = int(bundle.count)
         """Rays of one scan."""
         self.vertical = int(bundle.vertical)
-        self._surroundings = self.view.indexed() if self.vertical else self.view.slanted()  # long builds come now
+        self._surroundings = self.view.indexed() if self.vertical else self.view.slanted()  # long builds run now
         other = spec.motion
         if other is None:
             self._slots = spec.slots
@@ -178,7 +180,7 @@ class RayCast(MountQuery):
             self._memory, self._looked = other._memory, other._looked
 
     def _take_directions(self) -> Cones:
-        """Put fixed directions into the bundle, and return what holds each block of them."""
+        """Store fixed directions in the bundle, and return the cones around its blocks."""
         spec, bundle, compute, config = self._spec, self._bundle, self._compute, self._config
         d = np.asarray(spec.directions, dtype=np.float64).reshape(-1, 3)
         count = len(d) if spec.count is None else spec.count
@@ -198,7 +200,7 @@ class RayCast(MountQuery):
             s, d = s @ turn.T + pos, d @ turn.T
         bundle.vertical = self._vertical(d, spec.alignment) if spec.offsets is None else 0
         if bundle.vertical and spec.block is None and compute.is_cpu and compute.num_envs >= compute.threads:
-            self._block = SCAN  # look-ups are so fast that what a block costs counts
+            self._block = SCAN  # look-ups are so fast that the overhead per block matters
         given = [torch.from_numpy(np.ascontiguousarray(part, np.float32)).to(compute.device) for part in (s, d)]
         bundle.starts, bundle.directions = (wp.from_torch(part[None], dtype=wp.vec3) for part in given)
         bundle.total, bundle.count = len(d), count
@@ -206,7 +208,7 @@ class RayCast(MountQuery):
         return cones_of(s, d, self._block, count if spec.per_tick == 0.0 else None)
 
     def _take_drawn(self, drawn: torch.Tensor) -> Cones:
-        """Put directions that are drawn anew into the bundle, and return what holds them all."""
+        """Store drawn directions in the bundle, and return a cone around all of them."""
         bundle, zeros, count = self._bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
         self._compute.memory.take_rays((count,), self._mount.count)
         bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
@@ -216,7 +218,7 @@ class RayCast(MountQuery):
         return _wide_cones(2.0 * self._spec.spread, count)
 
     def _take_pixels(self, image: tuple[int, int]) -> Cones:
-        """Put the pixels of an image into the bundle, and return what holds each block of them."""
+        """Store the pixels of an image in the bundle, and return the cones around its blocks."""
         bundle, inverse_k = self._bundle, self._spec.inverse_k
         assert inverse_k is not None
         self._compute.memory.take_rays(image, self._mount.count)
@@ -228,12 +230,12 @@ class RayCast(MountQuery):
 
     @property
     def bundle(self) -> Any:
-        """The rays, for kernels of a sensor's own: a `geometry.ray_structs.Bundle`."""
+        """The rays for custom kernels: a `geometry.ray_structs.Bundle`."""
         return self._bundle
 
     @property
     def pose(self) -> Any:
-        """Where the mounts are, likewise: a `geometry.ray_structs.Pose`, without drift."""
+        """The poses of the mounts for custom kernels: a `geometry.ray_structs.Pose`, without drift."""
         return self._drifting(None, None)
 
     def __repr__(self) -> str:
@@ -241,7 +243,7 @@ class RayCast(MountQuery):
 
     @staticmethod
     def _vertical(directions: NDArray[np.float64], alignment: Alignment) -> int:
-        """Return -1 or 1 where all rays are along the world's -z or +z, however the mount turns."""
+        """Return -1 or 1 if all rays are along the world's -z or +z for any rotation of the mount."""
         for sign in (-1, 1):
             if alignment != "base" and (directions == np.array([0.0, 0.0, sign])).all():
                 return sign
@@ -291,7 +293,7 @@ class RayCast(MountQuery):
         )
 
     def _image_cones(self, inverse_k: torch.Tensor, image: tuple[int, int]) -> Cones:
-        """Return what holds each block of pixels for every one of the matrices, by the block's first pixel."""
+        """Return the cones around blocks of pixels for every matrix, by the block's first pixel."""
         height, width = image
         first = np.arange(0, height * width, self._block)
         last = np.minimum(first + self._block, height * width)
@@ -310,11 +312,11 @@ class RayCast(MountQuery):
         return cosines, sines, radii
 
     def widen(self, inverse_k: torch.Tensor, *, more: bool = False) -> None:
-        """Take note that intrinsic matrices have changed.
+        """Update the cones after a change of intrinsic matrices.
 
         Args:
             inverse_k: rows of the inverse matrices, `[n, 3, 3]`.
-            more: whether there are others that stay as they are.
+            more: whether other matrices remain unchanged.
         """
         assert self._spec.image is not None
         cones = self._image_cones(inverse_k, self._spec.image)
@@ -326,7 +328,7 @@ class RayCast(MountQuery):
     # Work -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Keep where the mount and the moving shapes are at this tick, and flag what is not finite (launches)."""
+        """Store the poses of the mount and the moving shapes at this tick, and flag invalid ones (launches)."""
         compute, flags = self._compute, self._flags()
         inputs = [self._slots, *self.mount_pose()]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
@@ -350,12 +352,12 @@ class RayCast(MountQuery):
         """Cast all rays at the current state (launches).
 
         Args:
-            outputs: which of `Hits` is written where, `[env, mount, ray, ...]` with any split of the ray axis.
+            outputs: the tensors for members of `Hits`, `[env, mount, ray, ...]` with any split of the ray axis.
             drift: `[env, mount, 3]`, added to the mount's position, m, world.
             cast_drift: `[env, mount, 3]`: x and y move the starts in the alignment's axes, z the hits, m.
-            instant: cast all rays from the pose at the capture, although they fire at different times.
-            look: note first where everything is; False where that was done for this sample.
-            miss: what a distance shows for a miss; by default what this was made with.
+            instant: cast all rays from the pose at the capture, even if they fire at different times.
+            look: call `look` first; False if that was done for this sample.
+            miss: distance reported for a miss; by default that of the spec.
         """
         if look:
             self.look()
@@ -402,11 +404,11 @@ class RayCast(MountQuery):
         drift: torch.Tensor | None = None,
         cast_drift: torch.Tensor | None = None,
     ) -> None:
-        """Write where rays of given lengths end, for the state of the last cast; +inf where a length is not finite.
+        """Write the end points of rays of given lengths, for the state of the last cast; +inf if not finite.
 
         Args:
             distance: `[env, mount, ray]`, m.
-            point: `[env, mount, ray, 3]`, m, world: what is written.
+            point: `[env, mount, ray, 3]`, m, world: the output.
             drift: see `cast`.
             cast_drift: see `cast`.
         """
@@ -437,7 +439,7 @@ class RayCast(MountQuery):
 
 
 def _copy(struct: Any) -> Any:
-    """Return another struct with the same members."""
+    """Return a copy of a struct."""
     kind: Any = Bundle if hasattr(struct, "inverse_k") else Pose
     other = kind()
     for name in kind.vars:
@@ -446,7 +448,7 @@ def _copy(struct: Any) -> Any:
 
 
 def _wide_cones(angle: float, count: int) -> Cones:
-    """Return what `cones_of` does, for rays from one point within an angle of each other, rad."""
+    """Return cones as `cones_of` does, for rays from one point within an angle of each other, rad."""
     angle += 1e-4
     sine = np.sin(angle) if angle < 1.5 else -1.0
     return tuple(np.full((1, count), value, np.float32) for value in (np.cos(angle), sine, 1e-6))  # type: ignore[return-value]
@@ -462,16 +464,16 @@ def pixel_rays(pixel: NDArray[Any], width: int, inverse_k: NDArray[np.float64]) 
 
 
 def cones_of(starts: NDArray[np.float64], directions: NDArray[np.float64], block: int, count: int | None) -> Cones:
-    """Return cosine, sine and radius of what holds each block of rays about its middle ray, by the block's first ray.
+    """Return cosine, sine and radius of the cone around each block, about its middle ray, by its first ray.
 
     Args:
         starts: `[ray, 3]`.
         directions: `[ray, 3]`, unit.
         block: rays in a block.
-        count: rays of a scan; None where blocks may start at any ray and wrap around.
+        count: rays of a scan; None if blocks may start at any ray and wrap around.
 
     Returns:
-        Three arrays `[1, ray]`; the sine is -1 where a block is wider than a half space.
+        Three arrays `[1, ray]`; the sine is -1 if a block is wider than a half space.
     """
     total = len(directions)
     cosine, radius = np.ones(total), np.zeros(total)

@@ -1,7 +1,7 @@
-"""The shapes of a scene as rays see them: what stands still is stored once for all environments and all sensors.
+"""The shapes of a scene for rays: static shapes are stored once for all environments and all sensors.
 
-A sensor sees a selection of the shapes (`Targets`). Sensors with the same selection share trees and indices, and every
-sensor shares meshes and height fields.
+A sensor uses a selection of the shapes (`Targets`). Sensors with the same selection share trees and indices, and all
+sensors share meshes and height fields.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ Geometry = Literal["visual", "collision", "all", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Which shapes rays meet.
+    """Selection of the shapes that rays can hit.
 
     Args:
-        geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (what takes part in contacts),
-            ``"all"`` (every visible shape) or ``"any"`` (every shape).
+        geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (shapes with contacts), ``"all"``
+        (every
+            visible shape) or ``"any"`` (every shape).
         groups: geom groups; None for all.
         include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
         labels: patterns of semantic labels; None for all.
-        exclude: likewise what is not met.
-        exclude_own: whether a mount does not see the body it sits on.
-        exclude_robot: whether it does not see the other bodies of its robot either, that is of the same kinematic tree
-            (where an engine knows none: of the same entity), unless `include` or `labels` ask for some.
-        still: those of `include` whose shapes must stand still.
+        exclude: patterns or paths of excluded shapes.
+        exclude_own: whether a mount ignores its own body.
+        exclude_robot: whether it also ignores the other bodies of its robot, which are those of the same kinematic tree
+        (of
+            the same entity, if the engine provides no tree), unless `include` or `labels` select some.
+        still: entries of `include` whose shapes must be static.
     """
 
     geometry: Geometry = "visual"
@@ -68,15 +70,15 @@ class _Names:
     shapes: Sequence[str]
 
     def names(self, kind: NameKind) -> Sequence[str]:
-        """Return the names of the bodies or, as those of geoms, of the shapes."""
+        """Return the names of the bodies, or for geoms the names of the shapes."""
         return {"body": self.bodies, "geom": self.shapes}.get(kind, ())
 
     def parent_body(self, body: int) -> None:
-        """Return None: paths that name an entity alone are resolved before."""
+        """Return None: paths that consist of an entity are resolved separately."""
 
 
 def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return 1 where a mount does not see an instance, `[mount, instance]`; at least one column."""
+    """Return 1 if a mount ignores an instance, `[mount, instance]`; at least one column."""
     hidden = np.zeros((len(own_of), max(len(bodies), 1)), dtype=np.uint8)
     for mount, own in enumerate(own_of):
         hidden[mount, : len(bodies)] = np.isin(bodies, list(own))
@@ -85,13 +87,13 @@ def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class SolidView:
-    """What sensors with one selection feel.
+    """Solid shapes of one selection.
 
     Attributes:
-        shapes: numbers of the shapes in the scene, of each instance row.
-        instances: the shapes, first those that stand still.
+        shapes: number in the scene of the shape of each instance row.
+        instances: the shapes, static ones first.
         bodies: row of the body of each, -1 for the world.
-        solids: their meshes with signs.
+        solids: their meshes with signed distances.
     """
 
     shapes: list[int]
@@ -102,11 +104,11 @@ class SolidView:
 
 @dataclass(slots=True)
 class View:
-    """What sensors with one selection see.
+    """Shapes of one selection, for rays.
 
     Attributes:
-        shapes: numbers of the shapes in the scene, of each instance row.
-        instances: the shapes that are tested one by one.
+        shapes: number in the scene of the shape of each instance row.
+        instances: the shapes that are tested individually.
         moving: number of moving shapes.
         rows_of_body: body row to instance rows.
     """
@@ -120,27 +122,27 @@ class View:
 
     @property
     def met(self) -> list[int]:
-        """Numbers of all shapes that rays can meet, what stands still included."""
+        """Numbers of all shapes that rays can hit, static ones included."""
         return sorted({*self.shapes, *self._parts.rows})
 
     @property
     def is_flat(self) -> bool:
-        """Whether vertical rays meet what stands still by look-ups alone."""
+        """Whether vertical rays find static shapes by look-ups alone."""
         shapes = self._parts.shapes
         rows = [shapes[i] for i in self._parts.rows if i in self._parts.single or shapes[i].kind != "box"]
         return all(shape.kind == "plane" or (shape.kind == "hfield" and is_upright(shape.quat)) for shape in rows)
 
     def indexed(self) -> Surroundings:
-        """Return what stands still for vertical rays: the same, with the 2-D index instead of the tree."""
+        """Return the static shapes for vertical rays, with the 2-D index instead of the tree."""
         return self._surroundings("vertical")
 
     def slanted(self) -> Surroundings:
-        """Return what stands still for rays in any direction: a terrain is walked, all else is a tree."""
+        """Return the static shapes for rays in any direction: terrain as a grid to walk, all others as a tree."""
         return self._surroundings("walk" if self._parts.is_walked else "tree")
 
     @property
     def surroundings(self) -> Surroundings:
-        """What stands still, as a tree."""
+        """The static shapes, as a tree."""
         return self._surroundings("tree")
 
     def _surroundings(self, form: Form) -> Surroundings:
@@ -150,12 +152,12 @@ class View:
 
 
 class RayScene:
-    """The shapes of a scene, for all sensors that cast rays; what they need is built when they ask.
+    """The shapes of a scene for all sensors that cast rays; data structures are built on demand.
 
     Args:
-        engine: whose shapes these are.
+        engine: the engine with the shapes.
         compute: device.
-        labels: semantic label to patterns of names of geoms or bodies that have it, besides the shapes' own.
+        labels: semantic label to patterns of names of geoms or bodies, in addition to the shapes' own labels.
 
     Attributes:
         shapes: all shapes, with their labels.
@@ -189,7 +191,7 @@ class RayScene:
 
     @cached_property
     def labels(self) -> tuple[tuple[str, ...], ...]:
-        """Semantic labels of each shape: its own, and those whose patterns match its name or its body's.
+        """Semantic labels of each shape: its own, and those whose patterns match its name or its body's name.
 
         Raises:
             SelectionError: a pattern matches nothing.
@@ -203,7 +205,7 @@ class RayScene:
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        """All labels in use, sorted; a shape's semantic id is the place of its first label here plus 1, 0 for none."""
+        """All labels in use, sorted. A shape's semantic id is the index of its first label plus 1, or 0."""
         return tuple(sorted({label for labels in self.labels for label in labels}))
 
     @cached_property
@@ -213,21 +215,21 @@ class RayScene:
         return np.array([place[labels[0]] if labels else 0 for labels in self.labels], dtype=np.int32)
 
     def check_labels(self) -> None:
-        """Raise `SelectionError` where a pattern of a given label matches nothing."""
+        """Raise `SelectionError` if a pattern of a given label matches nothing."""
         if self._given:
             self.labels  # noqa: B018
 
     def _matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
-        """Return the shapes whose names, or bodies, patterns match in full, or that paths name.
+        """Return the shapes for patterns or paths, which must match the names of shapes or bodies in full.
 
         Args:
-            patterns: what is looked for.
+            patterns: patterns or paths.
             config: for messages.
             what: the field, for messages.
             may_be_empty: whether the name of a body without shapes is allowed.
 
         Raises:
-            SelectionError: nothing of that name, or nothing there that rays could meet.
+            SelectionError: no such name, or no shapes there that rays can hit.
         """
         found: dict[int, None] = {}
         bodies = self._engine.names("body")
@@ -239,27 +241,30 @@ class RayScene:
                 known = [*dict.fromkeys(self.body_names), *(shape.name for shape in self.shapes)]
                 expected = "a body with shapes" if is_known else "the name of a body or a geom"
                 hint = "" if is_known else nearest(pattern, known).strip()
-                fix = f"{hint} Bodies and shapes that carry rays: {listed(known)}.".strip()
+                fix = f"{hint} Bodies and shapes that rays can hit: {listed(known)}.".strip()
                 raise SelectionError(config, [Fault(what, repr(pattern), expected, fix)])
             found.update(dict.fromkeys(hits))
         return sorted(found)
 
     def _by_name(self, pattern: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
-        """Return the shapes of a pattern, and whether it matches any body or shape at all."""
+        """Return the shapes that match a pattern, and whether it matches any body or shape at all."""
         try:
             regex = re.compile(pattern)
         except re.error as error:
-            fault = Fault(field, repr(pattern), "a name or a regular expression", f"The pattern is broken: {error}.")
+            fault = Fault(
+                field, repr(pattern), "a name or a regular expression", f"The regular expression is invalid: {error}."
+            )
             raise SelectionError(config, [fault]) from None
         pairs = zip(self.body_names, (shape.name for shape in self.shapes), strict=True)
         hits = [i for i, pair in enumerate(pairs) if any(pattern == name or regex.fullmatch(name) for name in pair)]
         return hits, bool(hits) or any(pattern == name or regex.fullmatch(name) for name in (*bodies, WORLD))
 
     def _on_path(self, path: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
-        """Return the shapes below a path, and True: a path that names nothing is an error.
+        """Return the shapes below a path, and True: a path without a match is an error.
 
-        A path names a body, a shape, an entity (all that begins with ``name/``), or all there is: ``/World``, the
-        namespace of the environments itself, or either with a wildcard.
+        A path names a body, a shape, an entity (the prefix of ``name/``), or everything: ``/World``, the namespace of
+        the
+        environments itself, or either with a wildcard.
         """
         rest = below_namespace(path)
         everything = list(range(len(self.shapes)))
@@ -271,7 +276,7 @@ class RayScene:
             try:
                 own = {entity for entity in entities if re.fullmatch(rest, entity)}
             except re.error:
-                own = set()  # `match_prim_path` tells
+                own = set()  # `match_prim_path` reports
             if own:
                 pairs = zip(self.body_names, names, strict=True)
                 return [i for i, pair in enumerate(pairs) if any(n.partition("/")[0] in own for n in pair)], True
@@ -279,32 +284,34 @@ class RayScene:
         kind, found = match_prim_path(path, _Names(bodies, names), config, field, kinds=kinds)
         of = self.body_names if kind == "body" else names
         hits = [i for i in everything if of[i] in found]
-        if not hits:  # a body without shapes: perhaps a shape has the name
+        if not hits:  # a body without shapes: a shape may have the name
             hits = [i for i in everything if names[i].rpartition("/")[2] == rest.rpartition("/")[2]]
         return hits, True
 
     def select(self, targets: Targets, config: str) -> list[int]:
-        """Return the numbers of the shapes that a selection holds.
+        """Return the numbers of the selected shapes.
 
         Raises:
-            SelectionError: a pattern matches nothing, or nothing is left.
-            ConfigError: a shape in it cannot be cast at.
+            SelectionError: a pattern matches nothing, or no shape remains.
+            ConfigError: a selected shape cannot be hit.
         """
         found = [i for i in self._named(targets, config) if self._is_wanted(self.shapes[i], targets)]
         for i in set(found) & set(self._matching(targets.still, config, "targets")):
             if not self.shapes[i].is_static:
                 got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
-                fix = "What moves is always followed: leave out track_mesh_transforms=False."
-                raise ConfigError(config, [Fault("targets", got, "shapes that stand still", fix)])
+                fix = "Omit track_mesh_transforms=False, since moving shapes are always tracked."
+                raise ConfigError(config, [Fault("targets", got, "static shapes", fix)])
         for i in found:
             if self.shapes[i].fault:
                 name = self.shapes[i].name
-                fix = f"Leave it out: exclude=({name!r},)."
-                raise ConfigError.single(config, "targets", name, f"shapes that rays meet: {self.shapes[i].fault}", fix)
+                fix = f"Exclude it: exclude=({name!r},)."
+                raise ConfigError.single(
+                    config, "targets", name, f"shapes that rays can hit: {self.shapes[i].fault}", fix
+                )
         return found
 
     def _named(self, targets: Targets, config: str) -> list[int]:
-        """Return the numbers of the shapes that names and labels hold, of whatever geometry."""
+        """Return the numbers of the shapes selected by names and labels, of any geometry."""
         keep = set(range(len(self.shapes)))
         if targets.include is not None:
             keep &= set(self._matching(targets.include, config, "targets"))
@@ -327,7 +334,7 @@ class RayScene:
         for pattern in patterns:
             hits = [i for i, labels in enumerate(self.labels) if any(re.fullmatch(pattern, label) for label in labels)]
             if not hits:
-                fix = f"{nearest(pattern, self.label_names).strip()} Labels here: {listed(self.label_names)}; give them"
+                fix = f"{nearest(pattern, self.label_names).strip()} Labels: {listed(self.label_names)}; define others"
                 fault = Fault(
                     "labels", repr(pattern), "a semantic label", f'{fix} by Scene(semantics={{"label": ...}}).'
                 )
@@ -335,19 +342,19 @@ class RayScene:
             yield from hits
 
     def view(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[View, NDArray[np.uint8]]:
-        """Return what a sensor sees, and which of its instance rows are hidden from each of its mounts.
+        """Return the shapes for a sensor, and which of its instance rows are hidden from each of its mounts.
 
         Args:
             targets: its selection.
-            own_bodies: row of the body of each mount, -1 for the world, which is never a mount's own.
+            own_bodies: row of the body of each mount, -1 for the world, which never counts as a mount's own body.
             config: for messages.
 
         Returns:
-            The view, and uint8 `[mount, instance]`, 1 where a mount does not see an instance.
+            The view, and uint8 `[mount, instance]`, 1 if a mount ignores an instance.
 
         Raises:
-            SelectionError: nothing matches, or what was chosen is all its own.
-            ConfigError: a shape in it cannot be cast at.
+            SelectionError: nothing matches, or all selected shapes are the sensor's own.
+            ConfigError: a selected shape cannot be hit.
         """
         chosen, own_of = self._seen(targets, own_bodies, config)
         own = set[int]().union(*own_of)
@@ -361,21 +368,21 @@ class RayScene:
     def solids(
         self, targets: Targets, own_bodies: Sequence[int], config: str, *, with_inside: bool = True
     ) -> tuple[SolidView, NDArray[np.uint8]]:
-        """Return the shapes that a sensor feels, one by one, and which of them are hidden from each of its mounts.
+        """Return the solid shapes for a sensor, and which of them are hidden from each of its mounts.
 
         Args:
             targets: its selection.
             own_bodies: as for `view`.
             config: for messages.
-            with_inside: whether it must be known what is inside; else meshes may be open, and are none of `solids`.
+            with_inside: whether signed distances are needed; otherwise meshes may be open, and are not in `solids`.
 
         Returns:
-            The shapes, and uint8 `[mount, instance]`, 1 where a mount does not feel an instance.
+            The shapes, and uint8 `[mount, instance]`, 1 if a mount ignores an instance.
 
         Raises:
-            SelectionError: nothing matches, or what was chosen is all its own.
-            ConfigError: a shape in it has no surface that we know.
-            ModelError: a mesh in it is not closed, so that it has no inside.
+            SelectionError: nothing matches, or all selected shapes are the sensor's own.
+            ConfigError: a selected shape has no known surface.
+            ModelError: a selected mesh is not closed, so that it has no inside.
         """
         chosen, own_of = self._seen(targets, own_bodies, config)
         rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
@@ -392,33 +399,35 @@ class RayScene:
                 except ModelError as error:
                     pairs = zip(rows, found, strict=True)
                     name = next(self.shapes[i].name for i, m in pairs if m is not None and repr(m.name) in str(error))
-                    fix = f"That is exclude=({name!r},), or geometry='collision' where it is only looked at."
+                    fix = f"Give exclude=({name!r},), or geometry='collision' if it is visual only."
                     raise ModelError(f"{config}: {error} {fix}") from None
             self._solids[key] = SolidView(rows, instances, bodies, solids)
         view = self._solids[key]
         return view, _hidden(own_of, view.bodies)
 
     def _seen(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[list[int], list[set[int]]]:
-        """Return the shapes that at least one mount sees, and the bodies that each does not see."""
+        """Return the shapes that at least one mount uses, and the bodies that each mount ignores."""
         chosen = self.select(targets, config)
         own_of = [self._own(body, targets) for body in own_bodies]
-        everywhere = set[int]().union(*own_of).intersection(*own_of)  # what no mount sees need not be there
+        everywhere = set[int]().union(*own_of).intersection(*own_of)  # shapes that every mount ignores are not needed
         left = [i for i in chosen if self.shapes[i].row not in everywhere]
         is_choice = targets.include is not None or targets.labels is not None
-        if not chosen or (is_choice and not left):  # a robot that is alone may see nothing, but not one that chose so
+        if not chosen or (
+            is_choice and not left
+        ):  # a robot alone may have no targets, but an explicit choice may not be empty
             known = listed([shape.name for shape in self.shapes])
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
             if others := [] if chosen else self._named(targets, config):
                 takes = "geometry='any'" if targets.groups is None else "geometry='any', include_geom_groups=None"
-                fix = f"What it leaves out: {listed([self.shapes[i].name for i in others])}. {takes} takes every shape."
+                fix = f"Give {takes} for every shape; not selected are {listed([self.shapes[i].name for i in others])}."
             if chosen:
-                fix = f"{listed([self.shapes[i].name for i in chosen])} is its own: exclude_parent_body=False shows it."
+                fix = f"Give exclude_parent_body=False to use its own {listed([self.shapes[i].name for i in chosen])}."
             what = f"geometry={targets.geometry!r}, groups={targets.groups}"
             raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
         return left, own_of
 
     def _own(self, body: int, targets: Targets) -> set[int]:
-        """Return the rows of the bodies that a mount on a body does not see; the world is never one of them."""
+        """Return the rows of the bodies that a mount on a body ignores; the world is never one of them."""
         if body < 0 or not targets.exclude_own:
             return set()
         if not targets.exclude_robot or targets.include is not None or targets.labels is not None:
@@ -445,7 +454,7 @@ class RayScene:
         return {each: row for row, each in enumerate(fields) if each is not None}
 
     def mesh(self, mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> wp.Mesh:
-        """Return the tree of a mesh in its own frame, scaled where that is asked for; the same for all who ask."""
+        """Return the tree of a mesh in its own frame, scaled on request; equal requests share it."""
         key = (id(mesh), scale)
         known = self._meshes.get(key)
         if known is None:
@@ -457,7 +466,7 @@ class RayScene:
     def _build(self, chosen: Sequence[int], single: set[int]) -> View:
         shapes = self.shapes
         still = [i for i in chosen if shapes[i].is_static]
-        # triangles that stand still are in one tree; analytic shapes, height fields and exclusions one by one
+        # static triangles are in one tree; analytic shapes, height fields and exclusions are tested individually
         rows = [i for i in still if shapes[i].kind != "mesh" or i in single]
         static = len(rows)
         rows += [i for i in chosen if not shapes[i].is_static]

@@ -1,4 +1,4 @@
-"""What stands still in a scene, built for rays: a tree of its triangles, a walk over terrain, an index of columns."""
+"""Static shapes of a scene, built for rays: a tree of triangles, a walk over terrain, an index of columns."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sensorium.geometry.shapes import Shape
 
 Form = Literal["tree", "walk", "vertical"]
 LARGE = 300_000
-"""A static world of more triangles than this shows its progress while it is built."""
+"""Number of static triangles from which a build shows its progress."""
 
 
 @dataclass(slots=True)
 class Static:
-    """What stands still in one view: how its trees are made, and what keeps them alive.
+    """Static shapes of one view: the construction of their trees, and the objects that keep these alive.
 
     Attributes:
         shapes: all shapes of the scene.
-        device: where the trees are.
+        device: device of the trees.
         meshes: numbers of the shapes that are triangles of one tree.
-        rows: numbers of the shapes that are tested one by one.
-        single: those of `rows` that some mount does not see.
-        kept: what must live as long as the trees.
-        nbytes: bytes of the trees and indices, about.
+        rows: numbers of the shapes that are tested individually.
+        single: those of `rows` that some mount ignores.
+        kept: objects that must live as long as the trees.
+        nbytes: approximate bytes of the trees and indices.
     """
 
     shapes: Sequence[Shape]
@@ -48,7 +48,7 @@ class Static:
 
     @property
     def is_walked(self) -> bool:
-        """Whether the triangles lie like terrain, so that slanted rays are faster over the index than in a tree."""
+        """Whether the triangles form terrain, so that slanted rays are faster over the index than in a tree."""
         if self._is_walked is None:
             points, faces, _, _ = self._triangles(self.meshes)
             self._is_walked = bool(
@@ -142,7 +142,7 @@ class Static:
 
 @contextmanager
 def building(what: str, triangles: int) -> Iterator[Any]:
-    """Show on a terminal how far a long build has come; the value is a function of the share done, or None."""
+    """Show the progress of a long build on a terminal; the value is a function of the fraction done, or None."""
     import sys
 
     if triangles < LARGE or not sys.stderr.isatty():

@@ -1,11 +1,13 @@
-"""One grammar for choosing things by name.
+"""Grammar for selection by name.
 
-A pattern is a full-match regular expression over full names; a list is a list of such. The order is the order of names
-in the model (for a list: the order of the list). Matching nothing, or several where one was needed, is an error that
-lists what exists and the nearest names.
+A pattern is a full-match regular expression over full names; a list holds several patterns. Results are in the order of
+the names in the model (for a list: in the order of the list). No match, or several where one was needed, is an error
+that
+lists the existing and the nearest names.
 
-`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped; the rest is
-tried as ``entity/name``, then as an entity alone, which is its root body, then as its leaf; an ambiguous leaf is an
+`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped. The rest is
+looked up as ``entity/name``, then as an entity alone, which means its root body, then as its leaf. An ambiguous leaf is
+an
 error; a trailing ``_*`` is a glob.
 """
 
@@ -28,13 +30,13 @@ _KIND_OF_SELECTOR: dict[str, NameKind] = {
     "link_names": "body",
 }  # fmt: skip
 _FRAMED: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "camera")
-"""Kinds of elements that have a frame."""
+"""Kinds of elements with a frame."""
 _ON_PATHS: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
-"""Kinds of elements that a path can name, in the order in which they are tried."""
+"""Kinds of elements that a path can name, in lookup order."""
 
 
 class Named(Protocol):
-    """What has named elements: an engine, or a model that is not compiled yet."""
+    """Object with named elements: an engine, or a model that is not compiled yet."""
 
     def names(self, kind: NameKind) -> Sequence[str]:
         """Return all names of a kind in the order of the model."""
@@ -50,28 +52,30 @@ def match_names(
 
     Args:
         pattern: an exact name or a regular expression.
-        names: all names there are.
-        config: the asking config, for the message.
+        names: all existing names.
+        config: the config, for the message.
         field: its field.
-        what: kind of thing, for the message, e.g. ``"site"``.
+        what: kind of element, for the message, e.g. ``"site"``.
         exactly_one: whether several matches are an error.
 
     Raises:
-        SelectionError: no match, several where one was needed, or a broken pattern.
+        SelectionError: no match, several where one was needed, or an invalid pattern.
     """
     if pattern in names:
         return [pattern]
     try:
         regex = re.compile(pattern)
     except re.error as error:
-        fault = Fault(field, repr(pattern), "a name or a regular expression", f"The pattern is broken: {error}.")
+        fault = Fault(
+            field, repr(pattern), "a name or a regular expression", f"The regular expression is invalid: {error}."
+        )
         raise SelectionError(config, [fault]) from None
     found = [name for name in names if regex.fullmatch(name)]
     if not found:
         fix = f"{nearest(pattern, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
         raise SelectionError(config, [Fault(field, repr(pattern), f"the name of a {what} in the model", fix)])
     if exactly_one and len(found) > 1:
-        fix = f"It matches {listed(found)}. Name one, or use {plural(field)!r} for a mount axis."
+        fix = f"It matches {listed(found)}. Give the name of one, or use {plural(field)!r} for a mount axis."
         raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {what}", fix)])
     return found
 
@@ -85,24 +89,24 @@ def find_names(
     what: str,
     once: bool = False,
 ) -> tuple[list[int], list[str]]:
-    """Return indices and names of those that keys match, for a sensor's `find_bodies`.
+    """Return indices and names that keys match, for a sensor's `find_bodies`.
 
     Args:
         keys: a name or full-match pattern, or several.
-        names: all names there are.
-        preserve_order: in the order of `keys`, not in that of `names`.
-        config: the asking config, for the message.
-        what: kind of thing, for the message.
-        once: whether two keys that match one name are an error.
+        names: all existing names.
+        preserve_order: return them in the order of `keys`, not in that of `names`.
+        config: the config, for the message.
+        what: kind of element, for the message.
+        once: whether two keys that match the same name are an error.
 
     Raises:
-        SelectionError: a key matches nothing, or with `once` a name that another one matches already.
+        SelectionError: a key matches nothing, or with `once` a name that another key also matches.
     """
     found: list[str] = []
     for key in (keys,) if isinstance(keys, str) else keys:
         matches = match_names(key, names, config=config, field="find_bodies", what=what)
         if once and (twice := [name for name in matches if name in found]):
-            fix = f"Another key matches {twice[0]!r} already: narrow one of them."
+            fix = f"Narrow one of the keys, since another one also matches {twice[0]!r}."
             raise SelectionError(config, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
         found += [name for name in matches if name not in found]
     indices = [names.index(name) for name in found]
@@ -112,12 +116,12 @@ def find_names(
 
 
 def plural(word: str) -> str:
-    """Return the plural of a selector or kind of thing."""
+    """Return the plural of a selector or kind of element."""
     return "bodies" if word == "body" else f"{word}s"
 
 
 def entity_pattern(reference: ObjRef, engine: Named) -> str:
-    """Return the full-name pattern of a reference: inside its entity, or the bare name in a model without prefixes."""
+    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes."""
     if reference.entity is None:
         return reference.name
     names = engine.names(cast(NameKind, reference.type))  # of the kinds that a selector takes
@@ -126,10 +130,10 @@ def entity_pattern(reference: ObjRef, engine: Named) -> str:
 
 
 def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[str], list[FrameOnBody]]:
-    """Return names and frames of everything a mounted sensor sits on.
+    """Return names and frames of all elements that carry a sensor.
 
     Raises:
-        SelectionError: nothing, or too much, was matched.
+        SelectionError: no element, or too many, matched.
     """
     config = f"{type(cfg).__name__}({cfg.label!r})"
     selector, value = cfg.selector
@@ -139,18 +143,18 @@ def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[
 def resolve_frames(
     selector: str, value: object, engine: Engine, *, config: str, field: str, exactly_one: bool = False
 ) -> tuple[list[str], list[FrameOnBody]]:
-    """Return names and frames of everything a selector matches, in the order of the model (of the list, for a list).
+    """Return names and frames of all elements that a selector matches, in the order of the model (or list).
 
     Args:
-        selector: ``"body"``, ``"sites"``, ``"prim_path"``, ...: what kind of element it selects.
+        selector: ``"body"``, ``"sites"``, ``"prim_path"``, ...: kind of element.
         value: a pattern, an `ObjRef`, or a tuple of these; a path for ``"prim_path"``.
-        engine: whose names are matched.
-        config: the asking config, for the message.
+        engine: the engine with the names.
+        config: the config, for the message.
         field: its field, for the message.
         exactly_one: whether several matches of one pattern are an error.
 
     Raises:
-        SelectionError: nothing, or too much, was matched.
+        SelectionError: no element, or too many, matched.
     """
     if selector == "prim_path":
         kind, names = match_prim_path(str(value), engine, config, field, exactly_one=exactly_one)
@@ -186,9 +190,9 @@ def _frame(engine: Engine, kind: NameKind, name: str) -> FrameOnBody:
 
 
 def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
-    """Return a hint where elements of another kind have this very name."""
+    """Return a hint if elements of another kind have exactly this name."""
     others = [other for other in _FRAMED if other != kind and name in engine.names(other)]
-    return f"There is a {others[0]} {name!r}: write {others[0]}={name!r}." if others else ""
+    return f"Write {others[0]}={name!r} for the {others[0]} of that name." if others else ""
 
 
 def below_namespace(path: str) -> str:
@@ -198,10 +202,10 @@ def below_namespace(path: str) -> str:
 
 
 def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind, str]:
-    """Return the kind and the name of the one element that a prim path of another simulator means here.
+    """Return the kind and the name of the one element that a prim path of another simulator denotes.
 
     Raises:
-        SelectionError: nothing matches, or several do.
+        SelectionError: no element matches, or several do.
     """
     kind, names = match_prim_path(path, engine, config, exactly_one=True)
     return kind, names[0]
@@ -216,21 +220,22 @@ def match_prim_path(
     exactly_one: bool = False,
     kinds: tuple[NameKind, ...] = _ON_PATHS,
 ) -> tuple[NameKind, list[str]]:
-    """Return the kind and the names that a prim path of another simulator, or a pattern of such, means here.
+    """Return the kind and the names that a prim path of another simulator, or a pattern of paths, denotes.
 
-    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. An entity alone is its root
-    body. Names are in the order of the model. A leaf alone never reaches into several entities.
+    Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. An entity alone means its
+    root
+    body. Names are in the order of the model. A leaf alone never matches in several entities.
 
     Args:
         path: the path, with or without the namespace of its environments.
-        engine: whose names are matched.
-        config: the asking config, for the message.
+        engine: the engine with the names.
+        config: the config, for the message.
         field: its field, for the message.
         exactly_one: whether several matches are an error.
-        kinds: what it may name, in the order in which they are tried.
+        kinds: kinds of elements, in lookup order.
 
     Raises:
-        SelectionError: nothing matches, the leaf is ambiguous, or the path is a broken pattern.
+        SelectionError: no element matches, the leaf is ambiguous, or the path is an invalid pattern.
     """
     rest = below_namespace(path)
     if not rest:
@@ -238,7 +243,7 @@ def match_prim_path(
     try:
         match = _match_path(rest, engine, kinds)
     except re.error as error:
-        fault = Fault(field, repr(path), "a path or a pattern of paths", f"The pattern is broken: {error}.")
+        fault = Fault(field, repr(path), "a path or a pattern of paths", f"The regular expression is invalid: {error}.")
         raise SelectionError(config, [fault]) from None
     if match is None:
         leaf = rest.split("/")[-1]
@@ -261,7 +266,7 @@ def match_prim_path(
 def _match_path(
     rest: str, engine: Named, kinds: tuple[NameKind, ...]
 ) -> tuple[NameKind, list[str], Literal["name", "entity", "leaf"]] | None:
-    """Return kind and names that a path without its namespace matches, and what of them it matches."""
+    """Return kind and names that a path without its namespace matches, and which part of them it matches."""
     parts = rest.split("/")
     for candidate in (rest, f"{parts[0]}/{parts[-1]}"):
         for kind in kinds:
@@ -276,7 +281,7 @@ def _match_path(
 
 
 def _roots(pattern: str, engine: Named) -> list[str]:
-    """Return the root bodies of the entities of a pattern; all their bodies where the kinematic tree is unknown."""
+    """Return the root bodies of the entities of a pattern; all their bodies if the kinematic tree is unknown."""
     bodies = engine.names("body")
     entity_of = [name.partition("/")[0] if "/" in name else "" for name in bodies]
     chosen = _full_matches(pattern, [entity for entity in dict.fromkeys(entity_of) if entity])

@@ -1,7 +1,8 @@
-"""The solids around the mounts of one sensor, with the launch that finds which are near.
+"""The solids around the mounts of one sensor, with the launch that finds the near ones.
 
-A sensor makes a `SolidQuery` in `setup`, calls `place` in a hook marked `@recorded`, and gives `shapes` and `around` to
-a kernel of its own, which asks `geometry.solid_around.deepest` at each of its points.
+A sensor creates a `SolidQuery` in `setup`, calls `place` in a hook marked `@recorded`, and passes `shapes` and `around`
+to
+a custom kernel, which calls `geometry.solid_around.deepest` for each of its points.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ class SolidQuery(MountQuery):
     """The solids around the mounts of one sensor.
 
     Args:
-        context: what it works with.
-        points: all points that will be asked for, `[point, 3]`, m, in the mount's frame.
-        reach: how far each looks, m: a number, or `[point]`.
-        with_motion: whether velocities are needed; then the sensor requires BODY_VELOCITY.
-        with_inside: whether signed distances are; else meshes may be open.
-        targets: which shapes count.
+        context: context of the query.
+        points: all points of later queries, `[point, 3]`, m, in the mount's frame.
+        reach: sensing distance of each, m: a number, or `[point]`.
+        with_motion: whether velocities are needed; the sensor then requires BODY_VELOCITY.
+        with_inside: whether signed distances are needed; otherwise meshes may be open.
+        targets: the candidate shapes.
 
     Raises:
-        SelectionError: nothing is selected.
-        ConfigError: a shape that is selected has no surface that we know.
-        ModelError: a mesh that is selected is not closed, so that it has no inside.
+        SelectionError: no shape is selected.
+        ConfigError: a selected shape has no known surface.
+        ModelError: a selected mesh is not closed, so that it has no inside.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class SolidQuery(MountQuery):
         far = np.broadcast_to(np.asarray(reach, np.float64), len(places))
         self._centre = 0.5 * (places.min(axis=0) + places.max(axis=0))
         span = float((np.linalg.norm(places - self._centre, axis=1) + far).max())
-        self._radius = span * (1.0 + 1e-5) + 1e-6  # above what rounding can do
+        self._radius = span * (1.0 + 1e-5) + 1e-6  # larger than rounding errors
         self.shapes = Shapes()
         """The shapes, for kernels."""
         self.shapes.instances, self.shapes.solids, self.shapes.fields = (
@@ -63,7 +64,7 @@ class SolidQuery(MountQuery):
         )  # fmt: skip
         size = (self._compute.num_envs, mount.count, len(self.view.shapes))
         self.around = Around()
-        """Those that are near, for kernels; current once `place` has run."""
+        """The near shapes, for kernels; valid after `place` has run."""
         self.around.count = wp.zeros(size[:2], dtype=wp.int32, device=device)
         self.around.row = wp.zeros(size, dtype=wp.int32, device=device)
         self.around.pos = wp.zeros(size, dtype=wp.vec3, device=device)
@@ -80,7 +81,7 @@ class SolidQuery(MountQuery):
         return tuple(self.scene.shapes[i].name for i in self.view.shapes)
 
     def place(self) -> None:
-        """List the shapes near each mount at the current state, and flag mounts where one is nowhere (a launch)."""
+        """List the shapes near each mount at the present state, and flag mounts with invalid poses (one launch)."""
         none, array = [wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)] * 2, self._engine.array
 
         def motion(*velocities: torch.Tensor) -> list[Any]:

@@ -1,6 +1,6 @@
-"""The points of one sensor and the surfaces nearest to them, with the launches that find these.
+"""The points of one sensor and the nearest surfaces, with the launches that find these.
 
-A sensor makes a `SurfaceQuery` in `setup` and calls `find` in a hook marked `@recorded`; plugins do the same.
+A sensor creates a `SurfaceQuery` in `setup` and calls `find` in a hook marked `@recorded`; so do plugins.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from sensorium.world.query import MountQuery, QueryContext
 from sensorium.world.ray_scene import Targets
 
 _OUTPUTS = {"distance": wp.float32, "point": wp.vec3, "shape": wp.int32}
-"""What `find` can write, and the type of an element; see `geometry.probes.Nearest`."""
+"""Outputs of `find`, and their element types; see `geometry.probes.Nearest`."""
 
 
 class SurfaceQuery(MountQuery):
-    """The points of one sensor, and what is near them.
+    """The points of one sensor, and the surfaces near them.
 
     Args:
-        context: what it works with.
+        context: context of the query.
         points: `[probe, 3]`, m, in the mount's frame.
-        reach: how far each looks, m: a number, or `[probe]`.
-        least: a nearer surface is a miss, m.
-        targets: which shapes count.
+        reach: sensing distance of each, m: a number, or `[probe]`.
+        least: least distance, m; nearer surfaces are misses.
+        targets: the candidate shapes.
 
     Raises:
-        SelectionError: nothing is selected.
-        ConfigError: a shape that is selected has no surface that we know.
+        SelectionError: no shape is selected.
+        ConfigError: a selected shape has no known surface.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SurfaceQuery(MountQuery):
         return f"SurfaceQuery({self._config}: {self.count} probes at {self._mount!r}, {len(self.view.shapes)} shapes)"
 
     def _make_trees(self) -> Trees:
-        """Choose the tree of each mesh, in its own frame or scaled before."""
+        """Choose the tree of each mesh, in its own frame or scaled beforehand."""
         ids, scales = [], []
         for i in self.view.shapes:
             shape = self.scene.shapes[i]
@@ -91,12 +91,12 @@ class SurfaceQuery(MountQuery):
         miss: float | None = float("inf"),
         stay: bool = False,
     ) -> None:
-        """Find what is nearest to all probes at the current state, and flag envs where a shape is nowhere (launches).
+        """Find the nearest surface of all probes at the present state, and flag envs with invalid poses (launches).
 
         Args:
-            outputs: which of `Nearest` is written where, `[env, mount, probe, ...]` with any split of the probe axis.
-            miss: the distance where nothing is near, m; None for the probe's reach.
-            stay: whether the nearest point then is the probe's own place, not +inf.
+            outputs: the tensors for members of `Nearest`, `[env, mount, probe, ...]` with any split of the probe axis.
+            miss: distance reported without a surface in reach, m; None for the probe's reach.
+            stay: whether the nearest point is then the probe's own position, instead of +inf.
         """
         compute = self._compute
         if self.view.moving:
@@ -117,7 +117,7 @@ class SurfaceQuery(MountQuery):
         compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     def follow(self, distance: torch.Tensor, point: torch.Tensor) -> None:
-        """Move the true nearest points to where other distances end along the same directions (a launch).
+        """Move the true nearest points to other distances along the same directions (one launch).
 
         Args:
             distance: `[env, mount, probe]`, m, +inf for a miss.
@@ -131,13 +131,13 @@ class SurfaceQuery(MountQuery):
     def show_misses(
         self, found: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], miss: float | None, stay: bool
     ) -> None:
-        """Copy what was found, with infinite distances and points replaced by what a miss shows (a launch).
+        """Copy results, with infinite distances and points replaced by the values of a miss (one launch).
 
         Args:
-            found: as `find` wrote it, with misses at +inf.
+            found: results of `find`, with misses at +inf.
             outputs: the same tensors, or others.
             miss: as for `find`.
-            stay: likewise.
+            stay: as for `find`.
         """
         inputs = [*self._probes, *self.mount_pose(), self._nearest(found)]
         self._compute.launch(show_misses, self._items, inputs, [self._nearest(outputs, miss, stay)])

@@ -1,7 +1,8 @@
-"""The sensors of mjlab's document, by its names and with its defaults, and our sensors inside mjlab's scenes.
+"""The sensors of mjlab's document, with its names and defaults, and sensorium's sensors inside mjlab's scenes.
 
-`add_sensors`, `reading`, `scene_of`, `SensoriumCfg` and `SensoriumSensor` need mjlab, and import it when they are first
-asked for.
+`add_sensors`, `reading`, `scene_of`, `SensoriumCfg` and `SensoriumSensor` need mjlab, which is imported when one of
+them
+is first used.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class RayCastData(_rays.RayCasterData):
 
     @property
     def frame_pos_w(self) -> Tensor:
-        """`pos_w` of `.data` with a mount axis in any case, `[env, mount, 3]`."""
+        """`pos_w` of `.data`, always with a mount axis, `[env, mount, 3]`."""
         return self.pos_w if self.pos_w is None or self.pos_w.dim() > 2 else self.pos_w.unsqueeze(1)
 
     @property
     def frame_quat_w(self) -> Tensor:
-        """`quat_w` of `.data` with a mount axis in any case, `[env, mount, 4]`."""
+        """`quat_w` of `.data`, always with a mount axis, `[env, mount, 4]`."""
         return self.quat_w if self.quat_w is None or self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
 
 
@@ -57,18 +58,18 @@ class BuiltinSensorCfg(Words, _builtin.BuiltinSensorCfg):
     """Configuration of a native sensor of MuJoCo."""
 
     sensor_type: str
-    """Type of the sensor, as MuJoCo's XML calls it."""
+    """Type of the sensor, as in MuJoCo's XML."""
 
 
 class ContactSensorCfg(Words, _contact.ContactSensorCfg):
     """Configuration of a report of contacts."""
 
     primary: ContactMatch
-    """What is measured."""
+    """Elements whose contacts are reported."""
 
 
 class _Framed(Words):
-    """A config whose place may be given as `frame`: an `ObjRef` to a body, a site or a geom, or several."""
+    """Config whose mount may be given as `frame`: an `ObjRef` to a body, a site or a geom, or several of them."""
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**_mounted(type(self).__name__, data))
@@ -79,31 +80,31 @@ class _Framed(Words):
 
 
 class RayCastSensorCfg(_Framed, _rays.RayCasterCfg):
-    """Configuration of a ray caster: all fields, 10 m, geom groups 0 to 2; own links are seen, and a miss is -1."""
+    """Configuration of a ray caster: all fields, 10 m, geom groups 0 to 2; own links can be hit, and a miss is -1."""
 
     data_class: ClassVar[type[Any] | None] = RayCastData
 
     fields: tuple[str, ...] | Literal["all"] = "all"
-    """What is computed."""
+    """Computed fields."""
     max_distance: Float = 10.0
-    """A farther hit is a miss, m."""
+    """Largest measured distance, m; farther hits are misses."""
     no_hit_value: MissValue = -1.0
-    """The distance that a miss shows, m."""
+    """Distance reported for a miss, m."""
     include_geom_groups: tuple[int, ...] | None = (0, 1, 2)
-    """Geom groups that are hit, 0 to 5; None leaves that to `geometry`."""
+    """Geom groups that can be hit, 0 to 5; None derives them from `geometry`."""
     exclude_own_links: bool = False
-    """Whether the other links of its robot are invisible as well."""
+    """Whether rays ignore the other links of the sensor's robot."""
 
 
 class TerrainHeightSensorCfg(_Framed, _terrain.TerrainHeightCfg):
-    """Configuration of a terrain height sensor. Where all rays miss, it reads the height in the world."""
+    """Configuration of a terrain height sensor. If all rays miss, it reads the height in the world."""
 
     mount_height_on_miss: bool = True
-    """Whether the height without a hit is that in the world, at most `max_distance`."""
+    """Whether the height without a hit is the mount's height in the world, at most `max_distance`."""
 
 
 def _mounted(config: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a config with the selector that `frame` stands for."""
+    """Return the fields of a config, with `frame` replaced by the matching selector."""
     if data.get("frame") is None:
         return data
     kept, given = {name: value for name, value in data.items() if name != "frame"}, data["frame"]

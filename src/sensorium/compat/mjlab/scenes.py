@@ -1,12 +1,13 @@
-"""Our sensors inside an mjlab environment: added to its scene's config, stepped and reset by it, read by its terms.
+"""Sensorium's sensors inside an mjlab environment: added to its scene's config, stepped, reset and read with it.
 
     add_sensors(cfg.scene, [sn.ImuCfg(name="imu", site="robot/imu", noise={"ang_vel_b": 0.01})], seed=1)
     terms["gyro"] = ObservationTermCfg(func=reading, params={"sensor_name": "imu", "field": "ang_vel_b"})
 
-mjlab calls a sensor's `update` after each physics step, and `reset` before its reset events write the state in which an
-episode begins. So an episode of ours begins when it is first looked at, or with the next tick where nobody looks.
+mjlab calls a sensor's `update` after each physics step, and `reset` before its reset events write the initial state of
+an
+episode. So an episode of these sensors starts on the first read, or with the next tick.
 
-Importing this module needs mjlab.
+Importing this module requires mjlab.
 """
 
 from __future__ import annotations
@@ -48,41 +49,43 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where it is not installed
-    """Several of our sensors as one sensor of an mjlab scene; `add_sensors` makes and adds it.
+    """Several sensorium sensors as one sensor of an mjlab scene; `add_sensors` creates and adds it.
 
-    It may also stand in `SceneCfg.sensors` by itself. mjlab then wraps the elements that our sensors need of the model,
-    too: they are in its scene as `sensorium/...`.
+    It can also be an entry of `SceneCfg.sensors`. mjlab then also wraps the model elements that the sensors need, which
+    its
+    scene shows as `sensorium/...`.
 
     Raises:
-        ConfigError: sensors that are none, no sensors, or a `decimation` below 1.
+        ConfigError: entries that are not sensor configs, no sensors, or a `decimation` below 1.
     """
 
     name: str = "sensorium"
     """Name in mjlab's scene."""
     sensors: Sequence[SensorCfg[Any]] = ()
-    """Their configs; names of elements have their entity's prefix: ``site="robot/imu"``."""
+    """Configs of the sensors; element names have their entity's prefix: ``site="robot/imu"``."""
     seed: int = 0
-    """Seed of every random number of these sensors; mjlab's own seed does not reach them."""
+    """Seed of all random numbers of these sensors; mjlab's own seed does not affect them."""
     first_env: int | None = None
-    """Global index of env 0, where this process simulates a slice of a larger run; see `Scene`."""
+    """Global index of env 0, if this process simulates a slice of a larger run; see `Scene`."""
     fresh: bool = False
-    """Compute the state after each tick anew where a sensor samples it. Without, samples are of what the physics step
-    left: the state one tick before, and `capture_time` says so."""
+    """Whether the state is recomputed after each tick at which a sensor samples. By default, samples use the state that
+    the
+    physics step left, which is one tick old, as `capture_time` says."""
     decimation: int = 1
-    """Ticks of one control step, the environment's `decimation`: from its begin on a sample is new, a latch empty."""
+    """Ticks per control step, the environment's `decimation`: at its start `is_new` and latches are cleared."""
     semantics: Mapping[str, str | Sequence[str]] | None = None
     """Labels of shapes, see `Scene`."""
     prepares: bool = field(default=True, repr=False)
-    """Whether its sensor prepares the model when mjlab lets it edit the spec; `add_sensors` does it later."""
+    """Whether the sensor prepares the model when mjlab lets it edit the spec; `add_sensors` prepares it later."""
 
     def __post_init__(self) -> None:
         config = f"SensoriumCfg({self.name!r})"
         if isinstance(self.sensors, SensorCfg):
-            raise ConfigError.single(config, "sensors", self.sensors, "several configs", "Write sensors=(cfg,).")
+            raise ConfigError.single(config, "sensors", self.sensors, "a sequence of configs", "Write sensors=(cfg,).")
         self.sensors = tuple(self.sensors)
         for cfg in self.sensors:
             if not isinstance(cfg, SensorCfg):
-                fix = "Sensors of mjlab stay in SceneCfg.sensors."
+                fix = "Keep sensors of mjlab in SceneCfg.sensors."
                 raise ConfigError.single(config, "sensors", cfg, "configs of sensorium such as sn.ImuCfg(...)", fix)
         if not self.sensors:
             raise ConfigError.single(config, "sensors", self.sensors, "at least one config")
@@ -95,7 +98,7 @@ class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where
 
 
 class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
-    """A sensor of an mjlab scene that holds a `Scene` of ours, which is prepared, stepped and reset with it.
+    """Sensor of an mjlab scene that holds a sensorium `Scene`, which is prepared, stepped and reset with it.
 
     `data` maps the name of each sensor to its measured data: live views, valid until mjlab's next `update`.
     """
@@ -109,15 +112,15 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._waiting = torch.zeros(0, dtype=torch.bool, device="cpu")
 
     def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
-        """Add to the scene's MjSpec what the sensors need of the model."""
+        """Add the model elements that the sensors need to the scene's MjSpec."""
         if self.cfg.prepares:
             prepare(scene_spec, self.cfg.sensors)
 
     def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
-        """Build our scene on the compiled model and the simulation's live state.
+        """Build the sensorium scene on the compiled model and the simulation's live state.
 
         Raises:
-            SensoriumError: what `Scene` raises for these configs.
+            SensoriumError: any error of `Scene` for these configs.
         """
         engine = MujocoWarpEngine.from_mjw(mj_model, _struct(model), _struct(data), fresh=self.cfg.fresh)
         cfg = self.cfg
@@ -130,7 +133,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
     @property
     def scene(self) -> Scene:
-        """Our scene. Taking it begins the episodes that mjlab asked for, in the state that the simulation now has.
+        """The sensorium scene. Access starts the episodes that mjlab requested, in the present state of the simulation.
 
         Raises:
             ScheduleError: mjlab has not initialized its scene yet.
@@ -148,7 +151,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         return self._scene
 
     def update(self, dt: float) -> None:
-        """Note that the simulation took one tick, and sample what is due.
+        """Advance by one tick of the simulation, and sample due sensors.
 
         Raises:
             ScheduleError: `dt` is not the model's time step.
@@ -165,17 +168,17 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._ticks += 1
         scene.update()
         if not self.cfg.fresh:
-            scene.engine.refresh()  # else a first read after mjlab's forward() would be of another instant
+            scene.engine.refresh()  # otherwise a first read after mjlab's forward() would see another instant
         self._begin_episodes()
 
     def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:
-        """Note that episodes end here; the next begin when their state is written, see the module."""
+        """Mark the end of episodes; the next ones start after their state is written, see the module."""
         super().reset(env_ids)
         self._waiting[slice(None) if env_ids is None else env_ids] = True
         self._waits = True
 
     def debug_vis(self, visualizer: DebugVisualizer) -> None:
-        """Draw the shapes of those sensors that are drawn (`debug_vis=True` or `set_debug_vis`), where mjlab looks."""
+        """Draw the shapes of sensors with `debug_vis=True` or `set_debug_vis`, in the environments that mjlab shows."""
         scene = self.scene
         for sensor in scene.sensors.values():
             for shape in sensor.debug_draw() if sensor.debug_vis else ():
@@ -193,7 +196,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
 
 class LiveData(Mapping[str, Any]):
-    """Name of each sensor -> its measured data now; see `SensoriumSensor`."""
+    """Mapping of sensor name -> present measured data; see `SensoriumSensor`."""
 
     def __init__(self, sensor: SensoriumSensor) -> None:
         self._sensor = sensor
@@ -212,7 +215,7 @@ class LiveData(Mapping[str, Any]):
 
 
 def _draw(visualizer: DebugVisualizer, shape: DebugShape, items: np.ndarray) -> None:
-    """Draw points, lines, arrows or frames `[n, ...]` in the size that mjlab takes for the model."""
+    """Draw points, lines, arrows or frames `[n, ...]` at the scale that mjlab uses for the model."""
     color, size = (*shape.color, 1.0), visualizer.meansize
     for item in items[np.isfinite(items).all(axis=tuple(range(1, items.ndim)))]:
         if shape.kind == "points":
@@ -227,33 +230,34 @@ def _draw(visualizer: DebugVisualizer, shape: DebugShape, items: np.ndarray) -> 
 
 
 def _struct(bridge: Any) -> Any:
-    """Return the struct of mujoco_warp behind mjlab's bridge, whose arrays look like tensors; a struct as it is."""
+    """Return the struct of mujoco_warp behind mjlab's bridge, whose arrays look like tensors; a struct is unchanged."""
     return getattr(bridge, "struct", bridge)
 
 
 def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: Any) -> SensoriumCfg:
     """Add sensors to the config of an mjlab scene, before the environment is built.
 
-    What they need of the model is added after mjlab looked for sensors in it, so that its scene does not show it, and
-    after the config's own `spec_fn`, whose elements they can thus be mounted on.
+    The model elements that they need are added after mjlab has looked for sensors in the model, so that its scene does
+    not
+    show them, and after the config's own `spec_fn`, so that sensors can be mounted on its elements.
 
     Args:
         scene_cfg: mjlab's `SceneCfg`; `sensors` and `spec_fn` are replaced in it.
-        sensors: their configs; names of elements have their entity's prefix: ``site="robot/imu"``.
+        sensors: configs of the sensors; element names have their entity's prefix: ``site="robot/imu"``.
         options: see `SensoriumCfg`: `name`, `seed`, `first_env`, `fresh`, `decimation`, `semantics`.
 
     Returns:
-        The config that was added.
+        The added config.
 
     Raises:
-        ConfigError: see `SensoriumCfg`, a name that another sensor of the scene has, or groups of which some are fresh.
+        ConfigError: as for `SensoriumCfg`, a name of another sensor of the scene, or groups with different `fresh`.
     """
     cfg = SensoriumCfg(sensors=sensors, prepares=False, **options)
     if cfg.name in [other.prefixed_name for other in scene_cfg.sensors]:
         fix = "Give each group of sensors a name: add_sensors(..., name='imus')."
-        raise ConfigError.single("add_sensors", "name", cfg.name, "a name that no other sensor of the scene has", fix)
+        raise ConfigError.single("add_sensors", "name", cfg.name, "a name unused by other sensors of the scene", fix)
     if any(isinstance(other, SensoriumCfg) and other.fresh != cfg.fresh for other in scene_cfg.sensors):
-        fix = "What one computes anew is in the simulation's own arrays, where the other would read it as one tick old."
+        fix = "Use the same value, since the groups share the simulation's arrays."
         raise ConfigError.single("add_sensors", "fresh", cfg.fresh, "the same for all groups of one scene", fix)
     scene_cfg.sensors = (*scene_cfg.sensors, cfg)
     scene_cfg.spec_fn = _Preparation(scene_cfg.spec_fn, cfg.sensors)
@@ -262,7 +266,7 @@ def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: An
 
 @dataclass(frozen=True)
 class _Preparation:
-    """A `spec_fn` of mjlab's scene that prepares the model for sensors, after another one."""
+    """`spec_fn` of mjlab's scene that prepares the model for sensors, after another `spec_fn`."""
 
     before: Callable[[Any], None] | None
     sensors: Sequence[SensorCfg[Any]]
@@ -274,17 +278,18 @@ class _Preparation:
 
 
 def scene_of(env: Any, name: str | None = None) -> Scene:
-    """Return our scene in an mjlab environment: its sensors, `set`, `publish` and the rest.
+    """Return the sensorium scene in an mjlab environment, with its sensors, `set`, `publish` and other methods.
 
-    Take it anew where you need it, and keep the sensors instead of the scene: taking it begins the episodes that mjlab
-    asked for.
+    Call this whenever the scene is needed, and store sensors instead of the scene: the call starts the episodes that
+    mjlab
+    requested.
 
     Args:
         env: the environment, a wrapper of it, or a scene of mjlab.
-        name: name of the `SensoriumCfg`; None where there is one only.
+        name: name of the `SensoriumCfg`; None if there is only one.
 
     Raises:
-        UnknownNameError: there is no such `SensoriumCfg`.
+        UnknownNameError: no such `SensoriumCfg`.
         SelectionError: there are several, and no name was given.
     """
     groups = _groups(env)
@@ -311,13 +316,13 @@ def reading(
 
     Args:
         env: the environment.
-        sensor_name: name of our sensor.
-        field: field of its data; None where it has one only.
-        truth: give the ground truth instead of what is measured.
-        group: name of the `SensoriumCfg` that has it; None where one only has a sensor of this name.
+        sensor_name: name of the sensorium sensor.
+        field: field of its data; None if there is only one.
+        truth: return the ground truth instead of the measured value.
+        group: name of the `SensoriumCfg` with the sensor; None if the sensor's name is unique.
 
     Returns:
-        A tensor of its own, float32 `[env, D]`: all other axes in one, flags as 0 and 1.
+        A new tensor, float32 `[env, D]`: all other axes flattened, flags as 0 and 1.
 
     Raises:
         UnknownNameError: no such sensor, field or group.
@@ -328,7 +333,7 @@ def reading(
     if field is None and len(fields) == 1:
         field = fields[0]
     if field not in fields:
-        fix = "Others may be chosen in its config." if len(fields) > 1 else ""
+        fix = "Select further fields in its config." if len(fields) > 1 else ""
         raise UnknownNameError(f"field of {sensor_name!r}", shown(field).strip("'"), fields, fix)
     data = sensor.ground_truth if truth else sensor.data
     values: torch.Tensor = data if sensor.single else getattr(data, field)
@@ -336,7 +341,7 @@ def reading(
 
 
 def _holding(env: Any, sensor_name: str, group: str | None) -> Scene:
-    """Return the one scene that has a sensor."""
+    """Return the one scene that has the sensor."""
     groups = _groups(env)
     if group is not None or len(groups) < 2:
         return scene_of(env, group)
@@ -344,7 +349,9 @@ def _holding(env: Any, sensor_name: str, group: str | None) -> Scene:
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        raise SelectionError.single("reading", "group", group, f"one of {listed(found)}: each has a {sensor_name!r}")
+        raise SelectionError.single(
+            "reading", "group", group, f"one of {listed(found)}, since each has a {sensor_name!r}"
+        )
     raise UnknownNameError("sensor", sensor_name, {name for each in groups.values() for name in each.scene})
 
 

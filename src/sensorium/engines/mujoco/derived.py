@@ -62,20 +62,19 @@ class Derived:
         device: torch device of the arrays.
         compute: where the launches run and the fields are.
         dtype: of the fields.
-        keeps: whether what would be a view is a copy, which stays as it was when its owner computes the field anew.
+        shows: whether arrays may be views of fields; not where somebody else recomputes those between two refreshes.
         arrays: name to float32 tensor; a tensor object is never replaced. Native sensors that were prepared at once
             are views of one block.
-        views: names of the arrays that are views of fields, or copies of one.
+        views: names of the arrays that are views of fields.
     """
 
     num_envs: int
     device: str
     compute: Compute
     dtype: torch.dtype = torch.float64
-    keeps: bool = False
+    shows: bool = False
     arrays: dict[str, torch.Tensor] = field(default_factory=dict)
     views: set[str] = field(default_factory=set)
-    _kept: dict[str, torch.Tensor] = field(default_factory=dict)  # of which view each copy is
     _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # arrays and blocks that launches fill
     _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
     _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
@@ -123,7 +122,7 @@ class Derived:
 
     def _place_native(self, fields: _Fields, sensors: list[Requirement]) -> None:
         """Show native sensors; or give those that have no place yet a block of their own, so that no other moves."""
-        if self.dtype == torch.float32:
+        if self.shows:
             for requirement in sensors:
                 self._show(f"{NATIVE_ARRAY}{requirement.args[0]}", fields.sensor(requirement))
             return
@@ -141,7 +140,6 @@ class Derived:
         """Return an array that launches fill; the tensor object that was handed out stays the same."""
         if name in self.views:
             self.views.discard(name)
-            self._kept.pop(name, None)
             nothing = torch.zeros(0, dtype=torch.float32, device=self.device)
             self._storage[name] = self.arrays[name].set_(nothing)  # type: ignore[call-overload]
         if name in self._storage and self._storage[name].shape == shape:
@@ -164,10 +162,7 @@ class Derived:
         self.views.add(name)
         self._storage.pop(name, None)
         self._host.pop(name, None)
-        if self.keeps:
-            self._kept[name] = view
-            self.arrays.setdefault(name, torch.zeros_like(view, memory_format=torch.contiguous_format))
-        elif name in self.arrays:
+        if name in self.arrays:
             self.arrays[name].set_(view)  # type: ignore[call-overload]
         else:
             self.arrays[name] = view
@@ -175,9 +170,6 @@ class Derived:
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the arrays, of all envs or of some, from the fields as they are now."""
         assert self._all is not None and self._masked is not None
-        rows = slice(None) if env_ids is None else env_ids
-        for name, view in self._kept.items():
-            self.arrays[name][rows] = view[rows]
         if env_ids is None:
             self._all.run()
         else:
@@ -202,7 +194,7 @@ class _Fields:
 
     def view(self, name: str) -> torch.Tensor | None:
         """Return an array as a view of its source, None where that cannot be."""
-        if name not in _VIEWS or self.derived.dtype != torch.float32:
+        if name not in _VIEWS or not self.derived.shows:
             return None
         source, kind = _VIEWS[name]
         ids = self._ids(kind).tolist()

@@ -42,9 +42,8 @@ class WarpModelEngine(MujocoModelEngine):
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
-        # else the owner's forward() between two updates would mix two instants
-        keeps = not self.owns_time and not self.fresh
-        return Derived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), torch.float32, keeps)
+        shows = self.owns_time or self.fresh  # else the owner's forward() between two updates would mix two instants
+        return Derived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), torch.float32, shows)
 
     def _attach(self, worlds: Worlds) -> None:
         """Work on these worlds from now on."""

@@ -1,6 +1,6 @@
 """Crosstalk between the taxels of a pad: coupling of neighbours, by a kernel or by a matrix."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: Warp has to see the types that a factory is called with.
 
 import math
 from collections.abc import Mapping
@@ -31,162 +31,104 @@ def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.floa
         before[env, column] = values[env, column]
 
 
-@kernel
-def _mix_vectors(
-    rows: Rows,
-    taxels: int,
-    chosen: wp.vec3,
-    start: wp.array[wp.int32],
-    source: wp.array[wp.int32],
-    weight: wp.array[wp.float32],
-    before: wp.array2d[wp.vec3],
-    values: wp.array2d[wp.vec3],
-) -> None:
-    i, at = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = at % taxels
-    first = at - taxel  # the mount's first taxel
-    y = wp.vec3()
-    for k in range(start[taxel], start[taxel + 1]):
-        y = y + weight[k] * before[env, first + source[k]]
-    x = before[env, at]
-    values[env, at] = wp.vec3(
+@wp.func
+def _chosen_parts(chosen: wp.vec3, y: wp.vec3, x: wp.vec3) -> wp.vec3:
+    """Return the chosen parts of y, and the others of x."""
+    return wp.vec3(
         wp.where(chosen[0] > 0.0, y[0], x[0]),
         wp.where(chosen[1] > 0.0, y[1], x[1]),
         wp.where(chosen[2] > 0.0, y[2], x[2]),
     )
 
 
-@kernel
-def _mix_numbers(
-    rows: Rows,
-    taxels: int,
-    elements: int,
-    start: wp.array[wp.int32],
-    source: wp.array[wp.int32],
-    weight: wp.array[wp.float32],
-    before: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = (column / elements) % taxels
-    first = column - taxel * elements
-    y = wp.float32(0.0)
-    for k in range(start[taxel], start[taxel + 1]):
-        y = y + weight[k] * before[env, first + source[k] * elements]
-    values[env, column] = y
+@wp.func
+def _whole(chosen: wp.vec3, y: float, x: float) -> float:
+    """Return y: a number has no parts."""
+    return y
 
 
-@kernel
-def _spread_vectors_along(
-    rows: Rows,
-    columns: int,
-    bell: wp.array[wp.float32],
-    scale: wp.array[wp.float32],
-    values: wp.array2d[wp.vec3],
-    along: wp.array2d[wp.vec3],
-) -> None:
-    """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
-    i, at = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = at % scale.shape[0]
-    column = taxel % columns
-    half = bell.shape[0] / 2
-    y = wp.vec3()
-    for k in range(wp.max(-half, -column), wp.min(half, columns - 1 - column) + 1):
-        y = y + bell[k + half] * scale[taxel + k] * values[env, at + k]
-    along[env, at] = y
+def _kernels(number: Any, picked: Any) -> tuple[Any, Any, Any]:
+    """Return the kernels for fields of numbers or of vectors: mixing, spreading along the rows and across them."""
+    group = number.__name__
+
+    @kernel(group=f"mix_{group}")
+    def mix(
+        rows: Rows,
+        taxels: int,
+        elements: int,
+        chosen: wp.vec3,
+        start: wp.array[wp.int32],
+        source: wp.array[wp.int32],
+        weight: wp.array[wp.float32],
+        before: wp.array2d[number],
+        values: wp.array2d[number],
+    ) -> None:
+        i, column = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        taxel = (column / elements) % taxels
+        first = column - taxel * elements  # the mount's first taxel
+        y = number(0.0)
+        for k in range(start[taxel], start[taxel + 1]):
+            y = y + weight[k] * before[env, first + source[k] * elements]
+        values[env, column] = picked(chosen, y, before[env, column])
+
+    @kernel(group=f"along_{group}")
+    def spread_along(
+        rows: Rows,
+        columns: int,
+        bell: wp.array[wp.float32],
+        scale: wp.array[wp.float32],
+        values: wp.array2d[number],
+        along: wp.array2d[number],
+    ) -> None:
+        """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
+        i, at = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        taxel = at % scale.shape[0]
+        column = taxel % columns
+        half = bell.shape[0] / 2
+        y = number(0.0)
+        for k in range(wp.max(-half, -column), wp.min(half, columns - 1 - column) + 1):
+            y = y + bell[k + half] * scale[taxel + k] * values[env, at + k]
+        along[env, at] = y
+
+    @kernel(group=f"across_{group}")
+    def spread_across(
+        rows: Rows,
+        columns: int,
+        chosen: wp.vec3,
+        own: float,
+        bell: wp.array[wp.float32],
+        scale: wp.array[wp.float32],
+        along: wp.array2d[number],
+        values: wp.array2d[number],
+    ) -> None:
+        """Spread the result across the rows, and add the remaining share of each taxel."""
+        i, at = wp.tid()
+        env = rows.start + i
+        if rows.mask[env] == wp.uint8(0):
+            return
+        taxel = at % scale.shape[0]
+        row = taxel / columns
+        last = scale.shape[0] / columns - 1
+        half = bell.shape[0] / 2
+        y = number(0.0)
+        for k in range(wp.max(-half, -row), wp.min(half, last - row) + 1):
+            y = y + bell[k + half] * along[env, at + k * columns]
+        x = values[env, at]
+        if own > 0.0:
+            y = y + own * scale[taxel] * x
+        values[env, at] = picked(chosen, y, x)
+
+    return mix, spread_along, spread_across
 
 
-@kernel
-def _spread_vectors_across(
-    rows: Rows,
-    columns: int,
-    chosen: wp.vec3,
-    own: float,
-    bell: wp.array[wp.float32],
-    scale: wp.array[wp.float32],
-    along: wp.array2d[wp.vec3],
-    values: wp.array2d[wp.vec3],
-) -> None:
-    """Spread the result across the rows, and add the remaining share of each taxel."""
-    i, at = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = at % scale.shape[0]
-    row = taxel / columns
-    last = scale.shape[0] / columns - 1
-    half = bell.shape[0] / 2
-    y = wp.vec3()
-    for k in range(wp.max(-half, -row), wp.min(half, last - row) + 1):
-        y = y + bell[k + half] * along[env, at + k * columns]
-    x = values[env, at]
-    if own > 0.0:
-        y = y + own * scale[taxel] * x
-    values[env, at] = wp.vec3(
-        wp.where(chosen[0] > 0.0, y[0], x[0]),
-        wp.where(chosen[1] > 0.0, y[1], x[1]),
-        wp.where(chosen[2] > 0.0, y[2], x[2]),
-    )
-
-
-@kernel
-def _spread_numbers_along(
-    rows: Rows,
-    columns: int,
-    bell: wp.array[wp.float32],
-    scale: wp.array[wp.float32],
-    values: wp.array2d[wp.float32],
-    along: wp.array2d[wp.float32],
-) -> None:
-    """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
-    i, at = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = at % scale.shape[0]
-    column = taxel % columns
-    half = bell.shape[0] / 2
-    y = wp.float32(0.0)
-    for k in range(wp.max(-half, -column), wp.min(half, columns - 1 - column) + 1):
-        y = y + bell[k + half] * scale[taxel + k] * values[env, at + k]
-    along[env, at] = y
-
-
-@kernel
-def _spread_numbers_across(
-    rows: Rows,
-    columns: int,
-    own: float,
-    bell: wp.array[wp.float32],
-    scale: wp.array[wp.float32],
-    along: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    """Spread the result across the rows, and add the remaining share of each taxel."""
-    i, at = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
-    taxel = at % scale.shape[0]
-    row = taxel / columns
-    last = scale.shape[0] / columns - 1
-    half = bell.shape[0] / 2
-    y = wp.float32(0.0)
-    for k in range(wp.max(-half, -row), wp.min(half, last - row) + 1):
-        y = y + bell[k + half] * along[env, at + k * columns]
-    x = values[env, at]
-    if own > 0.0:
-        y = y + own * scale[taxel] * x
-    values[env, at] = y
+KERNELS = {wp.float32: _kernels(wp.float32, _whole), wp.vec3: _kernels(wp.vec3, _chosen_parts)}
+"""By the type of a field's elements."""
 
 
 def _are_lengths(given: Any) -> bool:
@@ -362,16 +304,12 @@ class TaxelCrosstalk(StageCfg):
             if self.strength and elements in (1, 3) and min(map(len, self._bells())) > 1:
                 self._spread(slot[field], key, field, layout)
                 continue
-            before, values = key.scratch("before", field), slot[field].view(key.compute.num_envs, columns)
-            key.compute.launch(_copy, (columns,), [column_values(values)], [column_values(before)])
-            sparse = self._sparse(key, layout)
-            if elements == 3:
-                vectors = [wp.from_torch(each.view(-1, layout.count, 3), dtype=wp.vec3) for each in (before, values)]
-                inputs = [layout.taxels, self._chosen(), *sparse, vectors[0]]
-                key.compute.launch(_mix_vectors, (layout.count,), inputs, vectors[1:])
-            else:
-                inputs = [layout.taxels, elements, *sparse, column_values(before)]
-                key.compute.launch(_mix_numbers, (columns,), inputs, [column_values(values)])
+            before = key.scratch("before", field)
+            key.compute.launch(_copy, (columns,), [column_values(slot[field])], [column_values(before)])
+            number, (before, values) = _typed(elements, before, slot[field])
+            count, each = (layout.count, 1) if number is wp.vec3 else (columns, elements)
+            inputs = [layout.taxels, each, self._chosen(), *self._sparse(key, layout), before]
+            key.compute.launch(KERNELS[number][0], (count,), inputs, [values])
 
     def _spread(self, values: torch.Tensor, key: StageKey, field: str, layout: TaxelLayout) -> None:
         """Spread a Gaussian along rows, then across them, with far fewer terms than a sum over all neighbours."""
@@ -380,15 +318,10 @@ class TaxelCrosstalk(StageCfg):
         elements = key.columns[field] // layout.count
         scale = amount_row(key, self._scale(layout.shape, across, along))
         bells, own = [amount_row(key, along), amount_row(key, self.strength * across)], 1.0 - self.strength
-        half, flat, first = key.scratch("before", field), values.view(key.compute.num_envs, -1), layout.shape[1]
-        if elements == 3:
-            kernels, kind, chosen = (_spread_vectors_along, _spread_vectors_across), wp.vec3, [self._chosen()]
-            half, flat = (each.view(-1, layout.count, 3) for each in (half, flat))
-        else:
-            kernels, kind, chosen = (_spread_numbers_along, _spread_numbers_across), wp.float32, []
-        half, flat = (wp.from_torch(each, dtype=kind) for each in (half, flat))
-        key.compute.launch(kernels[0], (layout.count,), [first, bells[0], scale, flat], [half])
-        key.compute.launch(kernels[1], (layout.count,), [first, *chosen, own, bells[1], scale, half], [flat])
+        number, (half, flat) = _typed(elements, key.scratch("before", field), values)
+        (_, along_rows, across_rows), first = KERNELS[number], layout.shape[1]
+        key.compute.launch(along_rows, (layout.count,), [first, bells[0], scale, flat], [half])
+        key.compute.launch(across_rows, (layout.count,), [first, self._chosen(), own, bells[1], scale, half], [flat])
 
     def _scale(self, shape: tuple[int, ...], across: Row, along: Row) -> Row:
         """Return factors that compensate for the weights beyond the border, `[taxel]`."""
@@ -411,6 +344,13 @@ class TaxelCrosstalk(StageCfg):
         targets, sources, weights = self._entries(layout.shape)
         start = np.searchsorted(targets, np.arange(layout.taxels + 1))
         return [_integers(key, start), _integers(key, sources), amount_row(key, weights)]
+
+
+def _typed(elements: int, *fields: torch.Tensor) -> tuple[Any, list[Any]]:
+    """Return the type of kernels for taxels of some elements, and fields as Warp arrays of it."""
+    if elements != 3:
+        return wp.float32, [column_values(field) for field in fields]
+    return wp.vec3, [wp.from_torch(field.view(len(field), -1, 3), dtype=wp.vec3) for field in fields]
 
 
 def _integers(key: StageKey, values: Any) -> Any:

@@ -31,7 +31,7 @@ from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
-from sensorium.world.mount import is_finite3
+from sensorium.world.mount import flag_state, is_finite3
 from sensorium.world.select import Named
 
 REDUCE: dict[str, ContactReduce] = {"net": "netforce", "strongest": "maxforce"}
@@ -125,10 +125,7 @@ def _magnitude(rows: Rows, tasks: wp.array[MagnitudeTask]) -> None:
         return
     force = net_force(t.touching, env, mount)
     t.force[env, mount] = wp.length(force)
-    t.bad[env, mount] = wp.uint8(0)
-    if not is_finite3(force):
-        t.bad[env, mount] = wp.uint8(1)
-        t.any_bad[0] = 1
+    flag_state(t.bad, t.any_bad, env, mount, is_finite3(force))
 
 
 @wp.struct

@@ -32,7 +32,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
-from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
+from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import WORLD, Named, entity_pattern, match_names
 
 TOUCHABLE = (
@@ -170,11 +170,7 @@ def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
         _pos, turn = mount_pose(t.mounts, env, mount)
         force = net_force(t.touching, env, mount)
         t.force[env, mount] = quat_rotate_inverse(turn, force)
-        flag = wp.uint8(0)
-        if not (is_finite3(force) and is_finite4(turn)):
-            flag = wp.uint8(1)
-            t.any_bad[0] = 1
-        t.bad[env, mount] = flag
+        flag_state(t.bad, t.any_bad, env, mount, is_finite3(force) and is_finite4(turn))
 
 
 class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):

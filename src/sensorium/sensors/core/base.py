@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
 import torch
 
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.compute import MOST_TICKS, Rate
+from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
+from sensorium.random import stream_key
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_constants, declared_fields
+from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -43,9 +45,8 @@ class Sensor(Readable[CfgT, DataT]):
     """Base of every sensor. Derive from `SimpleSensor`, or from here for full control with `compute`.
 
     Full control: `compute(truth, measured)` fills both records in one go; post-processing, delay and history still
-    follow. With `uses_ring_pipeline = False` nothing is allocated: `compute` gets two empty records and `outputs`
-    returns the data.
-
+    follow. With `uses_ring_pipeline = False` nothing is allocated: `setup` gives the memory to `set_outputs`, and
+    `compute`, which gets two empty records, fills it.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = ()
@@ -102,21 +103,7 @@ class Sensor(Readable[CfgT, DataT]):
         return cls.requires
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
-        self.cfg = cfg
-        self.__dict__["data_class"] = cfg.data_class or self.data_class
-        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
-        self.name = cfg.label
-        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
-        self._context = context
-        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
-        if self.rate.period > MOST_TICKS:
-            field = "update_period" if cfg.rate_hz is None else "rate_hz"
-            raise ConfigError.single(
-                cfg.title, field, getattr(cfg, field),
-                f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s", "Sample more often.",
-            )  # fmt: skip
-        self.mount: MountView | None = None
-        self._mount_axis = False
+        super().__init__(cfg, context)
         if isinstance(cfg, MountedSensorCfg):
             names, frames = resolve_mounts(cfg, self.engine)
             for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
@@ -128,18 +115,9 @@ class Sensor(Readable[CfgT, DataT]):
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
             )  # fmt: skip
-        self._key: StageKey | None = None
-        self.params = Params(cfg)
-        self._stale: str | None = None
-        self._shown_version = self._ring_read = -1
-        self._lent = {} if context.debug else None
-        self._is_plain = self.uses_ring_pipeline and not context.debug
-        self.notes: dict[str, str] = {}
-        """What the sensor decided by itself, for `info`; `setup` fills it."""
         self.pose_offset: tuple[torch.Tensor, torch.Tensor] | None = None
         """The sensor's pose in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
-        self._constant_names = declared_constants(self.data_class)
         self._allocate()
         before = set(vars(self))
         self.setup()
@@ -184,10 +162,6 @@ class Sensor(Readable[CfgT, DataT]):
         of the sensor (`new_state`). A sensor that defines it is never evaluated on read.
         """
 
-    def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]:
-        """Return the data of a sensor with `uses_ring_pipeline = False`, `[env, mount, ...]` per field."""
-        raise NotImplementedError(f"{type(self).__name__} has uses_ring_pipeline = False and must define outputs")
-
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return plain shapes for a viewer: points, lines, arrows, frames."""
         return ()
@@ -214,14 +188,36 @@ class Sensor(Readable[CfgT, DataT]):
         """
         return self.buffers.new_state(name, shape)
 
-    @property
+    def set_outputs(
+        self, truth: Mapping[str, torch.Tensor], measured: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """Have readers see this memory, for a sensor with `uses_ring_pipeline = False`; call it last in `setup`.
+
+        Args:
+            truth: the tensors that `compute` fills, `[env, mount, ...]` per field, contiguous.
+            measured: likewise for the measured branch; None where both are the same.
+
+        Raises:
+            RegistrationError: a field is missing, or of another shape, dtype or layout.
+        """
+        measured = truth if measured is None else measured
+        for outputs, spec in product((truth, measured), self.mount_specs):
+            shape, value = (self.num_envs, *spec.shape), outputs.get(spec.name)
+            wanted = shape, TORCH_DTYPES[spec.dtype]
+            if value is None or (tuple(value.shape), value.dtype) != wanted or not value.is_contiguous():
+                got = "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"
+                raise RegistrationError(
+                    f"{type(self).__qualname__}.set_outputs: {spec.name!r} is {got}, expected contiguous {shape} "
+                    f"{spec.dtype}, [env, mount, ...]."
+                )
+        self._truth_view, self._measured_view = self._view(truth), self._view(measured)
+
+    @cached_property
     def key(self) -> StageKey:
         """Random tensors and times of the sample, for hooks in torch: ``self.key.normal("dust", "distance")``."""
-        if self._key is None:
-            plan = self.buffers.plan
-            fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
-            self._key = StageKey(plan, self.compute_on, self.clock, "sensor", fields)
-        return self._key
+        plan = self.buffers.plan
+        fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
+        return StageKey(plan, self.compute_on, self.clock, "sensor", fields)
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
         """Return what a stage of the config keeps, name -> float32 `[env, ...]`: live memory, to be read only.
@@ -236,8 +232,6 @@ class Sensor(Readable[CfgT, DataT]):
 
     def stream(self, purpose: str) -> tuple[int, int]:
         """Return the two key words of a random stream of this sensor, for a kernel that draws by itself."""
-        from sensorium.random import stream_key
-
         return stream_key(self._context.seed, self.name, purpose)
 
     # Set-up -----------------------------------------------------------------------------------------------------------
@@ -342,24 +336,17 @@ class Sensor(Readable[CfgT, DataT]):
                 f"...)], or let {type(self).__qualname__}.setup set self.{missing[0]}"
             )
         if self.uses_ring_pipeline:
-            ring = self.buffers.ring
+            ring, shown = self.buffers.ring, self.buffers.work_out
             self._truth_view = self._view(self.buffers.truth_out)
-            shown = ring.shown if ring is not None and ring.shown is not None else self.buffers.work_out
-            self._measured_view = self._view(shown)
+            self._measured_view = self._view(ring.shown if ring is not None and ring.shown is not None else shown)
+        elif not hasattr(self, "_truth_view"):
+            raise RegistrationError(
+                f"{type(self).__qualname__} has uses_ring_pipeline = False: call set_outputs in setup"
+            )
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
         """Raise `ConfigError` where a config gives a knob that the pipeline, which is not used, would honour."""
-        for knob in (
-            "history_length",
-            "delay",
-            "jitter",
-            "loss",
-            "noise",
-            "bias",
-            "random_walk",
-            "resolution",
-            "stages",
-        ):
+        for knob in ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages"):
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} keeps its own memory and cannot honour it."
                 raise ConfigError.single(self.cfg.title, knob, value, "it absent", fix)
@@ -373,8 +360,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore what `tensors` and `SensorBuffers.counters` returned."""
-        own = {name.removeprefix("param/"): saved for name, saved in tensors.items() if name.startswith("param/")}
-        self.params.load({name: saved.to(self.device) for name, saved in own.items()})
+        self.params.keep(name.removeprefix("param/") for name in tensors if name.startswith("param/"))
         self.buffers.load(tensors, counters)
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
@@ -394,7 +380,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def keep_poses(self, on: bool) -> None:
         """Keep from now on where the mounts were at each capture, or no more; programs are to be rebuilt."""
-        self.buffers.poses, self.buffers.first_program = CapturePoses(self) if on else None, None
+        self.buffers.poses = CapturePoses(self) if on else None
         self.begin_poses()
 
 

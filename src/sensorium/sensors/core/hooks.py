@@ -45,7 +45,7 @@ HOOKS_OF_OTHERS = {
     "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor",
     "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
     "_apply_camera_transform": "compute(self, truth, measured) on sn.Sensor, with self.mount.pos_w and quat_w",
-    "_render_current_state": "compute(self, truth, measured) on sn.Sensor, and outputs(self, is_measured)",
+    "_render_current_state": "compute(self, truth, measured) on sn.Sensor, and self.set_outputs(...) in setup",
     "build": "setup(self)",
     "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
     "initialize": "setup(self)",
@@ -65,6 +65,7 @@ FORMER_HOOKS = {
     "notes": "self.notes[...] = ... in setup",
     "hooks_in_use": "@used_if(...) at the hook",
     "knob_prefixes": "prefixed_knobs in its config",
+    "outputs": "self.set_outputs(truth, measured) in setup, with memory that compute fills",
     "body_at_fault": "self.buffers.body_at_fault = function in setup",
 }
 """Hooks of earlier versions, and what takes their place."""

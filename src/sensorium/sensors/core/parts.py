@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sensorium.world.ray_scene import RayScene
 
 
-@dataclass(slots=True)
+@dataclass
 class SensorContext:
     """What a sensor is built in: the scene's engine, device, clock and seed, and the shapes that rays meet."""
 
@@ -32,20 +32,17 @@ class SensorContext:
     seed: int
     reset: Callable[[Any, Any], None]
     """Resets one sensor for some envs, with the others as they are."""
-    debug: bool = False
+    debug: bool
     """Whether readers get copies that are spoilt once they are out of date."""
-    semantics: Mapping[str, str | Sequence[str]] | None = None
+    semantics: Mapping[str, str | Sequence[str]] | None
     """Labels of shapes, as `RayScene` takes them."""
-    rays: RayScene | None = None
 
-    @property
+    @functools.cached_property
     def ray_scene(self) -> RayScene:
         """The scene's shapes; made when the first sensor asks."""
-        if self.rays is None:
-            from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
+        from sensorium.world.ray_scene import RayScene  # slow to import, and most scenes without rays never ask
 
-            self.rays = RayScene(self.engine, self.compute, self.semantics)
-        return self.rays
+        return RayScene(self.engine, self.compute, self.semantics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,37 +76,33 @@ class Params:
     The second axis lets a value meet `[env, mount]` fields: ``raw.distance.clamp_(max=self.params.max_range)``.
     """
 
-    def __init__(self, cfg: SensorCfg[Any]) -> None:
-        self._cfg = cfg
+    def __init__(self, cfg: SensorCfg[Any], num_envs: int, device: str) -> None:
+        self._cfg, self._num_envs, self._device = cfg, num_envs, device
         self.per_env: dict[str, torch.Tensor] = {}
         self._tables: set[str] = set()
 
-    def table(self, name: str, num_envs: int, device: str) -> torch.Tensor:
-        """Return a number of the config as float32 `[env, 1]` at an address that stays, for a recorded kernel.
-
-        With it the number may be set per env at run time; None is NaN.
-        """
-        if name not in self._tables:
+    def rows(self, name: str) -> torch.Tensor:
+        """Return a number of the config as float32 `[env, 1]`, which may be written; None is NaN."""
+        if name not in self.per_env:
             value = getattr(self._cfg, name)
             number = float("nan") if value is None else float(value)
-            self.per_env[name] = torch.full((num_envs, 1), number, dtype=torch.float32, device=device)
-            self._tables.add(name)
+            self.per_env[name] = torch.full((self._num_envs, 1), number, dtype=torch.float32, device=self._device)
         return self.per_env[name]
+
+    def table(self, name: str) -> torch.Tensor:
+        """Return `rows` at an address that stays, for a recorded kernel: the number may be set per env at run time."""
+        self._tables.add(name)
+        return self.rows(name)
 
     def has_table(self, name: str) -> bool:
         """Whether recorded kernels read a number from its table."""
         return name in self._tables
 
-    def load(self, saved: dict[str, torch.Tensor]) -> None:
-        """Take over the values per env that were saved; what was not is the config's number again."""
-        for name in list(self.per_env):
-            if name not in self._tables:
-                del self.per_env[name]
-        for name, values in saved.items():
-            if name in self._tables:
-                self.per_env[name].copy_(values)
-            else:
-                self.per_env[name] = values.clone()
+    def keep(self, names: Iterable[str]) -> None:
+        """Have the numbers of these names per env, to be loaded; others are those of the config again."""
+        self.per_env = {name: rows for name, rows in self.per_env.items() if name in self._tables}
+        for name in names:
+            self.rows(name)
 
     def __getattr__(self, name: str) -> Any:
         return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
@@ -120,12 +113,15 @@ class Params:
 
 def declared_fields(data_class: type) -> dict[str, Field]:
     """Return the `Field` annotations of a data class, in order, without its constants; the dict is the caller's own."""
-    return dict(_declared(data_class))
+    return dict(declared(data_class)[0])
 
 
 @functools.cache
-def _declared(data_class: type) -> dict[str, Field]:
-    """Return what `declared_fields` does. Hints are text, which takes 0.2 ms to evaluate, and each reading asks."""
+def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
+    """Return what `declared_fields` does, and the fields that are no tensors: attributes of the sensor by these names.
+
+    Hints are text, which takes 0.2 ms to evaluate, and each reading asks.
+    """
     hints = typing.get_type_hints(data_class, include_extras=True)
     found: dict[str, Field] = {}
     for item in dataclasses.fields(data_class):
@@ -137,13 +133,7 @@ def _declared(data_class: type) -> dict[str, Field]:
             raise RegistrationError(
                 f"{data_class.__qualname__}.{item.name} has no Field: write Annotated[Tensor, Field(unit=..., ...)]"
             )
-    return found
-
-
-def declared_constants(data_class: type) -> tuple[str, ...]:
-    """Return the fields of a data class that are no tensors: attributes of the sensor by these names."""
-    tensors = declared_fields(data_class)
-    return tuple(item.name for item in dataclasses.fields(data_class) if item.name not in tensors)
+    return found, tuple(item.name for item in dataclasses.fields(data_class) if item.name not in found)
 
 
 def arrows(pos: torch.Tensor, vectors: torch.Tensor) -> DebugShape:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
 
 
+Pose = wp.types.vector(length=7, dtype=wp.float32)
+"""Position and quaternion."""
+
+
 @wp.struct
 class PoseTask:
     """The poses of one sensor. `stamps` is empty where no sample is lost, other arrays where unused."""
@@ -33,7 +37,7 @@ class PoseTask:
     offset_quat: wp.array2d[wp.vec4]
     body_pos: wp.array2d[wp.vec3]
     body_quat: wp.array2d[wp.vec4]
-    slots: wp.array4d[wp.float32]
+    slots: wp.array3d[Pose]
 
 
 @kernel
@@ -54,22 +58,16 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         turn = t.body_quat[env, body]
         pos = t.body_pos[env, body] + quat_rotate(turn, pos)
         quat = quat_multiply(turn, quat)
+    pose = Pose(pos[0], pos[1], pos[2], quat[0], quat[1], quat[2], quat[3])
     head = t.head[env]
     end = t.slots.shape[0] - 1
-    first = head
-    last = head
     if mode_now(rows) == FIRST:  # the first sample of an episode is in all slots
-        first = 0
-        last = end
+        for slot in range(end + 1):
+            t.slots[slot, env, mount] = pose
     elif t.stamps.shape[0] > 0:
         if t.stamps[head, env][1] <= tick_now(rows):
-            for part in range(7):
-                t.slots[end, env, mount, part] = t.slots[head, env, mount, part]
-    for slot in range(first, last + 1):
-        for part in range(3):
-            t.slots[slot, env, mount, part] = pos[part]
-        for part in range(4):
-            t.slots[slot, env, mount, 3 + part] = quat[part]
+            t.slots[end, env, mount] = t.slots[head, env, mount]
+    t.slots[head, env, mount] = pose
 
 
 class CapturePoses:
@@ -90,9 +88,6 @@ class CapturePoses:
         self._slots = torch.full((slots, *shape), math.nan, dtype=torch.float32, device=compute.device)
         self._head = torch.zeros(compute.num_envs, dtype=torch.int32, device=compute.device)
         self._envs = torch.arange(compute.num_envs, device=compute.device)
-
-    def __repr__(self) -> str:
-        return f"CapturePoses({self._sensor.name!r}, slots={len(self._slots)}, mounts={self._mount.count})"
 
     def begin(self) -> None:
         """Know nothing of samples that were captured before now; those of now are at the engine's current poses."""
@@ -117,7 +112,7 @@ class CapturePoses:
         if self.needs_bodies(sensor):
             t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
-        t.slots = wp.from_torch(self._slots, dtype=wp.float32)
+        t.slots = wp.from_torch(self._slots, dtype=Pose)
         if ring is not None and ring.has_loss:
             t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)

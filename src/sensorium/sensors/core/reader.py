@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.compute import Clock, Compute, Rate
-from sensorium.engines.base import Engine
+from sensorium.compute import MOST_TICKS, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError
 from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
-from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared_fields
+from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
 from sensorium.spec import FieldSpec
 from sensorium.world.mount import MountView
 
@@ -32,7 +32,7 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class Readable(Generic[CfgT, DataT]):
-    """A sensor as its readers know it. `Sensor` derives from it, and sets the attributes when it is built."""
+    """A sensor as its readers know it. `Sensor` derives from it, and makes the memory."""
 
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
@@ -40,40 +40,38 @@ class Readable(Generic[CfgT, DataT]):
     """Whether `history_length` is for fields of the sensor's own, with a history axis; `.history` is not kept."""
     data_class: ClassVar[type[Any]]
 
-    cfg: CfgT
-    name: str
-    engine: Engine
-    compute_on: Compute
-    clock: Clock
-    rate: Rate
-    mount: MountView | None
     buffers: SensorBuffers
-    notes: dict[str, str]
-    _constant_names: tuple[str, ...]
-    params: Params
-    """The config's values, for hooks: those that were set per env are tensors."""
     specs: tuple[FieldSpec, ...]
     """The fields as a reader sees them."""
-    _stale: str | None
-    _shown_version: int
-    """`Clock.version` at which a reader was last given what had arrived."""
-    _ring_read: int
-    """`Clock.version` at which the ring was last asked what had arrived."""
-    _context: SensorContext
-    _mount_axis: bool
     mount_specs: list[FieldSpec]
     """The fields as the sensor's own memory has them, with a mount axis in any case."""
     _truth_view: DataT
     _measured_view: DataT
-    _is_plain: bool
-    """Whether a reader is shown the views of the sensor's own memory."""
-    _lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None
-    """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
-    they held then."""
 
-    if TYPE_CHECKING:  # hooks of the author, see `Sensor`
-
-        def outputs(self, is_measured: bool) -> Mapping[str, torch.Tensor]: ...  # noqa: D102
+    def __init__(self, cfg: CfgT, context: SensorContext) -> None:
+        self.cfg, self.name = cfg, cfg.label
+        self.__dict__["data_class"] = cfg.data_class or self.data_class
+        self._field_names, self._constant_names = declared(self.data_class)
+        self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
+        self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
+        self._context = context
+        self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
+        if self.rate.period > MOST_TICKS:
+            field = "update_period" if cfg.rate_hz is None else "rate_hz"
+            expected = f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s"
+            raise ConfigError.single(cfg.title, field, getattr(cfg, field), expected, "Sample more often.")
+        self.mount: MountView | None = None
+        self._mount_axis = False
+        self.params = Params(cfg, self.num_envs, self.device)
+        """The config's values, for hooks: those that were set per env are tensors."""
+        self.notes: dict[str, str] = {}
+        """What the sensor decided by itself, for `info`; `setup` fills it."""
+        self._stale: str | None = None
+        self._shown_version = self._ring_read = -1
+        """`Clock.version` at which a reader was last given what had arrived; at which the ring was last asked."""
+        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = {} if context.debug else None
+        """In a scene with `debug`: the copies that were handed out since time moved, measured (True) and true, and what
+        they held then."""
 
     # What a reader sees -----------------------------------------------------------------------------------------------
 
@@ -84,8 +82,6 @@ class Readable(Generic[CfgT, DataT]):
         rate = 1.0 / (self.clock.dt * self.rate.period)
         where = f" on {', '.join(self.mount.names)}" if self.mount is not None else ""
         return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
-
-    __str__ = __repr__
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -129,9 +125,9 @@ class Readable(Generic[CfgT, DataT]):
         buffers.wanted = True
         if buffers.group is not None:
             buffers.group.ensure_current()
-        if is_measured and self.uses_ring_pipeline:
+        if is_measured:
             if buffers.ring is not None:
-                self._read_ring()
+                self._read_ring(buffers.ring)
             self._shown_version = self.clock.version
 
     @property
@@ -143,7 +139,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self._shown_version != self.clock.version:  # else it is a second look at one instant
             self.ensure_current(is_measured=True)
-        return self._measured_view if self._is_plain else self._show(is_measured=True)
+        return self._measured_view if self._lent is None else self._lend(self._lent, is_measured=True)
 
     @property
     def ground_truth(self) -> DataT:
@@ -152,25 +148,20 @@ class Readable(Generic[CfgT, DataT]):
         Like those of `data` they must not be written; `read_ground_truth()` gives a copy.
         """
         self.ensure_current()
-        return self._truth_view if self._is_plain else self._show(is_measured=False)
+        return self._truth_view if self._lent is None else self._lend(self._lent, is_measured=False)
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> the sensor's own memory behind `data` (or `ground_truth`), `[env, ...]`.
 
-        Its addresses stay the same, but for a sensor with `uses_ring_pipeline = False`.
+        Its addresses stay the same.
         """
-        if not self.uses_ring_pipeline:
-            return {name: self._squeeze(value) for name, value in self.outputs(is_measured=is_measured).items()}
         return self._tensors_of(self._measured_view if is_measured else self._truth_view)
 
     def _tensors_of(self, data: DataT) -> dict[str, torch.Tensor]:
         return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
 
-    def _show(self, is_measured: bool) -> DataT:
-        """Return what a sensor with memory of its own has, or in a scene with `debug` copies that `spoil` spoils."""
-        lent = self._lent
-        if lent is None:
-            return self._package(self.own_tensors(is_measured=is_measured))
+    def _lend(self, lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]], *, is_measured: bool) -> DataT:
+        """Return copies for a reader in a scene with `debug`, which `spoil` spoils."""
         if is_measured not in lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
@@ -186,9 +177,8 @@ class Readable(Generic[CfgT, DataT]):
             The fields into which a reader wrote, such as ``"data.lin_acc_b"``.
         """
         written: list[str] = []
-        if not self._lent:
-            return written
-        for is_measured, (data, kept) in self._lent.items():
+        lent = self._lent or {}
+        for is_measured, (data, kept) in lent.items():
             for name, tensor in self._tensors_of(data).items():
                 if not _same_bits(tensor, kept[name]):
                     branch = "data" if is_measured else "ground_truth"
@@ -200,12 +190,11 @@ class Readable(Generic[CfgT, DataT]):
                 else:
                     ends = torch.iinfo(tensor.dtype)
                     tensor.fill_(ends.min or ends.max)
-        self._lent.clear()
+        lent.clear()
         return written
 
-    def _read_ring(self) -> None:
-        ring = self.buffers.ring
-        if ring is not None and ring.has_delay and self._ring_read != self.clock.version:
+    def _read_ring(self, ring: Ring) -> None:
+        if ring.has_delay and self._ring_read != self.clock.version:
             ring.read()
             self._ring_read = self.clock.version
 
@@ -249,13 +238,11 @@ class Readable(Generic[CfgT, DataT]):
         length = self.cfg.history_length
         if self.own_history:
             fix = "Read its own fields: " + ", ".join(spec.name for spec in self.specs if "history" in spec.name) + "."
-            title = f"{type(self.cfg).__name__}({self.name!r})"
-            raise ConfigError.single(title, "history_length", length, "a sensor that keeps whole samples", fix)
+            expected = "a sensor that keeps whole samples"
+            raise ConfigError.single(self.cfg.title, "history_length", length, expected, fix)
         if length == 0 or self.buffers.ring is None:
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", "history_length", 0, "a length of at least 1",
-                f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...).",
-            )  # fmt: skip
+            fix = f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...)."
+            raise ConfigError.single(self.cfg.title, "history_length", 0, "a length of at least 1", fix)
         ring = self.buffers.ring
         return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
 
@@ -345,24 +332,15 @@ class Readable(Generic[CfgT, DataT]):
             return False
         if not self.compute_on.is_cpu:
             return True
-        self._read_ring()
+        self._read_ring(ring)
         return bool((ring.shown_arrival.numpy() > since).any())
 
     @property
     def info(self) -> SensorInfo:
         """What the sensor resolved to, what it costs, whether it is lazy and why."""
-        evaluation, why = self.buffers.plan.evaluation
-        mount = self.mount
-        return SensorInfo(
-            specs=self.specs,
-            mounts=mount.names if mount is not None else (),
-            bodies=mount.body_names if mount is not None else (),
-            nbytes=self.nbytes,
-            rate_hz=1.0 / (self.clock.dt * self.rate.period),
-            evaluation=evaluation,
-            why=why,
-            notes=self.notes,
-        )
+        mounts, bodies = (self.mount.names, self.mount.body_names) if self.mount is not None else ((), ())
+        rate_hz, (evaluation, why) = 1.0 / (self.clock.dt * self.rate.period), self.buffers.plan.evaluation
+        return SensorInfo(self.specs, mounts, bodies, self.nbytes, rate_hz, evaluation, why, self.notes)
 
     @property
     def nbytes(self) -> int:
@@ -386,39 +364,35 @@ class Readable(Generic[CfgT, DataT]):
         """
         self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
+        fix = f"use scene.reconfigure({self.name!r}, {knob}=...)."
         if knob in ("delay", "jitter", "loss"):
             ring = self.buffers.ring
             if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
-                raise ConfigError.single(
-                    f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a knob that the config gives",
-                    f"Absent knobs take no memory: use scene.reconfigure({self.name!r}, {knob}=...).",
-                )  # fmt: skip
+                fix = f"Absent knobs take no memory: {fix}"
+                raise ConfigError.single(self.cfg.title, knob, value, "a knob that the config gives", fix)
             ring.set(knob, value, rows)
-            return
-        if self._is_param(knob):
+        elif self._is_param(knob):
             self._set_param(knob, value, rows)
-            return
-        if self.params.has_table(knob):
-            raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", knob, value, "a number that the config gives",
-                f"None leaves out what it is for: use scene.reconfigure({self.name!r}, {knob}=...).",
-            )  # fmt: skip
-        self.buffers.knobs.set(knob, value, rows)
+        elif self.params.has_table(knob):
+            fix = f"None leaves out what it is for: {fix}"
+            raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
+        else:
+            self.buffers.knobs.set(knob, value, rows)
 
     def _is_param(self, name: str) -> bool:
         """Whether a name is a number of the config that hooks read through `params`."""
-        field = type(self.cfg).model_fields.get(name)
-        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
         if self.params.has_table(name):
             return getattr(self.cfg, name) is not None
+        field = type(self.cfg).model_fields.get(name)
+        standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
         return field is not None and not standard and field.annotation in (float, int)
 
     def _set_param(self, name: str, value: Any, rows: torch.Tensor | None) -> None:
-        title = f"{type(self.cfg).__name__}({self.name!r})"
-        hooks = self.buffers.plan.hooks
-        if not self.params.has_table(name) and any(
-            getattr(hook, "__recorded__", False) for hook in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
-        ):
+        title, hooks = self.cfg.title, self.buffers.plan.hooks
+        is_replayed = any(
+            each and is_recorded(each) for each in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
+        )
+        if is_replayed and not self.params.has_table(name):
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
         try:
@@ -431,16 +405,7 @@ class Readable(Generic[CfgT, DataT]):
         count = self.num_envs if rows is None else len(rows)
         if values.shape[0] not in (1, count):
             raise ConfigError.single(title, name, value, f"one number, or {count} of them")
-        table = self.params.per_env.get(name)
-        if table is None:
-            table = torch.full(
-                (self.num_envs, 1), float(getattr(self.cfg, name)), dtype=torch.float32, device=self.device
-            )
-            self.params.per_env[name] = table
-        if rows is None:
-            table.copy_(values.expand_as(table))
-        else:
-            table[rows] = values
+        self.params.rows(name)[slice(None) if rows is None else rows] = values
 
     def set_noise(self, value: Any, env_ids: Any = None) -> None:
         """Alias of ``set("noise", ...)``."""
@@ -484,10 +449,10 @@ class Readable(Generic[CfgT, DataT]):
         """Build the data object; fields that were not asked for are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
-        tensors = {name: values.get(name) for name in declared_fields(self.data_class)}
+        tensors = {name: values.get(name) for name in self._field_names}
         return cast(DataT, self.data_class(**tensors, **self.constants))
 
-    def _view(self, record: Record) -> DataT:
+    def _view(self, record: Record | Mapping[str, torch.Tensor]) -> DataT:
         return self._package({name: self._squeeze(view) for name, view in record.items()})
 
     def retire(self, why: str) -> None:

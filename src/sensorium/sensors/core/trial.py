@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from sensorium import registry
-from sensorium.engines.base import Engine
+from sensorium.engines.base import ARRAYS
 from sensorium.errors import RegistrationError, SensoriumError
-from sensorium.measurement.record import TORCH_DTYPES
+from sensorium.measurement.record import Record
 from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
-from sensorium.spec import (
-    BODY_ACCELERATION,
-    BODY_POSE,
-    BODY_VELOCITY,
-    GRAVITY,
-    JOINT_EFFORT,
-    JOINT_STATE,
-    JOINT_TORQUE,
-    JOINT_WRENCH,
-    MAGNETIC,
-    Requirement,
-)
-
-ARRAYS: dict[Requirement, tuple[str, ...]] = {
-    BODY_POSE: ("body_pos_w", "body_quat_w"),
-    BODY_VELOCITY: ("body_lin_vel_w", "body_ang_vel_w"),
-    BODY_ACCELERATION: ("body_lin_acc_w", "body_ang_acc_w"),
-    GRAVITY: ("gravity_w",),
-    MAGNETIC: ("magnetic_w",),
-    JOINT_STATE: ("joint_pos", "joint_vel"),
-    JOINT_EFFORT: ("joint_effort",),
-    JOINT_TORQUE: ("joint_torque",),
-    JOINT_WRENCH: ("body_parent_force_w", "body_parent_torque_w"),
-}
-"""The arrays of an engine that come with each requirement."""
-
 
 ODD: dict[torch.dtype, float] = {
     torch.float32: -1.2345e-33,
@@ -64,36 +39,39 @@ class HookError(RegistrationError):
         self.law = law
 
 
-class DeclaredEngine:
-    """An engine that gives a sensor only the arrays which the sensor requires, so that a forgotten one is noticed.
+@contextmanager
+def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
+    """In this block, the engine gives only the arrays that a sensor requires, so that a forgotten one is noticed.
 
     Args:
-        engine: the engine behind it, which does everything else.
-        requirements: what the sensor requires.
-        owner: the sensor, for the message.
+        sensor: the sensor.
+        owner: what the message calls it.
+
+    Raises:
+        HookError: by `Engine.array`, of an array that comes with a requirement which the sensor does not have.
     """
+    engine = sensor.engine
+    declared = tuple(type(sensor).needs(sensor.cfg, engine, engine.supports))
+    array, own = engine.array, vars(engine).get("array")
 
-    def __init__(self, engine: Engine, requirements: Iterable[Requirement], owner: str) -> None:
-        self._engine, self._requirements, self._owner = engine, tuple(requirements), owner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def array(self, name: str) -> torch.Tensor:
-        """Return an array of the engine.
-
-        Raises:
-            HookError: it comes with a requirement that the sensor does not have.
-        """
+    def guarded(name: str) -> torch.Tensor:
         needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
-        if needed is not None and needed not in self._requirements:
-            has = ", ".join(f"sn.{each}" for each in self._requirements)
+        if needed is not None and needed not in declared:
+            required = ", ".join(f"sn.{each}" for each in (*declared, needed))
             raise HookError(
-                f"{self._owner}: it reads {name!r} without requiring {needed}, so an engine need not have it. "
-                f"Add it: requires = ({f'{has}, ' if has else ''}sn.{needed},).",
+                f"{owner}: it reads {name!r} without requiring {needed}, so an engine need not have it. "
+                f"Add it: requires = ({required},).",
                 "declares_what_it_reads",
             )
-        return self._engine.array(name)
+        return array(name)
+
+    engine.array = guarded  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del engine.array
+        if own is not None:
+            engine.array = own  # type: ignore[method-assign]
 
 
 def try_hooks(sensor: Sensor[Any, Any]) -> None:
@@ -110,21 +88,17 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     """
     plugin = registry.plugin_of(type(sensor))
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
-    buffers, engine = sensor.buffers, sensor.engine
-    guard = cast(Engine, DeclaredEngine(engine, type(sensor).needs(sensor.cfg, engine, engine.supports), owner))
-    _lend(sensor, guard)
+    buffers, hooks = sensor.buffers, sensor.buffers.plan.hooks
     try:
-        for hook, records in (
-            (buffers.plan.hooks.raw, 1),
-            (buffers.plan.hooks.fused, 2),
-            (buffers.plan.hooks.compute, 2),
-        ):
-            if hook is not None:
-                _try_raw(sensor, hook, records, owner)
-        for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():
-            segment.run()
-        for is_measured in (True, False) if not sensor.uses_ring_pipeline else ():
-            _check_outputs(sensor, sensor.outputs(is_measured), owner)
+        with declared_only(sensor, owner):
+            if hooks.raw:
+                _try_raw(hooks.raw, {"raw": buffers.truth}, owner)
+            if hooks.fused:
+                _try_raw(hooks.fused, {"raw": buffers.truth, "slot": buffers.slot}, owner, buffers.slot_timeline)
+            if hooks.compute:
+                _try_raw(hooks.compute, {"truth": buffers.truth, "measured": buffers.slot}, owner)
+            for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():
+                segment.run()
     except SensoriumError:
         raise
     except Exception as error:
@@ -133,47 +107,17 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
             "[env, mount, ...]; what is written must have these shapes.",
             "shapes_and_dtypes",
         ) from error
-    finally:
-        _lend(sensor, engine)
 
 
-def _lend(sensor: Sensor[Any, Any], engine: Engine) -> None:
-    """Have the hooks read another engine."""
-    sensor.engine = engine
-    if sensor.mount is not None:
-        sensor.mount._engine = engine
-
-
-def _try_raw(sensor: Sensor[Any, Any], hook: Callable[..., object], records: int, owner: str) -> None:
+def _try_raw(hook: Callable[..., object], records: Mapping[str, Record], owner: str, *more: object) -> None:
     """Call the hook that makes the truth on records full of an odd number, and see whether it goes away."""
-    buffers = sensor.buffers
-    given = (buffers.truth, buffers.slot)[:records]
-    for record in given:
-        for view in record.tensors():
-            if view.dtype in ODD:
-                view.fill_(ODD[view.dtype])
-    timeline = (buffers.slot_timeline,) if hook == buffers.plan.hooks.fused else ()
-    result = hook(*given, *timeline)
-    for record, what in zip(given, ("raw", "slot") if timeline else ("truth", "measured"), strict=False):
-        left = [name for name, view in record.items() if view.numel() and _is_odd(view)]
-        if left:
-            what = "raw" if records == 1 else what
-            raise HookError(f"{owner}: {unwritten(hook, what, left[0], result)}", "raw_is_written_in_place")
-
-
-def _check_outputs(sensor: Sensor[Any, Any], outputs: Mapping[str, torch.Tensor], owner: str) -> None:
-    for spec in sensor.mount_specs:
-        shape, value = (sensor.num_envs, *spec.shape), outputs.get(spec.name)
-        if value is None or tuple(value.shape) != shape or value.dtype != TORCH_DTYPES[spec.dtype]:
-            got = "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"
-            raise HookError(
-                f"{owner}: outputs()[{spec.name!r}] is {got}, expected {shape} {spec.dtype}, [env, mount, ...].",
-                "shapes_and_dtypes",
-            )
-
-
-def _is_odd(view: torch.Tensor) -> bool:
-    return view.dtype in ODD and bool((view == ODD[view.dtype]).all())
+    views = [(what, name, view) for what, record in records.items() for name, view in record.items()]
+    for _, _, view in views:
+        view.fill_(ODD.get(view.dtype, 0))
+    result = hook(*records.values(), *more)
+    for what, name, view in views:
+        if view.numel() and view.dtype in ODD and bool((view == ODD[view.dtype]).all()):
+            raise HookError(f"{owner}: {unwritten(hook, what, name, result)}", "raw_is_written_in_place")
 
 
 def unwritten(hook: Callable[..., object], record: str, field: str, result: object, where: str = "any element") -> str:
@@ -201,4 +145,4 @@ def blame(error: BaseException, sensor_class: type) -> str:
     return "a hook failed."
 
 
-__all__ = ["ARRAYS", "HookError", "try_hooks", "unwritten"]
+__all__ = ["HookError", "try_hooks", "unwritten"]

@@ -25,7 +25,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 from sensorium.world.bodies import body_boxes, entity_of
-from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
+from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_motion
 from sensorium.world.select import Named
 
 Three = tuple[float, float, float]
@@ -97,11 +97,7 @@ def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
     if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, q, v, w, _arm = mount_motion(t.mounts, env, mount)
-    flag = wp.uint8(0)
-    if not (is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w)):
-        flag = wp.uint8(1)
-        t.any_bad[0] = 1
-    t.bad[env, mount] = flag
+    flag_state(t.bad, t.any_bad, env, mount, is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w))
     if t.pos_w.shape[0] > 0:
         t.pos_w[env, mount] = p
     if t.quat_w.shape[0] > 0:

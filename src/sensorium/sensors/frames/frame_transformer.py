@@ -31,7 +31,7 @@ from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
-from sensorium.world.mount import Mounts, MountView, is_finite3, is_finite4
+from sensorium.world.mount import Mounts, MountView, flag_state, is_finite3, is_finite4
 from sensorium.world.select import find_names, resolve_frames
 
 
@@ -221,16 +221,11 @@ def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
             t.source_pos_w[env, mount] = p_s + d_s
         if t.source_quat_w.shape[0] > 0:
             t.source_quat_w[env, mount] = _upper(q_s)
-        flag = wp.uint8(0)
-        if not (is_finite3(p_s) and is_finite4(turn_s)):
-            flag = wp.uint8(1)
+        is_good = is_finite3(p_s) and is_finite4(turn_s)
         for other in range(t.targets[0].body.shape[0]):
             p, q = _body_pose(t.targets, env, other)
-            if not (is_finite3(p) and is_finite4(q)):
-                flag = wp.uint8(1)
-        t.bad[env, mount] = flag
-        if flag != wp.uint8(0):
-            t.any_bad[0] = 1
+            is_good = is_good and is_finite3(p) and is_finite4(q)
+        flag_state(t.bad, t.any_bad, env, mount, is_good)
     p_t, turn_t = _body_pose(t.targets, env, target)
     d_t = quat_rotate(turn_t, t.targets[0].offset_pos[env, target])
     q_t = quat_multiply(turn_t, t.targets[0].offset_quat[env, target])

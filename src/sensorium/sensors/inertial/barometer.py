@@ -29,7 +29,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
-from sensorium.world.mount import Mounts, is_finite3, mount_motion, mount_pose
+from sensorium.world.mount import Mounts, flag_state, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
 
 if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
@@ -182,10 +182,7 @@ def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
         return
     p, _turn = mount_pose(t.mounts, env, mount)
-    t.bad[env, mount] = wp.uint8(0)
-    if not is_finite3(p):
-        t.bad[env, mount] = wp.uint8(1)
-        t.any_bad[0] = 1
+    flag_state(t.bad, t.any_bad, env, mount, is_finite3(p))
     height = F64(p[2]) + t.altitude_offset
     t.altitude[env, mount] = wp.float32(height)
     t.pressure[env, mount] = wp.float32(isa_pressure(height))

@@ -28,14 +28,16 @@ from torch import Tensor
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad, is_finite, must
 from sensorium.compute import Rows, episode_words, kernel, recorded
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
+from sensorium.measurement.draws import FIXED, Law, draw_of, is_law, law_of
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import Choice, Normal, Uniform, draw, normal_table
+from sensorium.measurement.stages.amounts import parts, row
+from sensorium.random import Normal, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
-from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_pose
+from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
@@ -79,17 +81,6 @@ class MagneticDipole(Cfg):
     """Radius of the sphere, m."""
 
 
-def _parts(amount: Any) -> tuple[Any, ...]:
-    """Return the components of an amount: the amount itself, or the parameters of a distribution."""
-    if isinstance(amount, Uniform):
-        return (amount.low, amount.high)
-    if isinstance(amount, Normal):
-        return (amount.mean, amount.std)
-    if isinstance(amount, Choice):
-        return tuple(amount.values)
-    return (amount,)
-
-
 class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     """Configuration of a magnetometer. All fluxes are in the unit of the field; name that unit in `unit`."""
 
@@ -104,7 +95,7 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     hard_iron: Annotated[
         Amount | None,
         must(
-            lambda amount: all(np.shape(part) in ((), (3,)) for part in _parts(amount)),
+            lambda amount: all(np.shape(part) in ((), (3,)) for part in parts(amount)),
             "a number, three numbers (x, y, z), or a distribution of these",
         ),
     ] = None
@@ -132,8 +123,8 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     def _soft_iron(cls, value: Any) -> Any:
         if value is None:
             return value
-        if isinstance(value, Uniform | Normal | Choice):
-            if not all(np.shape(part) in ((), (6,)) for part in _parts(value)):
+        if is_law(value):
+            if not all(np.shape(part) in ((), (6,)) for part in parts(value)):
                 raise bad("a distribution of numbers, or of six (xx, yy, zz, xy, xz, yz)")
             spread = 4.0 * np.abs(value.std).max() if isinstance(value, Normal) else 0.0
             centre = np.abs(value.mean).max() if isinstance(value, Normal) else max(map(abs, amount_bounds(value)))
@@ -161,19 +152,11 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[a[0], a[3], a[4]], [a[3], a[1], a[5]], [a[4], a[5], a[2]]])
 
 
-FIXED: int = wp.constant(-1)
-"""Kind of an iron with fixed values."""
-
-
 @wp.struct
 class Iron:
     """Hard or soft iron: its values per column, or the distribution they are drawn from."""
 
-    kind: wp.int32
-    first: wp.array[wp.float32]
-    second: wp.array[wp.float32]
-    choices: wp.array2d[wp.float32]
-    joint: wp.int32
+    law: Law
     key0: wp.uint32
     key1: wp.uint32
 
@@ -223,10 +206,7 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
             flux = flux + (3.0 * wp.dot(m, n) * n - m) / (distance * distance * distance)
         else:
             flux = flux + 2.0 * m / (edge * edge * edge)
-    t.bad[env, mount] = wp.uint8(0)
-    if not (is_finite3(p) and is_finite4(q) and is_finite3(flux)):
-        t.bad[env, mount] = wp.uint8(1)
-        t.any_bad[0] = 1
+    flag_state(t.bad, t.any_bad, env, mount, is_finite3(p) and is_finite4(q) and is_finite3(flux))
     t.mag[env, mount] = quat_rotate_inverse(q, flux)
 
 
@@ -234,19 +214,18 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
 def _three(rows: Rows, env: int, mount: int, iron: Iron, block: int, table: wp.array[wp.vec3]) -> wp.vec3:
     """Return three values of an iron: constant during an episode, recomputed at every sample instead of stored."""
     first = 3 * block
-    if iron.kind == FIXED:
-        return wp.vec3(iron.first[first], iron.first[first + 1], iron.first[first + 2])
+    if iron.law.kind == FIXED:
+        return wp.vec3(iron.law.first[first], iron.law.first[first + 1], iron.law.first[first + 2])
     element = wp.uint32(mount) * wp.uint32(2)
-    if iron.joint == 0:  # a choice among vectors picks one vector, not one value per column
+    if iron.law.joint == 0:  # a choice among vectors picks one vector, not one value per column
         element = element + wp.uint32(block)
     words = episode_words(rows, env, element, iron.key0, iron.key1)
     values = wp.vec3()
     for j in range(3):
         word = words[j]
-        if iron.joint != 0:
+        if iron.law.joint != 0:
             word = words[0]
-        column = first + j
-        values[j] = draw(iron.kind, iron.first[column], iron.second[column], iron.choices[column], word, table)
+        values[j] = draw_of(iron.law, first + j, word, table)
     return values
 
 
@@ -318,10 +297,8 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         cfg = self.cfg
         if cfg.hard_iron is None and cfg.soft_iron is None:
             return
-        soft: Any = cfg.soft_iron
-        full = False
-        if soft is not None and not isinstance(soft, Uniform | Normal | Choice):
-            soft, full = _matrix(soft).reshape(-1), True
+        full = cfg.soft_iron is not None and not is_law(cfg.soft_iron)
+        soft = tuple(_matrix(cfg.soft_iron).reshape(-1)) if full else cfg.soft_iron
         t = IronTask()
         t.hard = self._law("hard_iron", cfg.hard_iron, 3)
         t.soft, t.soft_is_full = self._law("soft_iron", soft, 9 if full else 6), int(full)
@@ -330,23 +307,8 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
 
     def _law(self, purpose: str, amount: Any, columns: int) -> Any:
         """Return an iron in the form that the kernel takes."""
-
-        def spread(value: Any) -> list[float]:
-            row: list[float] = np.broadcast_to(np.asarray(value, np.float64), columns).tolist()
-            return row
-
-        kind: int = getattr(amount, "kind", FIXED)
-        parts = _parts(0.0 if amount is None else amount)
-        choices = np.zeros((columns, 1))
-        if isinstance(amount, Choice):
-            choices, parts = np.stack([spread(part) for part in parts], axis=1), (0.0,)
-        device = self.compute_on.wp_device
         iron = Iron()
-        iron.kind = kind
-        iron.first = wp.array(spread(parts[0]), dtype=wp.float32, device=device)
-        iron.second = wp.array(spread(parts[-1]), dtype=wp.float32, device=device)
-        iron.choices = wp.array(choices, dtype=wp.float32, device=device)
-        iron.joint = int(isinstance(amount, Choice) and amount.joint)
+        iron.law = law_of(amount or 0.0, columns, lambda value: row(value, columns), self.compute_on.wp_device)
         iron.key0, iron.key1 = (wp.uint32(word) for word in self.stream(purpose))
         return iron
 

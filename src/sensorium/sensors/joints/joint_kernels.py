@@ -10,6 +10,7 @@ from sensorium.compute import Rows, episode_words, is_first, kernel, tick_captur
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import word_to_uniform
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
+from sensorium.world.mount import flag_state
 
 _TURN = wp.constant(2.0 * math.pi)
 
@@ -48,7 +49,7 @@ def read_joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
     if rows.mask[env] == wp.uint8(0):
         return
     t = tasks[k]
-    flag = wp.uint8(0)
+    is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):
         column = t.columns[joint]
         total = wp.float32(0.0)
@@ -66,10 +67,8 @@ def read_joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
             if t.effort_slot.shape[0] > 0:
                 t.effort_slot[env, joint] = t.joint_effort[env, column]
         if not wp.isfinite(total):
-            flag = wp.uint8(1)
-    t.bad[env, 0] = flag
-    if flag != wp.uint8(0):
-        t.any_bad[0] = 1
+            is_good = wp.bool(False)
+    flag_state(t.bad, t.any_bad, env, 0, is_good)
 
 
 @wp.struct

@@ -31,6 +31,7 @@ from sensorium.sensors.joints.joint_kernels import draw_phases
 from sensorium.sensors.joints.scalar import ScalarJointSensor
 from sensorium.spec import JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
+from sensorium.world.mount import flag_state
 from sensorium.world.select import Named
 
 
@@ -87,26 +88,24 @@ def _torque(rows: Rows, tasks: wp.array[TorqueTask]) -> None:
     if rows.mask[env] == wp.uint8(0):
         return
     t = tasks[k]
-    flag = wp.uint8(0)
+    is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):
         column = t.columns[joint]
         torque = t.joint_torque[env, column]
         if not wp.isfinite(torque):
-            flag = wp.uint8(1)
+            is_good = wp.bool(False)
         t.torque[env, joint] = torque
         if t.slot.shape[0] > 0:
             angle = t.cycles * t.gear[joint] * t.joint_pos[env, column]
             if not wp.isfinite(angle):
-                flag = wp.uint8(1)
+                is_good = wp.bool(False)
             if t.given_phase != 0:
                 angle = angle + t.phase
             else:
                 drawn = draw_phases(rows, env, joint, t.key0, t.key1)
                 angle = angle + drawn[0]
             t.slot[env, joint] = torque + t.ripple[joint] * wp.sin(angle)
-    t.bad[env, 0] = flag
-    if flag != wp.uint8(0):
-        t.any_bad[0] = 1
+    flag_state(t.bad, t.any_bad, env, 0, is_good)
 
 
 class JointTorque(ScalarJointSensor[JointTorqueCfg, JointTorqueData]):

@@ -35,6 +35,7 @@ from sensorium.sensors.core.prefixed import MotorCurrentKnobs
 from sensorium.sensors.joints.scalar import ScalarJointSensor
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
 from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
+from sensorium.world.mount import flag_state
 from sensorium.world.select import Named
 
 REFERENCE_TEMPERATURE = 25.0
@@ -161,7 +162,7 @@ def _current(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
     if rows.mask[env] == wp.uint8(0):
         return
     t = tasks[k]
-    flag = wp.uint8(0)
+    is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):
         column = t.columns[joint]
         current = t.joint_effort[env, column] * t.amperes[joint]
@@ -178,12 +179,10 @@ def _current(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
             if t.torque_slot.shape[0] > 0:
                 t.torque_slot[env, joint] = t.joint_torque[env, column]
             if not wp.isfinite(t.joint_torque[env, column]):
-                flag = wp.uint8(1)
+                is_good = wp.bool(False)
         if not wp.isfinite(current):
-            flag = wp.uint8(1)
-    t.bad[env, 0] = flag
-    if flag != wp.uint8(0):
-        t.any_bad[0] = 1
+            is_good = wp.bool(False)
+    flag_state(t.bad, t.any_bad, env, 0, is_good)
 
 
 @kernel

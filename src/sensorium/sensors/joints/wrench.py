@@ -16,7 +16,7 @@ from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.parts import arrows
-from sensorium.world.mount import Mounts, is_finite3, is_finite4
+from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4
 
 CfgT = TypeVar("CfgT", bound=MountedSensorCfg[Any])
 DataT = TypeVar("DataT")
@@ -64,11 +64,7 @@ def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
                 turn = t.mounts[0].body_quat[env, parent]
         t.force[env, mount] = quat_rotate_inverse(turn, force)
         t.torque[env, mount] = quat_rotate_inverse(turn, torque)
-        flag = wp.uint8(0)
-        if not (is_finite3(force) and is_finite3(torque) and is_finite4(turn)):
-            flag = wp.uint8(1)
-            t.any_bad[0] = 1
-        t.bad[env, mount] = flag
+        flag_state(t.bad, t.any_bad, env, mount, is_finite3(force) and is_finite3(torque) and is_finite4(turn))
 
 
 class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):

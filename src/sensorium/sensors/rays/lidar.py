@@ -179,10 +179,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         model.weights = self._array(self._weights)
         model.key0, model.key1 = (wp.uint32(word) for word in self.stream("return"))
         model.bias_key0, model.bias_key1 = (wp.uint32(word) for word in self.stream("channel_bias"))
-        law = bias_law(cfg, self.channels)
-        model.bias_kind, model.bias_joint = law.kind, law.joint
-        model.bias_first, model.bias_second = self._array(law.first), self._array(law.second)
-        model.bias_choices = self._array(law.choices)
+        model.bias = bias_law(cfg, self.channels, self.compute_on.wp_device)
         return model
 
     # Work -------------------------------------------------------------------------------------------------------------
@@ -276,7 +273,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         if "distances" not in slot:
             return
         out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
-        inputs = [self._cast.bundle, self._cast.pose]
+        inputs = [self._tables, self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 

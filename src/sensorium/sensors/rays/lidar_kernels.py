@@ -12,15 +12,14 @@ import warp as wp
 from sensorium.compute import Rows, captured_words, episode_words, kernel, tick_captured
 from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
-from sensorium.random import F32, draw, word_to_normal, word_to_uniform
+from sensorium.measurement.draws import FIXED, Law, draw_of
+from sensorium.random import F32, word_to_normal, word_to_uniform
 
 MOST_SUB_RAYS = 19
 NEAREST = wp.constant(1.0e-3)
 """Lower limit of the distance in the power formula, m, because 1/R^2 diverges."""
 STRONGEST, LAST, DUAL = 0, 1, 2
 RETURNS = {"strongest": STRONGEST, "last": LAST, "dual": DUAL}
-FIXED: int = wp.constant(-1)
-"""Kind of a channel bias with fixed values."""
 if TYPE_CHECKING:
     Depths: TypeAlias = Any
     Order: TypeAlias = Any
@@ -42,8 +41,7 @@ class Model:
         threshold: dB; -inf detects all returns.
         depth: c t_p / 2, m.
         weights: weights of the sub-rays, with sum 1.
-        bias_kind: kind of the distribution of channel biases, `FIXED` for numbers.
-        bias_first: its first parameter per channel; empty for no bias.
+        bias: distribution of channel biases, with a length of 0 for no bias.
     """
 
     dropoff: wp.int32
@@ -65,11 +63,7 @@ class Model:
     range_x: wp.array[wp.float32]
     range_y: wp.array[wp.float32]
     weights: wp.array[wp.float32]
-    bias_kind: wp.int32
-    bias_joint: wp.int32
-    bias_first: wp.array[wp.float32]
-    bias_second: wp.array[wp.float32]
-    bias_choices: wp.array2d[wp.float32]
+    bias: Law
     key0: wp.uint32
     key1: wp.uint32
     bias_key0: wp.uint32
@@ -255,18 +249,15 @@ def _range_sd(model: Model, snr: float) -> F32:
 @wp.func
 def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, table: wp.array[wp.vec3]) -> F32:
     """Return the error of a channel, m: constant during an episode, recomputed at every sample instead of stored."""
-    channels = model.bias_first.shape[0]
-    if model.bias_kind == FIXED:
-        return model.bias_first[channel]
+    channels = model.bias.first.shape[0]
+    if model.bias.kind == FIXED:
+        return model.bias.first[channel]
     element = channel
-    if model.bias_joint != 0:  # a choice among vectors picks one vector, not one value per channel
+    if model.bias.joint != 0:  # a choice among vectors picks one vector, not one value per channel
         element = 0
     block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
     words = episode_words(rows, env, block, model.bias_key0, model.bias_key1)
-    return draw(
-        model.bias_kind, model.bias_first[channel], model.bias_second[channel], model.bias_choices[channel],
-        words[element % 4], table,
-    )  # fmt: skip
+    return draw_of(model.bias, channel, words[element % 4], table)
 
 
 @wp.func
@@ -447,7 +438,7 @@ def measured_scan(
                     intensity = intensity * (1.0 + model.intensity_noise * word_to_normal(words[3], normals))
                     intensity = wp.clamp(intensity, 0.0, model.most)
                     shift = _range_sd(model, model.snr * power / model.power) * word_to_normal(words[0], normals)
-                    if model.bias_first.shape[0] > 0:
+                    if model.bias.first.shape[0] > 0:
                         channel = wp.int32(0)
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
@@ -467,6 +458,7 @@ def measured_scan(
 @kernel
 def finish(
     rows: Rows,
+    tables: Tables,
     bundle: Bundle,
     pose: Pose,
     distance_in: wp.array3d[wp.float32],
@@ -483,24 +475,11 @@ def finish(
     t = distance_in[env, mount, column]
     earliest = first_tick(rows.reset_tick[env], captured)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
-    if wp.isfinite(t):
-        return
-    if out.distances.shape[0] > 0:
-        out.distances[env, mount, column] = out.miss
-    if out.intensity.shape[0] > 0:
-        out.intensity[env, mount, column] = 0.0
-    if out.cos_incidence.shape[0] > 0:
-        out.cos_incidence[env, mount, column] = 0.0
-    if out.normals_w.shape[0] > 0:
-        out.normals_w[env, mount, column] = wp.vec3()
-    if out.geom_ids.shape[0] > 0:
-        out.geom_ids[env, mount, column] = -1
-    if out.semantic_ids.shape[0] > 0:
-        out.semantic_ids[env, mount, column] = 0
+    if not wp.isfinite(t):
+        _write_return(out, tables, env, mount, column, t, 0.0, 0.0, -1, wp.vec3())
 
 
 __all__ = [
-    "FIXED",
     "RETURNS",
     "Found",
     "Model",

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
+from sensorium.measurement.draws import law_of
 from sensorium.patterns import Rays
-from sensorium.random import Choice, Normal, Uniform
 from sensorium.sensors.rays.lidar_cfg import LidarCfg
-from sensorium.sensors.rays.lidar_kernels import FIXED
 from sensorium.spec import exact_fraction
 
 Array = NDArray[np.float64]
@@ -100,19 +99,8 @@ def sub_rays(cfg: LidarCfg, starts: NDArray[Any], directions: NDArray[Any]) -> t
     return sub_starts.reshape(-1, 3), (d[:, None] + aside).reshape(-1, 3), weights
 
 
-@dataclass(frozen=True, slots=True)
-class BiasLaw:
-    """Distribution of channel biases; see `lidar_kernels.Model`."""
-
-    kind: int
-    joint: int
-    first: Array
-    second: Array
-    choices: Array
-
-
-def bias_law(cfg: LidarCfg, channels: int) -> BiasLaw:
-    """Return the distribution of channel biases, m.
+def bias_law(cfg: LidarCfg, channels: int, device: Any) -> Any:
+    """Return the law of the errors of channels, m, on a Warp device.
 
     Raises:
         ConfigError: the number of columns differs from the number of channels.
@@ -123,17 +111,11 @@ def bias_law(cfg: LidarCfg, channels: int) -> BiasLaw:
     if given is not None and given != columns:
         expected = f"one number, or one for each of the {columns} channels"
         raise ConfigError.single(cfg.title, "channel_bias", amount, expected)
-    first, second, choices = np.zeros(columns), np.zeros(columns), np.zeros((columns, 1))
-    kind: int = FIXED
-    if isinstance(amount, Choice):
-        kind, choices = Choice.kind, amount.parameters(columns)[2].T.astype(np.float64)
-    elif isinstance(amount, Uniform | Normal):
-        kind = type(amount).kind
-        first, second = (np.asarray(part, np.float64) for part in amount.parameters(columns)[:2])
-    elif amount is not None:
-        first = np.broadcast_to(np.asarray(amount, np.float64), columns)
-    joint = int(isinstance(amount, Choice) and amount.joint)
-    return BiasLaw(kind, joint, first, second, np.ascontiguousarray(choices))
+
+    def spread(value: Any) -> Array:
+        return np.broadcast_to(np.asarray(value, np.float64), columns)
+
+    return law_of(amount or 0.0, columns, spread, device)
 
 
 __all__ = ["Window", "bias_law", "sub_rays", "window_of"]

@@ -90,10 +90,7 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         super().setup()
         on, off = self.cfg.contact_threshold, self.cfg.release_threshold
         self.notes = {"on": f"depth > {on:g} m", "off": f"depth <= {on if off is None else off:g} m"}
-        self._on, release = (
-            self.params.table(name, self.num_envs, str(self.device))
-            for name in ("contact_threshold", "release_threshold")
-        )
+        self._on, release = (self.params.table(name) for name in ("contact_threshold", "release_threshold"))
         self._off = self._on if self.cfg.release_threshold is None else release
         shape = (self.num_envs, self.mount.count, *self.cfg.layout)
         self._flags = torch.zeros(shape, dtype=torch.bool, device=self.device)

@@ -252,7 +252,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
     def _put(self, law: Any, fields: Mapping[str, str]) -> None:
         """Write config numbers that can be set per env into a struct, by member name -> field name."""
         for name, field in fields.items():
-            table = self.params.table(field, self.num_envs, str(self.device))
+            table = self.params.table(field)
             setattr(law, name, wp.from_torch(table, dtype=wp.float32))
 
     def _wrenches(self, raw: Record, slot: Record | None) -> list[Any]:

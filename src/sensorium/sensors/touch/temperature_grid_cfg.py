@@ -79,7 +79,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     convection: NonNegative = 5.0
     """Heat transfer coefficient to the air, W/(m^2 K); 2 to 25 for free convection in air."""
     heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain), in_unit("W")] = None
-    """Heat generated inside, W: one number for the whole link, spread evenly over its volume, or one per cell
+    """Heat released inside, W: one number for the whole link, spread evenly over its volume, or one per cell
     `[x][y][z]`.
     ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None takes no memory
     and
