@@ -1,6 +1,6 @@
-"""Every Python block of the documentation runs and is formatted, rig files in it are rigs, and links lead somewhere.
+"""Python blocks of the documentation run and are formatted, rig files in it are valid, and its links have targets.
 
-A block stands alone, unless its first line is `# continues`: then it goes on with the names of the block before it.
+A block is independent, unless its first line is `# continues`. It then uses the names of the previous block.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sensorium.wire import serializers
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING = [*sorted(ROOT.glob("*.md")), *PAGES[1:], *sorted((ROOT / "examples").rglob("*.md"))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -112,7 +113,7 @@ def test_rig_files_are_rigs(block: Block, tmp_path: Path) -> None:
     assert len(configs) == block.text.count("[[sensor]]")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):

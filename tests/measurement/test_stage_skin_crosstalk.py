@@ -208,7 +208,7 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"strength": 0.1, "sigma": 1.0, "kernel": PEAK}, "exactly one of them"),
         ({"strength": 0.1}, "sigma: .*a length if and only if strength"),
         ({"kernel": PEAK, "sigma": 1.0}, "sigma: .*a length if and only if strength"),
-        ({"kernel": PEAK, "spacing": 1.0}, "spacing: .*absent"),
+        ({"kernel": PEAK, "spacing": 1.0}, "spacing: .*None without sigma"),
         ({"strength": -0.1, "sigma": 1.0}, r"strength: got -0\.1, expected a share in \[0, 1\]"),
         ({"strength": 0.1, "sigma": 0.0}, r"sigma: got 0\.0, expected finite lengths above 0"),
         ({"strength": 0.1, "sigma": (1.0, -1.0)}, "finite lengths above 0"),
@@ -219,7 +219,7 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"kernel": sn.Uniform(0.0, 1.0)}, "fixed numbers"),
         ({"matrix": ((1.0, 2.0),)}, "matrix: .*a square matrix, not 1 x 2"),
         ({"matrix": ((1.0,),), "border": "leak"}, "border: .*'keep' with a matrix"),
-        ({"kernel": PEAK, "components": (3,)}, "components: .*parts of a vector: 0, 1 or 2"),
+        ({"kernel": PEAK, "components": (3,)}, "components: .*vector components 0, 1 or 2"),
     ],
 )
 def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> None:
@@ -233,8 +233,12 @@ def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> No
         ((3, 4), sn.TaxelCrosstalk(fields=FORCE, matrix=np.eye(3)), "a matrix over 12 taxels, 12 x 12, not 3 x 3"),
         ((12,), sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), "a grid .* not 12 taxels in a list: give a matrix"),
         ((12,), sn.TaxelCrosstalk(fields=FORCE, strength=0.1, sigma=1.0), "give a matrix"),
-        ((3, 4), sn.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)), "'pressure' has 1 for each"),
-        ((1, 4), sn.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))), "border='leak': .* taxel 0 add up"),
+        ((3, 4), sn.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)), "'pressure' has 1 per taxel"),
+        (
+            (1, 4),
+            sn.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))),
+            "border='leak': .* taxel 0 sum to 0",
+        ),
         ((3, 4), sn.TaxelCrosstalk(fields=("touch",), kernel=PEAK), "fields of float32, not bool"),
     ],
 )

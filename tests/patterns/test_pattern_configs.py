@@ -172,7 +172,7 @@ def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatc
 
 
 def test_a_kind_of_ours_cannot_be_taken() -> None:
-    with pytest.raises(sn.RegistrationError, match=r"the kind 'grid' of .*GridPatternCfg is that of our own"):
+    with pytest.raises(sn.RegistrationError, match=r"the kind 'grid' of .*GridPatternCfg belongs to the built-in"):
 
         class GridPatternCfg(sn.PatternBaseCfg):
             func = cross

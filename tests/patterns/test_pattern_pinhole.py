@@ -106,7 +106,7 @@ def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
         sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected either focal lengths or angles"
     ):
         sn.PinholeCameraPatternCfg.from_lens(fx=7.0, fov_vertical=60.0)
-    with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected no horizontal_aperture beside it"):
+    with pytest.raises(sn.ConfigError, match=r"fovy: got 45\.0, expected either fovy or horizontal_aperture"):
         sn.PinholeCameraPatternCfg(width=4, height=3, fovy=45.0, horizontal_aperture=20.0)
 
 
@@ -137,7 +137,7 @@ def test_the_first_bad_matrix_of_a_batch_is_named(value: float) -> None:
      ({"focal_length": 0.0}, r"focal_length: got 0\.0, expected a length greater than 0"),
      ({"horizontal_aperture": -1.0}, r"horizontal_aperture: got -1\.0"),
      ({"vertical_aperture": math.nan}, "vertical_aperture: got nan"),
-     ({"fovy": 180.0}, r"fovy: got 180\.0, expected an angle between 0 and 180, deg\. A wider view"),
+     ({"fovy": 180.0}, r"fovy: got 180\.0, expected an angle between 0 and 180, deg\. .*wider view"),
      ({"height": 10**9}, "height: got 1000000000, expected at most 100000000 rays")],
 )  # fmt: skip
 def test_bad_cameras_are_refused_by_field(fields, expected: str) -> None:

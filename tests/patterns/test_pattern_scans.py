@@ -353,7 +353,7 @@ def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [(([0.0, math.nan], [0, 0], [0, 0]), r"ScanTable\.time\[1\]: got nan, expected a finite number"),
-     (([0.0, 1.0], [0, 0], [0, 91.0]), r"elevation\[1\]: got 91\.0, expected from -90 to 90, deg\. A zenith angle"),
+     (([0.0, 1.0], [0, 0], [0, 91.0]), r"elevation\[1\]: got 91\.0, expected from -90 to 90, deg\. .*zenith angle"),
      (([-1.0, 1.0], [0, 0], [0, 0]), r"time\[0\]: got -1\.0, expected a time >= 0"),
      (([0.0, 1.0], [0, 0], [0]), "elevation: got 1, expected as many rows as times, 2"),
      (([], [], []), "time: got .*, expected one number per ray"),

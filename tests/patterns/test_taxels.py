@@ -221,7 +221,7 @@ def test_count_and_spacing_both_hold_where_they_can() -> None:
     box = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
     layout = sn.taxel_patch(box, count=30, spacing=0.0029)
     assert len(layout) == 30 and pdist(arrays(layout)[0]).min() >= 0.0029
-    with pytest.raises(ConfigError, match=r"count: got 80, expected at most \d+, what fits on 4 cm2 at a spacing of 0"):
+    with pytest.raises(ConfigError, match=r"count: got 80, expected at most \d+, which fit on 4 cm2 at a spacing of 0"):
         sn.taxel_patch(box, count=80, spacing=0.003)
 
 
@@ -384,7 +384,7 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
         (lambda: sn.taxel_patch(PAD, count=3, region=0.3), "a box, .* or a ball"),  # type: ignore[arg-type]
         (lambda: sn.taxel_patch([], count=3), "at least one shape"),
         (lambda: sn.taxel_grid(1, 1, 0.1).placed(quat=(0, 0, 0, 0)), "not zero"),
-        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(1.1, 0.1), "crosstalk.strength: got 1.1, expected a share"),
+        (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(1.1, 0.1), "crosstalk.strength: got 1.1, expected a number"),
         (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(0.1, 0.0), "crosstalk.sigma: .*a finite length above 0"),
     ],
 )  # fmt: skip

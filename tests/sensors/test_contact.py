@@ -241,7 +241,7 @@ def test_a_box_that_is_dropped_touches_when_mujoco_says_so() -> None:
         ({"body": "left", "debounce": -0.1}, "time >= 0"),
         ({"body": "left", "debounce_samples": 0}, ">= 1"),
         ({"body": "left", "debounce": 0.1, "debounce_samples": 3}, "either debounce or debounce_samples"),
-        ({"body": "left", "measure": "strongest", "ignore": "right"}, "Use 'net'"),
+        ({"body": "left", "measure": "strongest", "ignore": "right"}, "Use measure='net'"),
         ({"body": "left", "offset": sn.OffsetCfg(pos=(0.0, 0.0, 1.0))}, "offset: .*expected no offset"),
     ],
 )

@@ -808,10 +808,10 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], messag
     [
         ({"targets": "groud"}, r"targets: got 'groud'.*Did you mean 'ground'"),
         ({"targets": "sensor"}, r"targets: got 'sensor', expected a body with shapes"),
-        ({"targets": "gro("}, "The pattern is broken"),
+        ({"targets": "gro("}, "The regular expression is invalid"),
         ({"targets": "/World/groud"}, r"targets: got '/World/groud'.*'ground'"),
         ({"targets": "{ENV_REGEX_NS}/Robot/sensor"}, "expected a body with shapes"),
-        ({"targets": "/World/gro("}, "The pattern is broken"),
+        ({"targets": "/World/gro("}, "The regular expression is invalid"),
         ({"exclude": "bsae"}, r"exclude: got 'bsae'"),
         ({"exclude": ".*"}, "expected at least one shape"),
         ({"targets": "base"}, "expected at least one shape"),

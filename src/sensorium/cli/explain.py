@@ -308,7 +308,7 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
         shape = " x ".join(map(str, rays.get("return_shape", ())))
         if "rays" not in sensor["notes"]:
             view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
-        view.add_row("meets", escape(_shapes(rays["shapes"])))
+        view.add_row("hits", escape(_shapes(rays["shapes"])))
     if "feels" in sensor:
         view.add_row("feels", escape(_shapes(sensor["feels"])))
     more = f", its rays {bytes_text(rays['nbytes'])}" if rays else ""

@@ -74,10 +74,10 @@ def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | Non
     """Copy rows `[env, ...]`: all, or those of a selection of `env_selection`, which the host need not count."""
     if selected is None:
         target.copy_(values)
-        return
-    mask = torch.zeros(len(target), dtype=torch.bool, device=target.device)
-    mark(mask, selected)
-    target.copy_(torch.where(mask.reshape(-1, *[1] * (target.dim() - 1)), values, target))
+    elif selected.dtype == torch.bool:
+        target.copy_(torch.where(selected.reshape(-1, *[1] * (target.dim() - 1)), values, target))
+    else:
+        target[selected] = values[selected]
 
 
 def check_quat(quat: torch.Tensor, name: str) -> None:

@@ -293,9 +293,9 @@ class _Track:
 class NpzRecorder:
     """Recorder that collects readings and writes them as one `.npz` file.
 
-    Add a reading at every tick with a capture (with ``news = scene.news()``, call ``scene.publish(since=news)`` after each
-    tick). To record arrivals of delayed samples, also add readings at the ticks in between. A reading without news is
-    skipped.
+    Add a reading at every tick with a capture: with ``news = scene.news()``, call ``scene.publish(since=news)`` after
+    each tick. To record arrivals of delayed samples, also add readings at the ticks in between. A reading without news
+    is skipped.
 
     Args:
         max_envs: number of recorded environments, from the first; None records all.

@@ -20,8 +20,7 @@ rad and N m apply to rotary joints, tendons and transmissions, m and N to linear
                                                                 the upper left corner
     jointpos           1       rad or m                         joint position, + along the joint's axis
     jointvel           1       rad/s or m/s                     joint velocity
-    jointlimitpos      1       rad or m                         distance to a limit minus its margin: < 0 where the
-    limit
+    jointlimitpos      1       rad or m                         distance to a limit less its margin: < 0 where the limit
                                                                 acts, 0 where it does not
     jointlimitvel      1       rad/s or m/s                     rate of that distance: < 0 towards the limit
     jointlimitfrc      1       N m or N                         force of the limit, >= 0

@@ -191,7 +191,7 @@ class MountView:
         bodies = engine.names("body")
         self.body_names = tuple("world" if frame.body < 0 else bodies[frame.body] for frame in frames)
         self._views: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._versions: dict[str, tuple[bool, int]] = {}
+        self._versions: dict[str, tuple[int, int]] = {}
         self._states: dict[bool, tuple[Any, Any]] = {}
 
     def __repr__(self) -> str:

@@ -298,9 +298,10 @@ class MujocoEngine(OwnedModelEngine):
             check_shared(self._model, self._batch.expanded)
 
     def _put_back(self, ids: torch.Tensor | None) -> None:
-        self._batch.reset(ids=_sorted(ids), keyframe=self._key, stage=_NONE)
+        rows = _sorted(ids)
+        self._batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
         for flags in (self._diverged, self._bad_ctrl):
-            flags[slice(None) if ids is None else ids.numpy()] = False
+            flags[slice(None) if rows is None else rows] = False
 
     def _rows(self) -> dict[str, torch.Tensor]:
         return {"state": torch.from_numpy(self._batch.state)}
