@@ -107,7 +107,7 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
             for _ in range(10):
                 client.step()
             assert entered.wait(PATIENCE)
-            until(lambda: subscription._strand.pending >= 5, "data that wait for the listener")
+            until(lambda: len(subscription._queue.items) >= 5, "data that wait for the listener")
         first.close()
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
             until(lambda: client.is_connected and second.counts.subscriptions == 1)
