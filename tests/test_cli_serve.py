@@ -194,7 +194,7 @@ def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
     with serving(model, *options) as server:
-        assert server.addresses[1] == path and "clients take the steps" in "".join(server.out)
+        assert server.addresses[1] == path and "clients control the steps" in "".join(server.out)
         with sn.connect(path) as client:
             before = client.sensors["encoder"].read().tick
             frame = client.step(np.zeros(1), substeps=7)
@@ -306,7 +306,7 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--allow-key", "abc", "--keys", "KEYS"], ["--allow-key: got 'abc'", "40 characters"]),
         (["--address", "ipc:///nowhere/socket"], ["--address", "'ipc:///nowhere/socket'", "no folder '/nowhere'"]),
         (["--address", f"ipc:///tmp/{'x' * 120}"], ["--address", "longer than 107 bytes"]),
-        (["--address", "ipc://MODEL"], ["--address", "something that is no socket"]),
+        (["--address", "ipc://MODEL"], ["--address", "is not a socket"]),
         (["--address", "ipc:///tmp/a", "--address", "ipc:///tmp/a"], ["--address", "each address once"]),
         (["--device", "gpu7"], ["--device: got 'gpu7'", "cuda:INDEX"]),
         (["--device", "cuda:99"], ["cuda:99"]),

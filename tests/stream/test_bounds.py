@@ -108,7 +108,7 @@ def test_the_owner_of_the_server_is_not_bounded(world: sn.Scene) -> None:
 @pytest.mark.parametrize("name", ["max_queued_mb", "max_spawned_mb", "max_spawned_rays"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True, None])
 def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(sn.ConfigError, match=rf"serve\.{name}: got"):
+    with pytest.raises(sn.ConfigError, match=rf"ServerOptions\.{name}: got"):
         sn.serve(build(columns=0), "tcp://127.0.0.1:0", **{name: value})
 
 

@@ -481,7 +481,7 @@ class Faulty(StreamedSensor):
         elif self.fault == "nobody":
             self.stream.send(b"")
         elif self.fault == "removal":
-            for name in list(self.server._streamed):
+            for name in list(self.server.streamed.sensors):
                 self.server.remove(name)
 
     def close(self) -> None:
@@ -517,7 +517,8 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
         frames = [each[1].frame for each in said if isinstance(each, tuple) and each[0] == gauge]
         done = [each.frame for each in said if isinstance(each, say.FrameDone)]
         assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
-        assert set(server.streams) == {"gauge", "world"} and not server._streamed and not server._readings
+        assert set(server.streams) == {"gauge", "world"}
+        assert not server.streamed.sensors and not server.streamed.readings
         assert server.failures.count == {"tick": 2, "env": 2, "close": 2}.get(fault, 0)
     assert list(scene) == ["gauge"]
 

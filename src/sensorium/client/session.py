@@ -56,11 +56,10 @@ class Wish:
 
     def request(self, name: str) -> tuple[Any, ...]:
         """Return what the server is asked with."""
-        values = dict(self.blueprint.chosen)
-        if self.local is not None:
-            values["__client_side__"] = self.local.definition().to_dict()
+        local = None if self.local is None else self.local.definition().to_dict()
         pose = tuple(float(part) for part in self.transform.to_array())
-        return self.blueprint.id, values, name, pose, self.attach_to, -1 if self.env is None else self.env
+        env = -1 if self.env is None else self.env
+        return self.blueprint.id, self.blueprint.chosen, name, pose, self.attach_to, env, local
 
 
 class Session:

@@ -134,6 +134,8 @@ class Spawn(Message, tag=11):
     """Name of a body; empty for the world."""
     env: int
     """The only environment it is for; -1 for all."""
+    client_side: dict[str, Any] | None = None
+    """Definition of a sensor that runs in the client; None for any other."""
 
 
 class Destroy(Message, tag=12):

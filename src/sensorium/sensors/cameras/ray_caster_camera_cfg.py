@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import OffsetCfg, bad
+from sensorium.cfg import OffsetCfg, bad, in_unit
 from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention
@@ -127,7 +127,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     """Value of misses and of distances beyond `max_distance`: `max_distance` (``"max"``), 0 (``"zero"``), or +inf for a
     miss
     and the unchanged distance (``"none"``). Each data type is clipped by its own distance."""
-    drift_range: DriftRange = (0.0, 0.0)
+    drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
     gives one
     range per axis."""

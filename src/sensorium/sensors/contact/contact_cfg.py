@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, must
+from sensorium.cfg import SensorCfg, bad, in_unit, must
 from sensorium.errors import ConfigError, Fault, SelectionError, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
@@ -167,7 +167,9 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     track_air_time: bool = False
     """Whether the four air and contact times are tracked."""
     force_threshold: Annotated[
-        float | None, must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None")
+        float | None,
+        must(lambda force: 0.0 <= force < math.inf, "a finite force >= 0 in newton, or None"),
+        in_unit("N"),
     ] = None
     """Net force above which the times count as contact, N. None: with `primary` any contact (``found`` > 0), with
     `prim_path` 1 N. It affects only the times, `compute_first_contact`, `compute_first_air` and the markers."""
@@ -178,7 +180,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Whether `contact_pos_w` is computed."""
     track_friction_forces: bool = False
     """Whether `friction_forces_w` is computed."""
-    history_length: int = 0
+    history_length: Annotated[int, in_unit(minimum=0)] = 0
     """Number of entries in the history fields; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
     """Whether histories have one entry per physics tick or per sample."""

@@ -25,7 +25,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, must
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
@@ -109,18 +109,21 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
             "latitude in [-90, 90] degrees, longitude in [-360, 360] degrees, height from -10 to 1000 km",
             "Give latitude, longitude and height in this order.",
         ),
+        in_unit("deg"),
     ] = (0.0, 0.0, 0.0)
     """Location of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. Height above
     sea
     level differs from it by the geoid, -107 to 86 m."""
-    heading_deg: Annotated[Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees")] = 0.0
+    heading_deg: Annotated[
+        Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees"), in_unit("deg")
+    ] = 0.0
     """Angle from east to the world's x axis, counter-clockwise seen from above, degrees; 90 if x points north."""
-    horizontal_sd: NonNegative = 0.0
+    horizontal_sd: Annotated[NonNegative, in_unit("m")] = 0.0
     """Standard deviation of the correlated position error to the east and to the north, each, at `hdop` 1, m. For a
     circular error probable CEP, give CEP / 1.1774."""
-    vertical_sd: NonNegative = 0.0
+    vertical_sd: Annotated[NonNegative, in_unit("m")] = 0.0
     """Standard deviation of the correlated error upwards, at `vdop` 1, m."""
-    tau: Positive = 60.0
+    tau: Annotated[Positive, in_unit("s")] = 60.0
     """Correlation time of the position error, s."""
     hdop: Positive = 1.0
     """Horizontal dilution of precision under an open sky."""

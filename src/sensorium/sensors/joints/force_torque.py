@@ -34,7 +34,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, is_finite, must
+from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
@@ -68,16 +68,18 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     sensors).
     ``parent``: the opposite wrench, which the child exerts on the parent; a tool that hangs on the sensor pulls it
     down."""
-    tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "a finite mass >= 0")] = 0.0
+    tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "a finite mass >= 0"), in_unit("kg")] = 0.0
     """Mass of the tool that the software compensates, kg. Its weight, along the true direction of gravity, is
     subtracted from
     the measured wrench. The truth is not compensated."""
-    tool_com: Annotated[Vec3, must(is_finite, "finite numbers")] = (0.0, 0.0, 0.0)
+    tool_com: Annotated[Vec3, must(is_finite, "finite numbers"), in_unit("m")] = (0.0, 0.0, 0.0)
     """Centre of mass of the tool in the sensor's frame, m."""
     compensate: Literal["weight", "motion"] = "weight"
     """``weight``: gravity only. ``motion``: also the force and torque that accelerate the tool, from the true
     motion."""
-    tool_inertia: Annotated[Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "finite numbers >= 0")] = (
+    tool_inertia: Annotated[
+        Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "finite numbers >= 0"), in_unit("kg m^2")
+    ] = (
         0.0,
         0.0,
         0.0,

@@ -24,7 +24,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, bad, is_finite, must
+from sensorium.cfg import COLUMN_KNOBS, Float, bad, in_unit, is_finite, must
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, listed
 from sensorium.measurement.record import Record, Timeline
@@ -91,13 +91,16 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
             "two amplitudes >= 0 with A1 + 2 A2 < 1 rad",
             "Give smaller amplitudes, since larger ones would make the reading run backwards.",
         ),
+        in_unit("rad"),
     ] = None
     """Amplitudes (A1, A2), rad at the encoder's shaft, of the errors with one and two periods per turn of the shaft."""
-    eccentricity_phase: Annotated[tuple[Float, Float] | None, must(is_finite, "two finite angles, rad")] = None
+    eccentricity_phase: Annotated[
+        tuple[Float, Float] | None, must(is_finite, "two finite angles, rad"), in_unit("rad")
+    ] = None
     """Phases (p1, p2) of these errors, rad; None draws them per env and joint at reset."""
-    backlash: Annotated[PerJoint | None, must(lambda b: min(per_joint(b)) >= 0.0, "a width >= 0, or one per joint")] = (
-        None
-    )
+    backlash: Annotated[
+        PerJoint | None, must(lambda b: min(per_joint(b)) >= 0.0, "a width >= 0, or one per joint"), in_unit("rad")
+    ] = None
     """Width 2 b of the lost motion between joint and encoder, rad at the joint (slide: m)."""
     velocity_mode: Literal["direct", "difference", "period"] = "direct"
     """Source of the measured velocity; the true velocity is always the engine's.

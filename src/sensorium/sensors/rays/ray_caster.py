@@ -20,6 +20,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
+from sensorium.cfg import in_unit
 from sensorium.compute import Rows, kernel, recorded, sample_uniforms
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
@@ -77,11 +78,11 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     """Rotation of the rays with their mount: ``base`` fully, ``yaw`` about the vertical only, ``yaw_starts`` the starts
     about
     the vertical while directions keep world axes, ``world`` not at all."""
-    drift_range: DriftRange = (0.0, 0.0)
+    drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
     gives one
     range per axis."""
-    ray_cast_drift_range: DriftRanges = {}  # noqa: RUF012
+    ray_cast_drift_range: Annotated[DriftRanges, in_unit("m")] = {}  # noqa: RUF012
     """Ranges of errors of the measured scan, m, redrawn per env at each reset: x and y move the rays along the axes of
     their
     alignment, z moves the hits."""

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Float
+from sensorium.cfg import Float, in_unit
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
@@ -57,7 +57,7 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     """Whether the height is the mount's height in the world, from 0 to `max_distance`, if all its rays miss."""
     ray_alignment: Alignment = "yaw"
     """Rotation of the rays with their mount, see `RayCasterCfg`."""
-    max_distance: Float = 10.0
+    max_distance: Annotated[Float, in_unit("m")] = 10.0
     """Largest measured distance, m; farther hits are misses, and misses count as this distance beside hits."""
 
     selectable: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")

@@ -49,7 +49,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
@@ -90,7 +90,7 @@ COEFFICIENTS = {
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Configuration of a kinematic tactile sensor. Coefficients can be set per env: ``sensor.set("friction", 0.4)``."""
 
-    normal_stiffness: Resisting = 1000.0
+    normal_stiffness: Annotated[Resisting, in_unit("N/m")] = 1000.0
     """Force per depth raised to `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
     normal_damping: Resisting = 1.0
     """Force per depth (raised to the exponent) and velocity, N s/m^2 for an exponent of 1."""
@@ -103,9 +103,9 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
         ),
     ] = 1.0
     """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertz contact; at least 1."""
-    shear_scalar: Resisting = 1.0
+    shear_scalar: Annotated[Resisting, in_unit("N s/m")] = 1.0
     """Shear force per tangential velocity, N s/m."""
-    twist_scalar: Resisting = 1.0
+    twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Unlimited without `friction`."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link; see the module."""
@@ -115,7 +115,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Coulomb friction coefficient mu: the shear is at most mu times the normal force, which then never pulls. The
     twist is
     at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
-    shear_stiffness: Resisting | None = None
+    shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
     """Shear force per tangential distance from the place of first contact, N/m. None keeps no anchors."""
 
     @model_validator(mode="after")

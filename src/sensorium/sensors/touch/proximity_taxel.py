@@ -38,7 +38,7 @@ import numpy as np
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Positive
+from sensorium.cfg import Positive, in_unit
 from sensorium.compute import Memory, Rows, kernel
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
@@ -91,11 +91,11 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     visible shape) or ``"any"`` (every shape). With ``"any"``, an object with separate visual and collision shapes
     counts
     twice."""
-    stiffness: Resisting = 100.0
+    stiffness: Annotated[Resisting, in_unit("N/m")] = 100.0
     """Force along the normal per weighted sum of P, N/m."""
-    shear_coupling: Resisting = 0.0
+    shear_coupling: Annotated[Resisting, in_unit("N s/m^2")] = 0.0
     """Force per weighted sum of P times tangential velocity, N s/m^2."""
-    twist_scalar: Resisting = 1.0
+    twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque about the normal per angular velocity about it, N m s. It does not decrease with the distance."""
     density_scalar: Resisting = 100.0
     """Weight of an area of `reference_area`, comparable to points per square metre."""
@@ -106,7 +106,7 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     n_sample_points: SampleCount = 500
     """Number of points on all tracked surfaces, split by area over links and their shapes. More points give smoother
     readings; they should be at most a third of `probe_radius` apart. Unbounded planes need none."""
-    sample_spacing: Positive | None = None
+    sample_spacing: Annotated[Positive | None, in_unit("m")] = None
     """Distance between the points, m; an alternative to their number."""
 
 
