@@ -187,8 +187,8 @@ def test_a_value_that_no_sensor_can_mean_is_refused_when_the_config_is_made(make
         ({"delay": sn.Uniform(0.0, 1e30)}, "delay", "at most 1073741824 ticks"),
         ({"rate_hz": 1e-30}, "rate_hz", "a period of at most 1073741824 ticks of 0.002 s"),
         ({"update_period": 1e9}, "update_period", "a period of at most 1073741824 ticks"),
-        ({"gyro_noise": {"x": 0.1}}, "gyro_noise", "one amount: it is for 'ang_vel_b' alone"),
-        ({"gyro_noise_density": 3e38}, "gyro_noise_density", "finite numbers of at most 3.4e+38 in size per sample"),
+        ({"gyro_noise": {"x": 0.1}}, "gyro_noise", "one amount: it applies only to 'ang_vel_b'"),
+        ({"gyro_noise_density": 3e38}, "gyro_noise_density", "finite numbers of magnitude at most 3.4e+38 per sample"),
     ],
 )
 def test_a_value_that_no_sensor_can_mean_at_its_time_step_is_refused_when_the_scene_is_built(

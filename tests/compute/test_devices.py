@@ -145,7 +145,7 @@ def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
     with pytest.raises(DeviceError) as error:
         resolve_device("cuda", found=found)
     text = str(error.value)
-    assert text.startswith("device: got 'cuda', but no CUDA device can be used") and "\n" not in text
+    assert text.startswith("device: got 'cuda', but no CUDA device is available") and "\n" not in text
     assert text.endswith(".") and ". " not in text  # one sentence
     for part in [*parts, "use device='cpu', or ", remedy]:
         assert part in text

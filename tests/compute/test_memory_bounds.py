@@ -57,7 +57,7 @@ class Wide(sn.SimpleSensor[WideCfg, WideData]):
 BODY = {"body": "body"}
 LARGE: dict[str, tuple[Any, int, str]] = {
     "history": (sn.ImuCfg(**BODY, history_length=10**9), 1, r"ImuCfg\('imu'\)\.history_length: got 1000000000, expected"
-                r" a size that fits: it needs 48000 MB with 1 environment, and 400 MB are available\. Take a smaller"),
+                r" a size that fits: it needs 48000 MB with 1 environment, and 400 MB are available\. Use a smaller"),
     "envs": (sn.ImuCfg(**BODY, history_length=10**5), 1000, r"history_length: .* 4800 MB with 1000 environments"),
     "delay": (sn.ImuCfg(**BODY, delay=1e7), 1, r"ImuCfg\('imu'\)\.delay: got 10000000\.0, .* 48000 MB"),
     "grid": (sn.RayCasterCfg(**BODY, pattern=sn.GridPatternCfg(size=(100.0, 100.0), resolution=0.02)), 1,

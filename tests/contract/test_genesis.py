@@ -460,7 +460,7 @@ def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5)])
     timeline = scene["c"].buffers.slot_timeline
     assert (timeline.at(0) if copy is None else timeline.at(0, copy=copy)) is scene["c"].buffers.slot
-    with pytest.raises(ValueError, match=r"copy: got True, expected False\. Take a clone"):
+    with pytest.raises(ValueError, match=r"copy: got True, expected False\. Use clone\(\)"):
         timeline.at(0, copy=True)
 
 

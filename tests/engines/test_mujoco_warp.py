@@ -1234,7 +1234,7 @@ def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
     """Without CUDA, device="cuda" (the default) says what was found."""
     nothing = dataclasses.replace(devices.Found.here(), warp_devices=(), torch_devices=0)
     monkeypatch.setattr(devices.Found, "here", lambda: nothing)
-    with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device can be used"):
+    with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device is available"):
         MujocoWarpEngine(FALL)
     with pytest.raises(sn.DeviceError, match="device: got 'gpu'"):
         MujocoWarpEngine(FALL, device="gpu")

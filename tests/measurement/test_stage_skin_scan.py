@@ -255,7 +255,7 @@ def floor() -> sn.TensorEngine:
 def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -> None:
     """With anchors it remembers where it was touched: the ticks are refused by name, the samples are not."""
     ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
-    with pytest.raises(sn.ConfigError, match=r"row_scan.*remembers earlier samples.*between='samples'\) interpolates"):
+    with pytest.raises(sn.ConfigError, match=r"row_scan.*stores earlier samples.*between='samples'\) interpolates"):
         sn.Scene(floor(), [pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks,))])
     cfg = pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks.replace(between="samples"),))
     scene = sn.Scene(floor(), [cfg])

@@ -154,7 +154,7 @@ def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> N
     imu = sn.ImuCfg(name="imu", body="body", acceleration="difference", rate_hz=25.0, stages=window)
     with pytest.raises(sn.ConfigError, match=r"stages: got 'window_average'.*lin_vel"):
         sn.Scene(engine, [imu])
-    with pytest.raises(sn.ConfigError, match="while nobody reads"):
+    with pytest.raises(sn.ConfigError, match="while unread"):
         sn.Scene(engine, [probe(evaluate="wanted")])
 
 

@@ -750,7 +750,7 @@ def test_the_native_value_itself_is_delayed_and_kept() -> None:
 
 
 def test_knobs_of_a_quaternion_are_those_of_rotations() -> None:
-    with pytest.raises(sn.ConfigError, match="no resolution for a rotation"):
+    with pytest.raises(sn.ConfigError, match="no resolution: rotations"):
         sn.Scene(tensor_engine(), [sn.BuiltinSensorCfg.from_existing("subject", resolution=0.1)])
 
 

@@ -1,4 +1,4 @@
-"""Where, when and how work runs: devices, threads, shards of environments, captured graphs, and the tick."""
+"""Execution of work: devices, threads, shards of environments, captured graphs, and the tick."""
 
 from sensorium.compute.clock import FIRST, MOST_TICKS, SAMPLE, Clock, Rate
 from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device

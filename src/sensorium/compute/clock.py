@@ -1,7 +1,8 @@
-"""Time as integers: ticks, rational rates, episodes, and the few words of it that kernels read.
+"""Time as integers: ticks, rational rates and episodes, and the few words of it that kernels read.
 
-A tick is one physics step. A rate is an exact rational number of ticks per sample on a grid that starts at tick 0 and
-is the same for all environments, so three samples in ten ticks never drift. Nothing here subtracts float times.
+A tick is one physics step. A rate is an exact rational number of ticks per sample, on a grid that starts at tick 0 and
+is the same for all environments. Three samples in ten ticks therefore never drift. This module never subtracts float
+times.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sensorium.spec import exact_fraction
 SAMPLE: int = wp.constant(0)
 """Mode of an ordinary sample: states advance."""
 FIRST: int = wp.constant(1)
-"""Mode of the capture that a reset makes, off the grid, for the envs just reset: states start anew."""
+"""Mode of the off-grid capture at a reset, for the envs just reset: states are reinitialised."""
 
 MOST_TICKS = 2**30
 """Longest period or delay, in ticks: kernels add it to the tick in int32."""
@@ -40,14 +41,14 @@ def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int3
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """An exact number of ticks per sample, `period = numerator / denominator` >= 1."""
+    """Exact number of ticks per sample, `period = numerator / denominator` >= 1."""
 
     numerator: int
     denominator: int
 
     @classmethod
     def of(cls, dt: Fraction, update_period: float, rate_hz: float | None, label: str) -> Rate:
-        """Return the rate a config asks for; a period below dt samples every tick, with a warning."""
+        """Return the rate that a config requests; a period below dt samples at every tick, with a warning."""
         period = 1 / exact_fraction(rate_hz) if rate_hz is not None else exact_fraction(update_period)
         ticks = period / dt
         if ticks < 1:
@@ -63,16 +64,16 @@ class Rate:
 
     @property
     def every_tick(self) -> bool:
-        """Whether each tick brings a sample."""
+        """Whether every tick has a sample."""
         return self.numerator == self.denominator
 
     @property
     def period(self) -> float:
-        """Mean number of ticks between samples."""
+        """Mean number of ticks per sample."""
         return self.numerator / self.denominator
 
     def index(self, tick: int) -> int:
-        """Return the number of the newest grid sample at or before a tick; sample 0 is at tick 0."""
+        """Return the index of the newest grid sample at or before a tick; sample 0 is at tick 0."""
         return tick * self.denominator // self.numerator
 
     def at_or_before(self, tick: int) -> int:
@@ -88,7 +89,7 @@ class Clock:
     """The tick, the control step, and per env the episode and the tick of its last reset.
 
     Args:
-        compute: what holds the arrays of time, which every launch reads.
+        compute: owner of the time arrays that every launch reads.
         dt: physics time step, s, exact.
     """
 
@@ -98,16 +99,16 @@ class Clock:
         self.dt = float(dt)
         self.tick = 0
         self.version = 0
-        """Counts every call of `set`: what was computed under another version is out of date."""
+        """Number of calls of `set`: results computed under an earlier version are outdated."""
         self.control_tick = -1
-        """Tick at which the current control step began; -1 before the first. Kernels learn of it by `write`."""
+        """Tick at which the current control step started; -1 before the first. Kernels see it after `write`."""
         self.skipped = 0
-        """Ticks that jumps passed over: no sensor was sampled at them."""
+        """Number of ticks skipped by jumps, at which no sensor was sampled."""
         self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
         self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
-        """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
+        """int32 [1], set to 1 by any kernel that finds NaN or infinity in the engine's state."""
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
         self._host: Any = self.words.numpy().data if compute.is_cpu else None
         self.write()
@@ -117,7 +118,7 @@ class Clock:
 
     @cached_property
     def _command(self) -> Any:
-        """The launch that writes the words where the host cannot; the CPU never compiles its kernel."""
+        """Launch that writes the words where the host cannot; its kernel is never compiled for the CPU."""
         return self.compute.command(_store, (1,), [0, 0, 0, 0, self.words_wp])
 
     @property
@@ -126,21 +127,21 @@ class Clock:
         return float(self.tick * self.dt_exact)
 
     def ticks(self, seconds: float) -> float:
-        """Return seconds in ticks, exact for the decimals that people write."""
+        """Return seconds in ticks, exact for decimal numbers as written in configs."""
         return float(exact_fraction(seconds) / self.dt_exact)
 
     def begin_control_step(self) -> None:
-        """Say that a control step begins at this tick. Kernels learn of it with the next call of `set` or `write`."""
+        """Mark the start of a control step at this tick. Kernels see it after the next call of `set` or `write`."""
         self.control_tick = self.tick
 
     def set(self, tick: int, mode: int, lag: int) -> None:
-        """Tell the kernels what time it is and what kind of sample follows."""
+        """Set the time and the mode of the next sample, and write them for kernels."""
         self.tick, self._mode, self._lag = tick, mode, lag
         self.version += 1
         self.write()
 
     def write(self) -> None:
-        """Write what kernels read of the time."""
+        """Write the words of time that kernels read."""
         host, values = self._host, (self.tick, self._mode, self._lag, self.control_tick)
         if host is not None:
             host[0], host[1], host[2], host[3] = values
@@ -149,12 +150,12 @@ class Clock:
 
     @keeps_current
     def _send(self, values: tuple[int, ...]) -> None:
-        command = self._command  # the numbers travel with the launch: there is no memory of theirs to be overwritten
+        command = self._command  # values are launch arguments, so no memory of theirs can be overwritten early
         for index, value in enumerate(values):
             command.set_param_at_index(index, value)
         command.launch(self.compute.stream)
 
     def begin_episode(self, mask: torch.Tensor) -> None:
-        """Note a reset of the envs in a uint8 mask at the current tick."""
+        """Record a reset of the envs in a uint8 mask at the current tick."""
         self.episode.add_(mask)
         self.reset_tick.masked_fill_(mask > 0, self.tick)

@@ -1,4 +1,4 @@
-"""What the host learns from a device without ever waiting for it."""
+"""Asynchronous copies from a device to the host."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sensorium.compute.program import Compute
 
 
 class AsyncCopy:
-    """A tensor as the host knows it: on the CPU its memory, on CUDA a copy that arrives some time after it was started.
+    """A tensor as seen by the host: on the CPU its memory, on CUDA a copy that completes some time after its start.
 
     Args:
-        compute: the device.
-        source: the tensor, whose address must not change.
+        compute: device of the tensor.
+        source: tensor to copy; its address must not change.
     """
 
     def __init__(self, compute: Compute, source: torch.Tensor) -> None:
@@ -27,10 +27,10 @@ class AsyncCopy:
         self._view: NDArray[Any] | None = source.numpy() if compute.is_cpu else None
 
     def start(self) -> bool:
-        """Start a copy of what the work submitted so far will leave, where none is under way or needed.
+        """Start a copy that includes all work submitted so far, unless a copy is pending or none is needed.
 
         Returns:
-            Whether one was started.
+            Whether a copy was started.
         """
         if self._view is not None or self._event is not None:
             return False
@@ -42,9 +42,9 @@ class AsyncCopy:
         return True
 
     def take(self) -> NDArray[Any] | None:
-        """Return the values of the copy that was started, once it is there; None before, or where none was started.
+        """Return the values of the started copy once it is complete; None before, or where none was started.
 
-        They stay as they are until the next `start`. On the CPU it is the memory itself, at once.
+        The values are constant until the next `start`. On the CPU the memory itself is returned at once.
         """
         if self._view is not None:
             return self._view

@@ -1,7 +1,7 @@
-"""Devices: an argument that names one is checked and made canonical before anything touches it.
+"""Devices: an argument that names a device is validated and made canonical before its first use.
 
-Nothing here makes a context on a device: a scene on cuda:1 leaves cuda:0 untouched. Torch and Warp must both see a
-device, for tensors are torch's and kernels are Warp's.
+This module creates no context on a device: a scene on cuda:1 leaves cuda:0 untouched. Both torch and Warp must see a
+device, because torch owns the tensors and Warp runs the kernels.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What torch and Warp found on this machine.
+    """Versions and devices that torch and Warp found on this machine.
 
     Args:
-        torch: torch's version.
-        torch_for: what it was built for, such as ``"CUDA 12.8"``; empty for a build for the CPU alone.
-        torch_devices: how many CUDA devices it sees.
-        current: index of its current one.
-        warp: Warp's version.
-        warp_for: what it was built for; empty for a build for the CPU alone.
-        warp_devices: names of the CUDA devices that it sees.
-        driver: the newest CUDA that the driver supports, such as ``"12.4"``; empty where Warp found no driver.
-        visible: the environment variable CUDA_VISIBLE_DEVICES; None where it is not set.
+        torch: version of torch.
+        torch_for: target of its build, such as ``"CUDA 12.8"``; empty for a CPU build.
+        torch_devices: number of CUDA devices that torch sees.
+        current: index of torch's current CUDA device.
+        warp: version of Warp.
+        warp_for: target of its build; empty for a CPU build.
+        warp_devices: names of the CUDA devices that Warp sees.
+        driver: newest CUDA version that the driver supports, such as ``"12.4"``; empty where Warp found no driver.
+        visible: environment variable CUDA_VISIBLE_DEVICES; None where it is not set.
     """
 
     torch: str
@@ -49,7 +49,7 @@ class Found:
 
     @classmethod
     def here(cls) -> Found:
-        """Ask torch and Warp."""
+        """Return the facts about this machine, as reported by torch and Warp."""
         built, toolkit, driver = torch.version, wp.get_cuda_toolkit_version(), wp.get_cuda_driver_version()
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         hip = getattr(built, "hip", None)
@@ -75,12 +75,12 @@ class Found:
 
     @property
     def usable(self) -> int:
-        """Number of CUDA devices that both see."""
+        """Number of CUDA devices that both torch and Warp see."""
         return min(self.torch_devices, len(self.warp_devices))
 
     @property
     def remedy(self) -> str:
-        """What would give a CUDA device: a clause that begins with a verb."""
+        """Fix that would make a CUDA device available: a clause that starts with a verb."""
         missing = []
         if not self.driver and self.warp_for:
             missing.append("an NVIDIA driver")
@@ -100,11 +100,12 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
 
     Args:
         device: a name or a torch device.
-        argument: what messages call it; an option where it begins with ``--``.
-        found: what is there; None looks, where it matters.
+        argument: name of the argument in messages; a command-line option where it starts with ``--``.
+        found: facts about the machine; None determines them if needed.
 
     Raises:
-        DeviceError: this is no device that sensors compute on, or it is not there; the message says what was found.
+        DeviceError: the value is not a supported device, or the device is not available; the message says what was
+            found.
     """
 
     def use(name: str) -> str:
@@ -120,26 +121,26 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
     found = found or Found.here()
     if not found.usable:
         raise DeviceError(
-            f"{got}, but no CUDA device can be used, for there is {found}; use {use('cpu')}, or {found.remedy}."
+            f"{got}, but no CUDA device is available: found {found}; use {use('cpu')}, or {found.remedy}."
         )
     index = found.current if match[1] is None else int(match[1])
     if index >= found.usable:
         there = ", ".join(f"cuda:{i} ({title})" for i, title in enumerate(found.warp_devices[: found.usable]))
-        raise DeviceError(f"{got}, expected one of the CUDA devices that are here, {there}; there is {found}.")
+        raise DeviceError(f"{got}, expected an available CUDA device: {there}; found {found}.")
     return f"cuda:{index}"
 
 
 def cuda_devices() -> list[str]:
-    """Return the names of all CUDA devices that can be used, in order; none without CUDA."""
+    """Return the names of all available CUDA devices, in order; empty without CUDA."""
     return [f"cuda:{index}" for index in range(Found.here().usable)]
 
 
 def keeps_current(method: Function) -> Function:
-    """Decorate what works with Warp, so that torch's current CUDA device is afterwards what it was before.
+    """Decorate a method that uses Warp, so that torch's current CUDA device is the same afterwards as before.
 
-    Warp makes the device it works on current and leaves it so; then ``device="cuda"`` in the caller's next line would
-    mean another one. With a single GPU there is nothing to keep. It does not work in torch's inference mode either,
-    where the caller may be: what is made there could never be written outside.
+    Warp makes its device the current one and does not restore it; ``device="cuda"`` in the caller's next line would
+    then select a different device. This has no effect with a single GPU. The method also runs outside torch's inference
+    mode, which the caller may use: tensors created in that mode cannot be written outside it.
     """
 
     @functools.wraps(method)
@@ -161,16 +162,16 @@ def _several() -> bool:
 
 
 def pinned(shape: tuple[int, ...] | torch.Size, dtype: torch.dtype, device: str) -> torch.Tensor:
-    """Return uninitialised host memory that a CUDA device copies to and from without waiting.
+    """Return uninitialised host memory that a CUDA device can copy to and from asynchronously.
 
-    It is registered with that device: torch would take the current one, and wake it.
+    It is registered with that device, because torch would use, and initialise, the current one.
     """
     with torch.cuda.device(device):
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
 
 
 def _advice(device: Any, use: Callable[[str], str]) -> str:
-    """Return what somebody who wrote this probably needs, as a sentence."""
+    """Return a sentence with the likely fix for an invalid device."""
     if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
         return f"For the GPU of that index use {use(f'cuda:{device}')}."
     kind = str(device).lower().strip().partition(":")[0]

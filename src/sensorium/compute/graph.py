@@ -1,8 +1,9 @@
 """Captured graphs: launches with fixed arguments that are replayed by one call, on the CPU too.
 
-Warp has one capture at a time in a process, and on the CPU every launch of any thread goes into it instead of being
-run. So captures are serialised here, and wait until nobody launches or builds what is launched. Only who calls Warp by
-himself, in another thread than the one that steps a scene, must see to it that no scene captures then.
+Warp supports one capture at a time in a process. On the CPU, launches of any thread are added to it instead of being
+run. Captures are therefore serialised here, and wait until no thread launches kernels or builds launches. Code that
+calls Warp directly, in a thread other than the one that steps a scene, must ensure that no scene captures at the same
+time.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from sensorium.errors import SensoriumError
 
 
 class _Turns(ContextDecorator):
-    """Many threads may launch at a time, or one may capture."""
+    """Lock that many launching threads share, or one capturing thread holds exclusively."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # taken as it is: an interrupt on the way into a Condition leaves it locked
+        self._lock = threading.RLock()  # used directly: an interrupt while entering a Condition would leave it locked
         self._changed = threading.Condition(self._lock)
-        self._launching: dict[int, int] = {}  # thread -> how deep
+        self._launching: dict[int, int] = {}  # thread -> nesting depth
         self._capturing: int | None = None
 
     def __enter__(self) -> None:
@@ -43,17 +44,17 @@ class _Turns(ContextDecorator):
                 self._changed.notify_all()
 
     def recover(self) -> None:
-        """Forget what this thread launched, after an exception ended it: an interrupt may come before `__exit__`."""
+        """Clear this thread's launches after an exception: an interrupt may skip `__exit__`."""
         with self._lock:
             self._launching.pop(threading.get_ident(), None)
             self._changed.notify_all()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait for all other threads, and keep them waiting in this block."""
+        """Wait for all other threads, and block them while inside this block."""
         me = threading.get_ident()
         with self._lock:
-            mine = self._launching.pop(me, 0)  # else two that launch and want to capture would wait for each other
+            mine = self._launching.pop(me, 0)  # avoids a deadlock of two launching threads that both want to capture
             self._changed.notify_all()
         try:
             with self._lock:
@@ -65,7 +66,7 @@ class _Turns(ContextDecorator):
             try:
                 yield
             finally:
-                if cpu.is_capturing and not was_open:  # interrupted: all later launches would fall into it
+                if cpu.is_capturing and not was_open:  # interrupted: all later launches would be added to this capture
                     wp.capture_end(cpu)
         finally:
             with self._lock:
@@ -77,26 +78,29 @@ class _Turns(ContextDecorator):
 
 
 launching = _Turns()
-"""``with launching:`` or ``@launching`` around what may not meet a capture of another thread, on the CPU: launches
-would fall into it, and Warp notes new arrays and recorded launches in it. Such blocks may be nested, and a capture may
-be made in them."""
+"""Guard, ``with launching:`` or ``@launching``, for code that must not overlap a capture of another thread.
+
+On the CPU its launches would be added to that capture, where Warp also registers new arrays and recorded launches. Such
+blocks may be nested, and a capture may be made inside them.
+"""
 
 
 def capture(commands: Sequence[Any], device: Any) -> Any:
-    """Return a graph of recorded launches; nothing is run.
+    """Return a graph of recorded launches without running them.
 
     Args:
         commands: recorded launches (`wp.launch(..., record_cmd=True)`) that have run before, so that their modules are
             loaded.
-        device: the Warp device.
+        device: Warp device.
 
     Raises:
-        SensoriumError: naming the kernel that could not be captured, or all of them where the graph could not be made.
+        SensoriumError: a kernel could not be captured, or the graph could not be created; the message names the kernel,
+            or all.
     """
     at = ", ".join(dict.fromkeys(repr(command.kernel.key) for command in commands))
-    stream = None if device.is_cpu else wp.Stream(device)  # CUDA captures nothing on the default stream
+    stream = None if device.is_cpu else wp.Stream(device)  # CUDA cannot capture on the default stream
     with launching.alone():
-        try:  # relaxed: what Python happens to free in the meantime may call the driver
+        try:  # relaxed: objects that Python frees in the meantime may call the driver
             with wp.ScopedCapture(
                 device=device, stream=stream, force_module_load=False, capture_mode=wp.CaptureMode.RELAXED
             ) as captured:
@@ -105,10 +109,10 @@ def capture(commands: Sequence[Any], device: Any) -> Any:
                     command.launch(stream)
                 at = ", ".join(dict.fromkeys(repr(command.kernel.key) for command in commands))
             if captured.graph is None:
-                raise RuntimeError("the device gave no graph")
+                raise RuntimeError("the device returned no graph")
         except Exception as error:
             raise SensoriumError(
-                f"kernel {at} could not be captured on {device}: {error}. Run without: Scene(..., capture=False) or "
-                "scene.capture(False)."
+                f"kernel {at} could not be captured on {device}: {error}. Run without capture: "
+                "Scene(..., capture=False) or scene.capture(False)."
             ) from error
     return captured.graph

@@ -1,4 +1,4 @@
-"""Kernels: how those of this package are declared, compiled and loaded.
+"""Declaration, compilation and loading of this package's kernels.
 
 Warp compiles a module of kernels as a whole. So each kernel has a separate module, or shares one with kernels that are
 always launched with it. A scene compiles the kernels that it launches and no others. A compiled kernel stays in Warp's
@@ -21,21 +21,23 @@ from typing import Any, TypeAlias
 import warp as wp
 
 Watcher: TypeAlias = Callable[[int, int, str], object]
-"""What `watch_loading` calls: ``watcher(done, total, name)``."""
+"""Callback of `watch_loading`: ``watcher(done, total, name)``."""
 
 LOADS_AFTER_S = 0.05
-"""A launch that takes longer compiles or loads its kernel."""
+"""Time after which a launch is assumed to compile or load its kernel, s."""
 
 
 lock = threading.RLock()
-"""Held where Warp may start, or load a kernel: it crashes where several threads do so at once. It is used as it is, by
-``with``: so no interrupt, wherever it comes, leaves it held."""
+"""Lock for starting Warp and loading kernels, which crash when several threads do so at once.
+
+Use it only with ``with``, so that no interrupt leaves it held.
+"""
 _held_since = inf
-"""When `is_loading` first saw it held."""
+"""Time at which `is_loading` first saw the lock held."""
 
 
 def is_loading() -> bool:
-    """Whether another thread compiles or loads a kernel; known at the second call, `LOADS_AFTER_S` after the first."""
+    """Whether another thread compiles or loads a kernel; detected by a second call `LOADS_AFTER_S` after the first."""
     global _held_since
     if lock.acquire(blocking=False):
         lock.release()
@@ -50,18 +52,18 @@ _watchers: list[Watcher] = []
 
 
 DECLARED: list[Any] = []
-"""Every kernel that `kernel` made."""
+"""All kernels declared with `kernel`."""
 
 
 def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
-    """Declare a Warp kernel in a Warp module of its own, without a backward pass.
+    """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
-    Products are not fused with sums, so that the same numbers come out on every device.
+    Products are not fused with sums, so that results are identical on every device.
 
     Args:
-        function: what `wp.kernel` takes; omit it where a group is given.
-        group: name of a module that kernels of one file share, because they are always launched together: that takes
-            less time than to compile them one by one.
+        function: function that `wp.kernel` accepts; omit it where a group is given.
+        group: name of a module shared by kernels of one file that are always launched together, which compiles faster
+            than separate modules.
     """
     if function is None:
         return partial(kernel, group=group)
@@ -73,19 +75,19 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
 
 
 def _cpu_flags() -> str:
-    """Return Warp's flags for the CPU without bfloat16, which takes half a second of the first kernel of a process."""
+    """Return Warp's CPU flags without bfloat16, which costs half a second at the first kernel of a process."""
     flags = wp.config.cpu_compiler_flags
     return f"{'-march=native' if flags is None else flags} -DWP_NO_BFLOAT16="
 
 
 @contextmanager
 def watch_loading(watcher: Watcher) -> Iterator[None]:
-    """Call a function while kernels are compiled in this block, by any thread.
+    """Call a function while any thread compiles kernels in this block.
 
     Args:
-        watcher: called as ``watcher(done, total, name)`` before each kernel is compiled and after the last one.
-            `total` kernels are compiled in one go, `done` of them are ready, `name` is the next one; it is empty at the
-            end. The call comes from the thread that compiles.
+        watcher: called as ``watcher(done, total, name)`` before each kernel is compiled and after the last one. `total`
+            kernels are compiled in one batch, `done` of them are ready, and `name` is the next one, empty at the end.
+            The call runs in the compiling thread.
     """
     _watchers.append(watcher)
     try:
@@ -95,7 +97,7 @@ def watch_loading(watcher: Watcher) -> Iterator[None]:
 
 
 def load(kernels: Iterable[Any], device: Any) -> None:
-    """Compile and load those of some kernels that are not in Warp's cache; the others load when they are launched.
+    """Compile and load the given kernels that are not in Warp's cache; cached kernels load at their first launch.
 
     Args:
         kernels: Warp kernels.
@@ -125,7 +127,7 @@ def _is_ready(module: Any, device: Any) -> bool:
 
 
 def _tell(done: int, total: int, name: str) -> None:
-    """Tell the watchers, the terminal and the log how far compiling is."""
+    """Report the progress of compilation to the watchers, the terminal and the log."""
     for watcher in tuple(_watchers):
         watcher(done, total, name)
     if name:
@@ -135,7 +137,7 @@ def _tell(done: int, total: int, name: str) -> None:
 
 
 def _show(line: str) -> None:
-    """Put a line in the place of the last one, where standard error is a terminal that no other display has taken."""
+    """Replace the last line where standard error is a terminal that no other display uses."""
     stream = sys.__stderr__
     if stream is not None and sys.stderr is stream and stream.isatty():
         stream.write(f"\r\x1b[K{line}")

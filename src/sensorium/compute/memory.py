@@ -1,4 +1,4 @@
-"""Memory and rays of sensors: what does not fit is refused with its size, before anything is allocated."""
+"""Limits on the memory and rays of sensors: excess is rejected with its size, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sensorium.errors import ConfigError, SensoriumError
 from sensorium.memory import Allowance, host_available, in_mb
 
 HOST_BYTES_PER_RAY = 250
-"""Host memory that the rays of a pattern take for a moment while they are made, bytes (240 were measured)."""
-_FIX = "Take a smaller one, or fewer environments."
+"""Temporary host memory per ray while the rays of a pattern are generated, bytes (240 were measured)."""
+_FIX = "Use a smaller value, or fewer environments."
 _MAKERS = {"zeros", "ones", "empty", "full", "rand", "randn"}
-"""Functions of torch that make a tensor of a size, also as ``new_zeros``."""
+"""Functions of torch that create a tensor of a given size, also as ``new_zeros``."""
 
 
 class Memory:
-    """What the sensors of one scene may allocate while they are built.
+    """Memory that the sensors of one scene may allocate while they are built.
 
     Args:
-        device: torch device that they are on.
+        device: torch device of the sensors.
         num_envs: number of environments.
     """
 
@@ -33,11 +33,11 @@ class Memory:
         self._device, self._num_envs = device, num_envs
         self._allowances: list[Allowance] = []
         self._builds: list[tuple[Any, ...]] = []
-        """Configs of what is being built, the innermost last."""
+        """Configs of the sensors being built, the innermost last."""
 
     @contextmanager
     def within(self, allowance: Allowance) -> Iterator[Allowance]:
-        """Bound what is built inside, besides what the machine has, and count it."""
+        """Limit and count the allocations inside the block, in addition to the machine's limits."""
         self._allowances.append(allowance)
         try:
             yield allowance
@@ -46,13 +46,13 @@ class Memory:
 
     @contextmanager
     def building(self, *configs: Any) -> Iterator[None]:
-        """Refuse every allocation inside that does not fit.
+        """Reject every allocation inside the block that does not fit.
 
         Args:
-            configs: configs of the sensors, for messages: the field that drives a size is one of theirs.
+            configs: configs of the sensors, used in messages to name the field that determines a size.
 
         Raises:
-            ConfigError: something does not fit; with the field, its size and what is available.
+            ConfigError: an allocation does not fit; the message gives the field, the size and the available memory.
         """
         self._builds.append(configs)
         with ExitStack() as stack:
@@ -64,26 +64,27 @@ class Memory:
                 yield
             except SensoriumError:
                 raise
-            except (MemoryError, RuntimeError) as error:  # of NumPy, of Warp, or of torch where it was not foreseen
+            except (MemoryError, RuntimeError) as error:  # NumPy, Warp, or an unforeseen torch allocation
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocat" not in str(error):
                     raise
                 title, where, value = self._driver(())
                 raise ConfigError.single(title, where, value, f"a size that fits: {error}", _FIX) from error
 
-    # Before something is allocated ------------------------------------------------------------------------------------
+    # Checks before an allocation
+    # ------------------------------------------------------------------------------------------
 
     def check(self, nbytes: float, where: str, value: object, title: str = "", rays: str = "") -> None:
-        """Raise where so many bytes do not fit beside what was taken.
+        """Raise where an allocation does not fit beside existing ones.
 
         Args:
-            nbytes: bytes that are going to be allocated.
-            where: field of the config that drives them.
-            value: its value.
-            title: the config; empty for that of the sensor that is built.
-            rays: the rays that take these bytes, for the message.
+            nbytes: size of the allocation, bytes.
+            where: config field that determines the size.
+            value: value of that field.
+            title: title of the config; empty for the sensor being built.
+            rays: text for the message on the rays that need the memory.
 
         Raises:
-            ConfigError: they do not fit.
+            ConfigError: the allocation does not fit.
         """
         for each in self._allowances:
             if nbytes > (left := each.nbytes - each.taken):
@@ -91,51 +92,51 @@ class Memory:
                 raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
 
     def check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
-        """Raise where bytes do not fit that follow from a shape; only then the config's field is looked for.
+        """Raise where an allocation of a given shape does not fit; the config field is only determined on failure.
 
         Args:
-            nbytes: bytes that are going to be allocated.
-            shape: the shape that drives them, environments included.
+            nbytes: size of the allocation, bytes.
+            shape: shape that determines the size, environments included.
 
         Raises:
-            ConfigError: they do not fit.
+            ConfigError: the allocation does not fit.
         """
         if any(nbytes > each.nbytes - each.taken for each in self._allowances):
             title, where, value = self._driver(shape)
             self.check(nbytes, where, value, title)
 
     def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
-        """Raise where a pattern has too many rays, before they are made.
+        """Raise where a pattern has too many rays, before they are generated.
 
         Args:
-            count: rays of the pattern.
-            where: field of the config with the pattern.
+            count: number of rays of the pattern.
+            where: config field with the pattern.
             value: the pattern.
-            mounts: mounts in each environment, which cast the pattern each.
+            mounts: number of mounts per environment, each of which casts the pattern.
 
         Raises:
-            ConfigError: they are more than allowed, or making them takes more host memory than is available.
+            ConfigError: the number exceeds the limit, or generating the rays needs more host memory than available.
         """
         self._check_cast(count * mounts, where, value)
         with self.within(Allowance(available_bytes("cpu"))):
             self.check(count * HOST_BYTES_PER_RAY, where, value, rays=f"{count:.6g} rays, ")
 
     def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
-        """Raise where a sensor casts too many rays for each sample.
+        """Raise where a sensor casts too many rays per sample.
 
         Args:
             shape: rays of one mount: their number, or the size of an image.
-            mounts: mounts in each environment.
+            mounts: number of mounts per environment.
 
         Raises:
-            ConfigError: they are more than allowed.
+            ConfigError: the number of rays exceeds the limit.
         """
         title, where, value = self._driver(shape, has_envs=False)
         count = prod(shape)
         self._check_cast(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
 
     def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
-        """Count the rays that a sensor casts for each sample, after `check_cast` of them."""
+        """Count the rays that a sensor casts per sample, after `check_cast`."""
         self.check_cast(shape, mounts)
         for each in self._allowances:
             each.rays_taken += prod(shape) * mounts * self._num_envs
@@ -147,14 +148,14 @@ class Memory:
                 raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
 
     def allocating(self, shape: Sequence[int], dtype: torch.dtype) -> None:
-        """Check one tensor that is going to be allocated, and count it."""
+        """Check and count one tensor before its allocation."""
         nbytes = prod(shape) * dtype.itemsize
         self.check_shape(nbytes, shape)
         for each in self._allowances:
             each.taken += nbytes
 
     def _driver(self, shape: Sequence[int], *, has_envs: bool = True) -> tuple[str, str, object]:
-        """Return config, field and value that gave a shape its longest axis; the whole shape where none is found."""
+        """Return config, field and value that determine a shape's longest axis; the whole shape where none is found."""
         configs = self._builds[-1] if self._builds else ()
         for size in sorted({size for size in shape if size > 1}, reverse=True):
             if has_envs and size == self._num_envs:
@@ -179,31 +180,31 @@ def _title(configs: tuple[Any, ...]) -> str:
 
 
 def _integers(value: object) -> list[int]:
-    """Return the integers that a value of a config consists of."""
+    """Return the integers contained in a config value."""
     parts = value if isinstance(value, tuple) else vars(value).values() if isinstance(value, BaseModel) else (value,)
     return [part for part in parts if type(part) is int]
 
 
 def check_envs(title: str, num_envs: int, nbytes: int, device: str) -> None:
-    """Raise where the state of so many environments does not fit into the memory.
+    """Raise where the state of an engine's environments does not fit into memory.
 
     Args:
-        title: the engine, for messages.
+        title: name of the engine, for messages.
         num_envs: number of environments.
-        nbytes: bytes that the state of one environment takes at least.
-        device: torch device that it is on.
+        nbytes: least size of the state of one environment, bytes.
+        device: torch device of the state.
 
     Raises:
-        ConfigError: it does not fit; with its size and what is available.
+        ConfigError: the state does not fit; the message gives its size and the available memory.
     """
     needed, available = num_envs * nbytes, available_bytes(device)
     if needed > available:
         expected = f"a number that fits: the state needs {in_mb(needed)}, and {in_mb(available)} are available"
-        raise ConfigError.single(title, "num_envs", num_envs, expected, "Take fewer environments.")
+        raise ConfigError.single(title, "num_envs", num_envs, expected, "Use fewer environments.")
 
 
 class _Watch(TorchFunctionMode):
-    """Has a `Memory` check each tensor that is made while a sensor is built, also by its author."""
+    """Makes a `Memory` check each tensor that is created while a sensor is built, including in an author's code."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()

@@ -10,10 +10,10 @@ A kernel in this package takes `rows: Rows` as its first argument and its thread
             return
         x_out[env, column] = 2.0 * x_in[env, column]
 
-It reads and writes the rows of its own env only. So one recorded launch serves three purposes: all envs at once, a
-shard of envs on one core, or, with another mask, only the envs that were just reset.
+It reads and writes only the rows of its own env. One recorded launch therefore serves three purposes: all envs at once,
+a shard of envs on one core, or, with another mask, only the envs that were just reset.
 
-A kernel that many sensors use takes what is theirs as a task, a struct, so that one launch serves all of them
+A kernel used by many sensors takes each sensor's arguments as a task, a struct, so that one launch serves all of them
 (`Compute.launch_task`):
 
     @kernel
@@ -25,13 +25,13 @@ A kernel that many sensors use takes what is theirs as a task, a struct, so that
             return
         t.x_out[env, column] = 2.0 * t.x_in[env, column]
 
-A `Segment` is one run of consecutive Warp launches with fixed arguments. A `Call` is one Python call, such as a torch
-hook. A `Program` is segments and calls in order.
+A `Segment` is a sequence of consecutive Warp launches with fixed arguments. A `Call` is one Python call, such as a
+torch hook. A `Program` is an ordered list of segments and calls.
 
-Launches are recorded once. A segment's first runs replay the recorded launches one by one; they are timed, and it is
-decided whether shards pay. Once it has run so often that a capture pays as well, each shard is captured as a graph and
-replayed by one call. What a segment computes depends on none of this, bit for bit: arguments are fixed, and whatever
-may change lives in device arrays, which are written in place.
+Launches are recorded once. The first runs of a segment replay the recorded launches individually. They are timed to
+decide whether sharding pays. Once the segment has run often enough for a capture to pay as well, each shard is captured
+as a graph and replayed by one call. The results of a segment are bit-identical in all cases: arguments are fixed, and
+values that change are in device arrays, which are written in place.
 """
 
 from __future__ import annotations
@@ -58,20 +58,24 @@ from sensorium.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-if wp.config.log_level == wp.LOG_INFO:  # nothing of kernel caches, unless somebody asked for more
+if wp.config.log_level == wp.LOG_INFO:  # hides messages on kernel caches at the default log level
     wp.config.log_level = wp.LOG_WARNING
 
 SHARD_ABOVE_S = 0.6e-3
-"""A segment that takes longer than this on one core, as recorded launches, is split over the cores. It costs up to
-0.1 ms less when captured, and handing work over costs about 0.02 ms."""
+"""Duration of a segment's recorded launches on one core above which it is split over the cores, s.
+
+A captured segment is up to 0.1 ms faster, and passing work to another thread costs about 0.02 ms.
+"""
 TIMED_RUNS = 4
-"""Runs of a segment that are timed before that is decided; the first, which may load a kernel, does not count."""
+"""Timed runs of a segment before that decision; the first run, which may load a kernel, does not count."""
 CAPTURE_AFTER = 32
-"""Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about so many runs (0.13
-ms for each launch, against 4 us in each run). On CUDA it costs little, and `TIMED_RUNS` are enough."""
+"""Runs of a segment before it is captured on the CPU: a capture costs as much as it saves in about this many runs.
+
+It costs 0.13 ms for each launch and saves 4 us in each run. On CUDA it costs little, and `TIMED_RUNS` are enough.
+"""
 
 ENV_BYTES = 256
-"""Memory that an environment takes at least, bytes; the state of every robot is larger."""
+"""Least memory of an environment, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Hook: TypeAlias = Callable[[], object]
@@ -87,8 +91,8 @@ def recorded(hook: Function) -> Function:
 class _Launch:
     """One recorded launch over all envs.
 
-    One that may be `split` can be shared among cores along its last item axis as well. One with `tasks` does many at
-    once: its threads are (task, env, *items), and besides rows its only argument is the array of the tasks.
+    A launch with `split` can also be shared among cores along its last item axis. A launch with `tasks` runs many tasks
+    at once: its threads are (task, env, *items), and its only argument besides rows is the array of tasks.
     """
 
     kernel: Any
@@ -97,23 +101,23 @@ class _Launch:
     split: bool = False
     tasks: list[Any] = field(default_factory=list)
     threads: int = 0
-    """Threads that the tasks need; the others, up to the largest task's items, return at once."""
+    """Number of threads that the tasks need; surplus threads, up to the largest task's items, return at once."""
     owners: frozenset[object] = frozenset()
     memory: torch.Tensor | None = None
-    """Of the array of the tasks."""
+    """Memory of the array of tasks."""
 
     def arguments(self, compute: Compute) -> list[Any]:
-        """Return what the kernel takes after `rows`; the array of the tasks is made when it is first needed."""
+        """Return the kernel's arguments after `rows`; the array of tasks is created on first use."""
         if self.tasks and not self.args:
             dtype = self.kernel.adj.args[-1].type.dtype
             host = bytearray().join(bytes(task.__ctype__()) for task in self.tasks)
-            self.memory = torch.frombuffer(host, dtype=torch.uint8).to(compute.device, copy=True)  # in torch's order
+            self.memory = torch.frombuffer(host, dtype=torch.uint8).to(compute.device, copy=True)  # in stream order
             place = self.memory.data_ptr()
             self.args = [wp.array(ptr=place, shape=(len(self.tasks),), dtype=dtype, device=compute.wp_device)]
         return self.args
 
     def joined(self, other: _Launch) -> _Launch | None:
-        """Return one launch of both launches' tasks; None where most of its threads would have nothing to do."""
+        """Return one launch of both launches' tasks; None where most of its threads would be idle."""
         dim = (self.dim[0] + other.dim[0], *map(max, self.dim[1:], other.dim[1:]))
         threads = self.threads + other.threads
         if prod(dim) > 2 * threads:
@@ -123,10 +127,10 @@ class _Launch:
 
 
 def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
-    """Return the arguments of a kernel with torch tensors as Warp arrays, which alone can be captured on the CPU."""
+    """Return the arguments of a kernel with torch tensors as Warp arrays: only those can be captured on the CPU."""
     kinds = [argument.type for argument in kernel.adj.args][-len(given) :]
     if len(kinds) != len(given):
-        return given  # Warp says what is missing
+        return given  # Warp reports the missing arguments
     return [
         wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
         for value, kind in zip(given, kinds, strict=True)
@@ -134,15 +138,15 @@ def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
 
 
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
-    """Let one launch of a kernel do the tasks of several owners.
+    """Merge the tasks of several owners into one launch per kernel.
 
-    A task is moved to an earlier launch of its kernel, ahead of other owners' launches between the two: it depends on
-    none of them, for that is what `Compute.launch_task` asks of a task. It is never moved ahead of a launch of its own
-    owner, or of one without an owner. All other launches stay in order.
+    A task is moved to an earlier launch of its kernel, ahead of other owners' launches in between. It depends on none
+    of them, as `Compute.launch_task` requires. It is never moved ahead of a launch of its own owner, or of one without
+    an owner. All other launches keep their order.
     """
     out: list[_Launch] = []
-    places: dict[object, list[int]] = {}  # of each kernel's tasks
-    newest: dict[object, int] = {}  # the last launch of each owner
+    places: dict[object, list[int]] = {}  # positions of each kernel's tasks
+    newest: dict[object, int] = {}  # position of each owner's last launch
     barrier = -1
     for launch in launches:
         after = max((newest.get(owner, -1) for owner in launch.owners), default=len(out))
@@ -162,19 +166,21 @@ def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
 
 
 class Compute:
-    """The device, the threads and the masks that all launches of one engine and its scene share.
+    """Device, threads and masks shared by all launches of one engine and its scene.
 
     Args:
         device: torch device, ``"cpu"`` or ``"cuda:0"``.
         num_envs: number of environments.
-        threads: CPU threads to shard over; None takes torch's number.
-        capture: replay segments as captured graphs, once they have run often enough, instead of recorded launches.
-        shards: pieces that every segment is split into where it can be, on the CPU; None measures which ones pay.
+        threads: number of CPU threads to shard over; None uses torch's number.
+        capture: whether to replay segments as captured graphs instead of recorded launches, once they have run often
+            enough.
+        shards: number of pieces that every divisible segment is split into on the CPU; None measures whether sharding
+            pays.
         first_env: global index of env 0, see `Scene`.
-        memory: what may be allocated; None makes one.
+        memory: limits on allocations; None creates new ones.
 
     Raises:
-        ConfigError: fewer than one shard.
+        ConfigError: `shards` is less than 1.
     """
 
     def __init__(
@@ -197,22 +203,22 @@ class Compute:
         """Whether launches run on the host."""
         self.num_envs = num_envs
         self.first_env = first_env
-        """Global index of env 0: the word of env k in the counter of random numbers is `first_env + k`."""
+        """Global index of env 0: random numbers of env k use `first_env + k` in their counter."""
         self.memory = Memory(device, num_envs) if memory is None else memory
-        """What sensors may allocate while they are built."""
+        """Limits on the allocations of sensors while they are built."""
         self.threads = threads or min(torch.get_num_threads(), os.cpu_count() or 1)
         self.capture = capture
-        """Whether graphs are replayed, where a segment has them, and made where it has run often enough."""
+        """Whether to replay existing graphs, and to capture segments that have run often enough."""
         self.capture_after = CAPTURE_AFTER if self.is_cpu else TIMED_RUNS
-        """Runs of a segment before it is captured; shards are decided first."""
+        """Runs of a segment before it is captured; sharding is decided earlier."""
         self.shards = shards
-        """As the argument; it counts for segments that have not yet run `TIMED_RUNS` times."""
+        """As the argument; applies to segments that have run fewer than `TIMED_RUNS` times."""
         self.all_envs = torch.ones(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
-        """uint8 [env], 1 for the envs that are being reset: the mask of the reset programs."""
+        """uint8 [env], 1 for envs being reset: the mask of the reset programs."""
         self.time = torch.zeros(4, dtype=torch.int32, device=device)
-        """int32 [4]: tick, mode, lag in ticks, tick at which the control step began. `Clock` writes them."""
+        """int32 [4]: tick, mode, lag in ticks, tick at which the control step started; written by `Clock`."""
         self.reset_tick = torch.zeros(num_envs, dtype=torch.int32, device=device)
         """int32 [env], tick of the last reset."""
         self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
@@ -223,13 +229,13 @@ class Compute:
             )
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self.mask = self.all_envs
-        """The uint8 [env] mask of envs that hooks work on now."""
+        """uint8 [env] mask of the envs that hooks currently work on."""
         self._recording: list[_Launch] | None = None
         self.recording = 0
-        """Number of the recording under way, whose launches run together; 0 for none."""
+        """Number of the current recording, whose launches run together; 0 for none."""
         self._recordings = 0
         self._is_loaded: dict[Any, bool] = {}
-        """Every kernel that was recorded or launched, and whether it was loaded."""
+        """All kernels that were recorded or launched, each with whether it was loaded."""
         self._workers: Workers | None = None
         self._current: Any = None
         self._current_at = -1
@@ -241,16 +247,16 @@ class Compute:
 
     @property
     def is_loading(self) -> bool:
-        """Whether another thread of this process compiles or loads a kernel, as far as one that asks often knows."""
+        """Whether another thread of this process compiles or loads a kernel; reliable if polled often."""
         return loading.is_loading()
 
     def recover(self) -> None:
-        """End what an exception left open: a recording, a mask."""
+        """Clear a recording or mask that an exception left open."""
         self._recording, self.recording, self.mask = None, 0, self.all_envs
 
     @contextmanager
     def masked(self, mask: torch.Tensor) -> Iterator[None]:
-        """Let launches in this block work on the envs of `mask` (`all_envs` or `reset_envs`) only."""
+        """Restrict launches in this block to the envs of `mask` (`all_envs` or `reset_envs`)."""
         previous = self.mask
         try:
             self.mask = mask
@@ -267,31 +273,32 @@ class Compute:
         *,
         split: bool = False,
     ) -> None:
-        """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is ours to give.
+        """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is added.
 
         Args:
-            kernel: a Warp kernel whose first parameter is `rows: Rows`.
+            kernel: Warp kernel whose first parameter is `rows: Rows`.
             items: sizes of the thread index after the env.
-            inputs: further arguments; torch tensors and Warp arrays alike.
-            outputs: arguments that it writes.
-            split: the kernel adds `rows.first` to its last index, and its threads do not depend on each other: with one
-                env only, its items may be shared among the cores.
+            inputs: further arguments; torch tensors or Warp arrays.
+            outputs: arguments that the kernel writes.
+            split: whether the kernel adds `rows.first` to its last index and its threads are independent. In a scene
+                with one env, its items may then be shared among the cores.
         """
         arguments = _arguments(kernel, [*inputs, *outputs])
         self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
 
     def launch_task(self, kernel: Any, items: Sequence[int], task: Any) -> None:
-        """Run or record one task of a kernel. Tasks that several sensors have in one program become one launch.
+        """Run or record one task of a kernel. Tasks of several sensors in one program are merged into one launch.
 
-        A task reads the engine's state, the clock and memory of its own sensor, and writes memory of its own sensor
-        (and the clock's flags): nothing that another sensor computes. So it does not matter whether it is done before
-        or after other sensors' work at the same tick.
+        A task reads the engine's state, the clock and memory of its own sensor. It writes memory of its own sensor (and
+        the clock's flags), which no other sensor's task reads. The order of tasks of different sensors at the same tick
+        therefore does not matter.
 
         Args:
-            kernel: a Warp kernel ``(rows: Rows, tasks: wp.array[Task])``. Its thread index is task, env, then the
-                items; a thread whose item the task does not have must return.
-            items: sizes of the thread index after task and env, for this task; as many for all tasks of a kernel.
-            task: a `wp.struct` instance. What it holds is fixed when it is recorded; arrays are kept alive.
+            kernel: Warp kernel ``(rows: Rows, tasks: wp.array[Task])``. Its thread index is task, env, then the items.
+                Threads beyond the items of a task must return.
+            items: sizes of the thread index after task and env, for this task; the same number of axes for all tasks of
+                a kernel.
+            task: `wp.struct` instance. Its contents are fixed when it is recorded; its arrays are kept alive.
         """
         dim = (1, self.num_envs, *items)
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
@@ -315,12 +322,12 @@ class Compute:
         """Call `hook` once, recording its launches instead of running them, and return them as a segment.
 
         Args:
-            hook: what launches; it lives as long as the segment.
-            mask: the envs it is for, `all_envs` (also for None) or `reset_envs`.
-            owner: whose work it is: tasks of several owners may become one launch. None keeps the order as it is.
+            hook: function with the launches; it is kept alive as long as the segment.
+            mask: mask of the envs, `all_envs` (also for None) or `reset_envs`.
+            owner: owner of the work: tasks of several owners may be merged into one launch. None preserves the order.
         """
         if self._recording is not None:
-            raise RuntimeError("recordings do not nest")
+            raise RuntimeError("recordings cannot be nested")
         try:
             self._recording = []
             self._recordings += 1
@@ -337,10 +344,10 @@ class Compute:
             self._recording, self.recording = None, 0
 
     def load(self, kernels: Iterable[Any] | None = None) -> None:
-        """Compile and load kernels that are launched here for the first time.
+        """Compile and load kernels before their first launch.
 
         Args:
-            kernels: which ones; None for all that were recorded.
+            kernels: kernels to load; None for all recorded ones.
         """
         kernels = self._is_loaded if kernels is None else kernels
         if wanted := [each for each in kernels if not self._is_loaded.get(each)]:
@@ -367,7 +374,7 @@ class Compute:
 
     @property
     def stream(self) -> Any:
-        """Torch's current stream as a Warp stream, so that both see one order of work; None on the CPU."""
+        """Torch's current stream as a Warp stream, so that both use the same order of work; None on the CPU."""
         if self.is_cpu:
             return None
         current: Any = torch.cuda.current_stream(self.device)
@@ -376,21 +383,21 @@ class Compute:
         return self._current
 
     def _follow(self) -> None:
-        """Let torch's current stream wait for what Warp's own one does, e.g. the copies that fill new Warp arrays."""
+        """Make torch's current stream wait for Warp's own stream, e.g. for the copies that fill new Warp arrays."""
         if not self.is_cpu:
             self.stream.wait_stream(self.wp_device.stream)
 
     @keeps_current
     @graph.launching
     def command(self, kernel: Any, dim: Sequence[int], args: Sequence[Any]) -> Any:
-        """Return a launch without env axis that is run by `command.launch(compute.stream)`, with other scalars too."""
+        """Return a launch without env axis, run by `command.launch(compute.stream)`; its scalars may be changed."""
         self.load([kernel])
         with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
     def workers(self) -> Workers:
-        """The threads that shards run on besides the caller's; made on first use."""
+        """Threads that shards run on besides the caller's; created on first use."""
         if self._workers is None:
             self._workers = Workers(max(self.threads, self.shards or 1) - 1)
         return self._workers
@@ -398,7 +405,7 @@ class Compute:
 
 @dataclass(slots=True)
 class Call:
-    """A Python call in a program, with the mask that is active in it. Built by `Compute.call`."""
+    """A Python call in a program, with its active mask. Created by `Compute.call`."""
 
     compute: Compute
     hook: Hook
@@ -410,13 +417,13 @@ class Call:
 
     @keeps_current
     def run(self) -> None:
-        """Call it."""
+        """Call the hook."""
         with self.compute.masked(self.mask):
             self.hook()
 
 
 class Segment:
-    """Consecutive launches with fixed arguments. Built by `Compute.record`."""
+    """Consecutive launches with fixed arguments. Created by `Compute.record`."""
 
     is_recorded: ClassVar[bool] = True
 
@@ -426,9 +433,9 @@ class Segment:
         self._steps: list[list[_Shard]] = []
         self._runs = 0
         self._fastest = inf
-        """Shortest of the timed runs, s."""
+        """Shortest timed run, s."""
         self.is_captured = False
-        """Whether graphs have been made; they are replayed while `compute.capture` is on."""
+        """Whether graphs exist; they are replayed while `compute.capture` is on."""
 
     def __repr__(self) -> str:
         names = [launch.kernel.key for launch in self._launches]
@@ -436,14 +443,14 @@ class Segment:
 
     @property
     def shards(self) -> int:
-        """Number of pieces the work is split into: the environments, or with one of them the items of a launch."""
+        """Number of pieces of the work: ranges of environments or, with a single environment, of a launch's items."""
         return max(map(len, self._steps), default=min(len(self._launches), 1))
 
     @classmethod
     def joined(cls, segments: Sequence[Segment]) -> Segment:
-        """Join recorded segments under one mask into one, tasks of several owners in one launch.
+        """Join recorded segments under one mask into one segment, and merge tasks of several owners.
 
-        A single segment stays as it is.
+        A single segment is returned unchanged.
         """
         first = segments[0]
         if len(segments) == 1:
@@ -452,10 +459,10 @@ class Segment:
         return cls(first.compute, [hook for each in segments for hook in each._hooks], first._mask, launches)
 
     def run(self) -> None:
-        """Do the work once.
+        """Run the launches once.
 
         Raises:
-            SensoriumError: it was to be captured, and a kernel could not be.
+            SensoriumError: a kernel could not be captured.
         """
         if self._runs < TIMED_RUNS:
             self._run_timed()
@@ -478,15 +485,15 @@ class Segment:
         self.is_captured = True
 
     def _run_timed(self) -> None:
-        """Run on one core, and after a few runs decide whether shards pay."""
-        if self._launches and not self._steps:  # not before: most segments are joined to others first
+        """Run on one core, and decide after a few runs whether sharding pays."""
+        if self._launches and not self._steps:  # not earlier: most segments are joined to others first
             self._share(1)
         start = time.perf_counter()
         for (shard,) in self._steps:
             shard.run()
         seconds = time.perf_counter() - start
         self._runs += 1
-        if self._runs > 1:  # the first one may load a kernel
+        if self._runs > 1:  # the first run may load a kernel
             self._fastest = min(self._fastest, seconds)
         compute = self.compute
         if self._runs == TIMED_RUNS and compute.is_cpu and self._launches:
@@ -495,12 +502,12 @@ class Segment:
                 self._share(count)
 
     def _share(self, count: int) -> None:
-        """Share the work among `count` cores: the environments, or with one of them the items of some launches.
+        """Split the work over `count` cores: by environment or, with a single environment, by items of some launches.
 
-        Launches whose items are not shared stay whole, in order.
+        Launches without shared items remain whole, in order.
         """
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        steps: list[list[_Shard]] = []  # kept once it is whole: an interrupt may come in between
+        steps: list[list[_Shard]] = []  # assigned only when complete, because an interrupt may occur in between
         for by_items, group in groupby(self._launches, lambda launch: envs == 1 < count and launch.split):
             if by_items:
                 for launch in group:
@@ -513,13 +520,13 @@ class Segment:
 
 
 def _pieces(total: int, count: int) -> Iterable[tuple[int, int]]:
-    """Return start and end of so many pieces of nearly equal size, none of them empty."""
+    """Return start and end of `count` or fewer pieces of nearly equal size, none of them empty."""
     count = min(count, total)
     return pairwise([total * i // count for i in range(count + 1)])
 
 
 class _Shard:
-    """The launches of a segment for one range of environments (and of items), and their graph."""
+    """The launches of a segment for a range of environments (and of items), with their graph."""
 
     @keeps_current
     @graph.launching
@@ -547,7 +554,7 @@ class _Shard:
             self._commands.append(command)
 
     def run(self) -> None:
-        """Replay the graph; without one, or where none is wanted, run the recorded launches."""
+        """Replay the graph; without a graph, or with capture off, run the recorded launches."""
         compute = self._compute
         if self._graph is not None and compute.capture:
             wp.capture_launch(self._graph, compute.stream)
@@ -562,15 +569,15 @@ class _Shard:
                 command.launch(stream)
 
     def capture(self) -> None:
-        """Make the graph."""
+        """Create the graph."""
         self._graph = graph.capture(self._commands, self._compute.wp_device)
 
 
 class Program:
-    """Segments and calls in order.
+    """An ordered list of segments and calls.
 
     Args:
-        segments: the segments; neighbours that are both recorded are joined.
+        segments: segments and calls; adjacent recorded segments are joined.
     """
 
     @graph.launching

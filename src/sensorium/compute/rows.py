@@ -1,6 +1,6 @@
-"""What every kernel of this package takes first: the environments it works on, and the time.
+"""First argument of every kernel of this package: the environments it works on, and the time.
 
-The time stands in arrays that the host writes before it launches (see `Clock`), so a recorded launch stays valid.
+The time is in arrays that the host writes before a launch (see `Clock`), so recorded launches remain valid.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warp as wp
 
 from sensorium.random import normals4, philox, uniforms4
 
-if TYPE_CHECKING:  # Warp's scalars have no operators that a type checker could see
+if TYPE_CHECKING:  # Warp's scalars declare no operators for type checkers
     U32: TypeAlias = Any
     Words: TypeAlias = Any
 else:
@@ -21,13 +21,14 @@ else:
 
 @wp.struct
 class Rows:
-    """Which environments a launch works on, and what time it is.
+    """Environments that a launch works on, and the current time.
 
     Attributes:
         start: env of the first thread.
-        first: last item index of the first thread; only kernels that are launched with `split` add it.
-        mask: uint8 [env]; 0 leaves that env's rows untouched.
+        first: last item index of the first thread; used only by kernels launched with `split`.
+        mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.
+        time: int32 [4], words of the clock, read by `tick_now` and other functions of this module.
         time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
         reset_tick: int32 [env], tick of the last reset.
         episode: int32 [env], number of resets so far, minus one.

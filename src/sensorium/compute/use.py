@@ -1,4 +1,4 @@
-"""Which thread uses a scene, and whether a call that changes it ended before it was done."""
+"""Exclusive use of a scene by one thread, and detection of interrupted changes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Use:
-    """The use of one scene.
+    """Use of one scene.
 
-    A call sets `changing` before its first change and clears it after its last one. So it stays set where an exception
-    ended the call in between, also a KeyboardInterrupt at any point.
+    A call sets `changing` before its first change and clears it after the last. It remains set if an exception ends the
+    call in between, including a KeyboardInterrupt at any point.
 
     Attributes:
         thread: ident of the thread that is in a call of the scene; 0 for none.
-        changing: the call that changes the sensors now, or that was interrupted; empty where they are of one tick.
-        cause: the exception that interrupted it, in words.
+        changing: call that is changing the sensors, or was interrupted; empty where all sensors are at the same tick.
+        cause: exception that interrupted it, as text.
     """
 
     __slots__ = ("cause", "changing", "thread")
@@ -34,48 +34,48 @@ class Use:
         self.cause = ""
 
     def check(self) -> None:
-        """Raise `ScheduleError` where another thread is in a call, or where a call that changes was interrupted."""
-        if self.thread == get_ident():  # a hook reads another sensor, or a callback of `watch` the scene
+        """Raise `ScheduleError` where another thread is in a call, or where a changing call was interrupted."""
+        if self.thread == get_ident():  # a hook reads another sensor, or a callback of `watch` uses the scene
             return
         if self.thread:
             names = {thread.ident: thread.name for thread in threading.enumerate()}
             raise ScheduleError(
                 f"Scene: thread {threading.current_thread().name!r} uses the scene while thread "
                 f"{names.get(self.thread, self.thread)!r} is in a call of it. Read its sensors in the thread that "
-                "steps it, and give other threads what scene.publish() returns."
+                "steps it, and pass the result of scene.publish() to other threads."
             )
         if self.changing:
             self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Raise `ScheduleError` that says what was interrupted, by what, and what to call."""
+        """Raise `ScheduleError` with the interrupted call, the cause, and the call to make."""
         cause = f" by {self.cause}" if self.cause else ""
         raise ScheduleError(
-            f"Scene: {self.changing} was interrupted{cause}, so the sensors are not all of one tick. Call "
-            "scene.reset() for all environments, or scene.load_state(state), before you go on."
+            f"Scene: {self.changing} was interrupted{cause}, so the sensors are not all at the same tick. Call "
+            "scene.reset() for all environments, or scene.load_state(state), before any other call."
         )
 
     def note(self, error: BaseException, tick: int) -> None:
-        """Note what interrupted a call that changes the scene; the first cause stays."""
+        """Record the exception that interrupted a changing call; the first cause is kept."""
         if self.changing and not self.cause:
             text = str(error).partition("\n")[0]
             self.cause = f"{type(error).__name__}{f' ({text})' if text else ''} at tick {tick}"
 
     def mended(self) -> None:
-        """Note that all sensors are of one tick again."""
+        """Record that all sensors are at the same tick again."""
         self.changing = self.cause = ""
 
 
 def exclusive(method: Function) -> Function:
-    """Decorate a method of a scene that no other thread may use meanwhile, and that needs sensors of one tick.
+    """Decorate a method of a scene that needs exclusive use, and all sensors at the same tick.
 
-    Its object has the scene's `_use`, `compute` and `clock`.
+    The object must have the scene's `_use`, `compute` and `clock`.
     """
     return _guarded(method, mends=False)
 
 
 def mending(method: Function) -> Function:
-    """Decorate like `exclusive` a method that may also follow an interrupted call."""
+    """Decorate a method like `exclusive`, but allow it after an interrupted call."""
     return _guarded(method, mends=True)
 
 
@@ -86,13 +86,13 @@ def _guarded(method: Function, mends: bool) -> Function:
         before = use.thread
         if before != me and (before or (use.changing and not mends)):
             use.check()
-        use.thread = me  # no call since `before` was read, so no other thread and no signal came in between
+        use.thread = me  # no call since `before` was read, so no thread switch and no signal in between
         try:
             return method(self, *args, **kwargs)
         except BaseException as error:
             if before != me:
                 use.note(error, self.clock.tick)
-                self.clock.version += 1  # what readers were shown is looked at again
+                self.clock.version += 1  # readers must check their views again
                 self.compute.recover()
                 launching.recover()
             raise

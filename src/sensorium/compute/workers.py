@@ -1,4 +1,4 @@
-"""Threads that share work with the thread that owns the loop: one queue for work, one for results."""
+"""Threads that share the work of the thread that owns the loop: one queue for work and one for results each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Callable[[], object]
 
 
 class Workers:
-    """A number of waiting threads. They end with this object.
+    """A number of waiting threads, which end with this object.
 
     Args:
         count: number of threads.
@@ -27,11 +27,11 @@ class Workers:
         self._workers = [_Worker() for _ in range(self._count)]
         self._ends = [weakref.finalize(self, worker.end) for worker in self._workers]
         for end in self._ends:
-            end.atexit = False  # a thread that wakes while Python ends may take the process down
+            end.atexit = False  # a thread that wakes during interpreter shutdown may crash the process
         self._is_whole = True
 
     def _renew(self) -> None:
-        """Let go of all threads, once they have done what they are at, and take new ones."""
+        """End all threads after their current work, and start new ones."""
         for worker, end in zip(self._workers, self._ends, strict=True):
             worker.end()
             worker.thread.join()
@@ -39,8 +39,8 @@ class Workers:
         self._begin()
 
     def run(self, pieces: Sequence[Work]) -> None:
-        """Do the first piece here and one on each thread, at the same time; an error of a piece is raised here."""
-        if not self._is_whole or self._process != os.getpid():  # interrupted, or a fork: it has no other threads
+        """Run the first piece here and each other piece on a thread, in parallel; raise the first error of a piece."""
+        if not self._is_whole or self._process != os.getpid():  # interrupted, or forked: a fork has no other threads
             self._renew()
         self._is_whole = False
         used = self._workers[: len(pieces) - 1]
@@ -53,14 +53,14 @@ class Workers:
                 errors = [error for worker in used if (error := worker.wait()) is not None]
                 self._is_whole = True
         finally:
-            if not self._is_whole:  # interrupted while they work: what they work on may be gone next
+            if not self._is_whole:  # interrupted during their work, whose memory may be freed next
                 self._renew()
         if errors:
             raise errors[0]
 
 
 class _Worker:
-    """One thread that does what it is given, piece by piece."""
+    """A thread that runs pieces of work one after another."""
 
     def __init__(self) -> None:
         self._given: SimpleQueue[Work | None] = SimpleQueue()
@@ -69,22 +69,22 @@ class _Worker:
         self.thread.start()
 
     def start(self, work: Work) -> None:
-        """Hand work over."""
+        """Pass a piece of work to the thread."""
         self._given.put(work)
 
     def wait(self) -> BaseException | None:
-        """Wait until the work is done, and return what it raised."""
+        """Wait until the work is done, and return its exception, or None."""
         return self._done.get()
 
     def end(self) -> None:
-        """Let the thread end, once it has done what it was given; again does nothing."""
+        """End the thread after its current work; repeated calls have no effect."""
         self._given.put(None)
 
     def _loop(self) -> None:
         while (work := self._given.get()) is not None:
             try:
                 work()
-            except BaseException as error:  # it is raised where the work was given
+            except BaseException as error:  # raised again in the thread that passed the work
                 self._done.put(error)
             else:
                 self._done.put(None)

@@ -1,1 +1,1 @@
-"""From truth to measurement: schedule, blocks, the fused standard chain, stages, rings, delay, history."""
+"""From truth to measurement: schedule, memory, the fused standard chain, stages, rings, delay and history."""

@@ -1,6 +1,6 @@
-"""The memory of one sensor's measurement: records, states, knobs and ring. Only what its plan uses is made.
+"""Memory of one sensor's measurement: records, states, knobs and ring, limited to what its plan uses.
 
-A clean sensor has one record, and its measured data are its truth.
+A clean sensor has one record: its measured data is its truth.
 """
 
 from __future__ import annotations
@@ -31,62 +31,62 @@ if TYPE_CHECKING:
 
 
 class Poses(Protocol):
-    """What keeps the poses of a sensor beside its samples."""
+    """Recorder of a sensor's poses beside its samples."""
 
     def keep(self) -> None:
-        """Keep the poses of a sample that is being captured (a recordable task)."""
+        """Record the poses of the sample that is being captured (a recordable task)."""
 
     def begin(self) -> None:
-        """Know nothing of samples that were captured before now."""
+        """Restart the record: poses of earlier samples are unknown."""
 
     def shown(self) -> torch.Tensor:
-        """Return the poses at the capture of what is shown, float32 `[env, mount, 7]`."""
+        """Return the poses at the capture of the shown sample, float32 `[env, mount, 7]`."""
 
 
 class SensorBuffers:
-    """What one sensor keeps between truth and reading.
+    """Memory of one sensor between truth and reading.
 
     Args:
-        plan: what is needed.
+        plan: plan of the measurement, which determines the memory.
         compute: device and masks.
-        clock: time.
+        clock: clock of the scene.
     """
 
     def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock) -> None:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
-        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        """uint8 [env, mount], 1 where the engine's state was not finite, which makes the sample invalid."""
         self.kept: dict[str, torch.Tensor] = {}
-        """What else of the sensor must be saved to resume, such as settings made at run time; no reset alters it."""
+        """Further tensors to save for resuming, such as settings made at run time; a reset does not alter them."""
         self.custom: dict[str, torch.Tensor] = {}
-        """States that the sensor registered for itself."""
+        """States registered by the sensor itself."""
         self.tables: WeakSet[ChainTable] = WeakSet()
-        """Every chain table that points at these knobs and is used."""
+        """All chain tables in use that refer to these knobs."""
         self.knobs = Knobs(plan, compute, clock, self.refresh_tables)
         self.plan = replace(plan, knobs=frozenset(self.knobs.tables))
         self.stages = stage_runs(self.plan, compute, clock)
         self.counter = SampleCounter(clock, plan.rate)
-        """How many captures there were, and when."""
+        """Number and ticks of the captures."""
         self._allocate()
         self.own_table: ChainTable | None = None
-        """What the chain works on where it is launched for this sensor alone."""
+        """Chain table for launches of this sensor alone."""
         if self.plan.has_hardware:
             self.own_table = ChainTable(compute, self.chain_fields(own=True))
             self.tables.add(self.own_table)
         self.group: SampleGroup | None = None
-        """The sensors that this one is evaluated with."""
+        """Group of sensors that this one is evaluated with."""
         self.before_first: Callable[[], None] | None = None
-        """What is called before the first evaluation on read: a sensor that nobody configured is prepared late."""
+        """Called before the first evaluation on read: a sensor without a config is prepared only then."""
         self.was_read = False
-        """Whether a sensor that is evaluated on read was read, and is evaluated with the others from then on."""
+        """Whether a sensor evaluated on read was read before; from then on it is evaluated with the others."""
         self.wanted = True
-        """Whether the sensor was read since its last due tick (counts for ``evaluate="wanted"``)."""
+        """Whether the sensor was read since its last due tick (used for ``evaluate="wanted"``)."""
         self.listeners = 0
-        """Number of recorders and listeners that want every sample."""
+        """Number of recorders and listeners that require every sample."""
         self.poses: Poses | None = None
-        """Where the mounts were at the captures, while an output publishes that."""
+        """Poses of the mounts at the captures, while an output publishes them."""
         self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
-        """What returns the body whose state is not finite, of an env and a mount."""
+        """Returns the body with a non-finite state, for an env and a mount."""
         self._snapshot: list[torch.Tensor] = []
 
     def _allocate(self) -> None:
@@ -99,14 +99,14 @@ class SensorBuffers:
 
         depth = 1 + (plan.lookback if plan.has_branches else 0)
         self.truths = [record() for _ in range(depth)]
-        """The truth, newest first."""
+        """True values, newest first."""
         self.slots = [record() for _ in range(depth)] if plan.has_branches else self.truths
-        """The measured value before hardware imperfections, newest first."""
+        """Measured values before hardware imperfections, newest first."""
         self.truth, self.slot = self.truths[0], self.slots[0]
         self.truth_timeline = Timeline(self.truths, self._is_first)
         self.slot_timeline = Timeline(self.slots, self._is_first)
         self.work = record() if plan.has_hardware else self.slot
-        """The measured value in intermediate space."""
+        """Measured value in intermediate space."""
         columns = {name: spec.columns for name, (_, spec) in plan.chained.items()}
         self.walks = {
             name: torch.zeros((num_envs, columns[name]), dtype=torch.float32, device=device)
@@ -115,7 +115,7 @@ class SensorBuffers:
         }
         self.truth_out, self.work_out = self.truth, self.work
         self.posts: tuple[list[Record], list[Record]] = ([], [])
-        """The previous outputs of `post_process`, newest first: true and measured."""
+        """Previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
             self.truth_out, self.work_out = (Record(plan.specs, num_envs, device) for _ in range(2))
             truths, works = ([Record(plan.specs, num_envs, device) for _ in range(max(plan.lookback, 1))]
@@ -126,9 +126,9 @@ class SensorBuffers:
             self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter)
             self.counter.in_flight = self.ring.latest
         self.observers = [run for run in self.stages if run.cfg.observes]
-        """Stages that look at every tick."""
+        """Stages that run at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
-        """The truth of a tick between samples, for these."""
+        """Truth of a tick between samples, for these stages."""
         self.flags = [torch.zeros_like(self.bad) for _ in range(2)] if self.observers else []
 
     def _is_first(self) -> torch.Tensor:
@@ -136,7 +136,7 @@ class SensorBuffers:
         return self.clock.reset_tick == self.clock.tick
 
     def post_timeline(self, branch: int) -> Timeline:
-        """Return what a `post_process` looks back at: true (0) or measured (1)."""
+        """Return the timeline of a `post_process` hook: true (0) or measured (1)."""
         return Timeline(self.posts[branch], self._is_first, offset=1)
 
     @property
@@ -145,12 +145,12 @@ class SensorBuffers:
         return wp.from_torch(self.bad, dtype=wp.uint8)
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""
+        """Register a state of the sensor itself, float32 `[env, *shape]`; see `Sensor.new_state`."""
         self.custom[name] = new_state(self.compute, shape)
         return self.custom[name]
 
     def seal(self, evaluate: str | None = None) -> None:
-        """Complete the plan, once the sensor has registered its states; or change when it is evaluated."""
+        """Complete the plan after the sensor has registered its states, or change when it is evaluated."""
         states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states]
         self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
         self.counter.is_pure = self.plan.is_pure
@@ -158,12 +158,12 @@ class SensorBuffers:
     # The chain --------------------------------------------------------------------------------------------------------
 
     def refresh_tables(self) -> None:
-        """Have the chain follow knobs that moved in memory."""
+        """Update the chain tables after knobs moved in memory."""
         for table in self.tables:
             table.refresh()
 
     def chain_fields(self, own: bool = False) -> list[ChainField]:
-        """Return what the chain does for each field; `own` for a launch of this sensor's own, in place on `work`."""
+        """Return the chain's work for each field; with `own`, for a launch of this sensor alone, in place on `work`."""
         plan, fields = self.plan, []
         keys = stream_key(plan.seed, plan.label, "noise"), stream_key(plan.seed, plan.label, "random_walk")
         for name, (index, spec) in plan.chained.items():
@@ -180,18 +180,18 @@ class SensorBuffers:
     def standard_chain(self, slot: Record) -> None:
         """Run noise, random walk, bias and quantisation in place on the measured record (one launch)."""
         if slot is not self.work:
-            raise ValueError("standard_chain works on the record that apply_hardware_imperfections was given")
+            raise ValueError("standard_chain must be called with the record passed to apply_hardware_imperfections")
         if self.own_table is not None and self.knobs.tables:
             self.own_table.launch(NOISE | WALK_AND_BIAS | QUANTISE)
 
     def stages_at(self, *places: str) -> list[StageRun]:
-        """Return the stages that work at some places of the chain."""
+        """Return the stages at the given places of the chain."""
         return [run for run in self.stages if run.cfg.place in places]
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
     def begin_episode(self) -> None:
-        """For the envs of the active mask, draw the knobs that are distributions anew and reset all states."""
+        """Redraw knobs that are distributions, and reset all states, in the envs of the active mask."""
         self.knobs.redraw()
         if self.ring is not None:
             self.ring.redraw()
@@ -207,7 +207,7 @@ class SensorBuffers:
             self.plan.hooks.reset(self.compute.mask)
 
     def invalidate(self, envs: torch.Tensor) -> None:
-        """Mark the newest capture of some environments as not valid.
+        """Mark the newest capture of some environments as invalid.
 
         Args:
             envs: bool `[env]`.
@@ -218,7 +218,7 @@ class SensorBuffers:
 
     @contextmanager
     def keeping_rows(self) -> Iterator[None]:
-        """Keep the rows of the envs outside the reset mask, which Python hooks in this block may overwrite."""
+        """Preserve the rows of envs outside the reset mask, which Python hooks in this block may overwrite."""
         tensors = list({id(tensor): tensor for tensor in self._written().values()}.values())
         if len(self._snapshot) != len(tensors):
             self._snapshot = [torch.empty_like(tensor) for tensor in tensors]
@@ -230,7 +230,7 @@ class SensorBuffers:
             tensor.copy_(torch.where(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), tensor, kept))
 
     def restart(self) -> None:
-        """Drop what an interrupted call may have left half done; a reset of all envs or a load follows."""
+        """Discard the remains of an interrupted call; a reset of all envs or a load must follow."""
         self.wanted = True
         self.counter.restart()
         if self.ring is not None:
@@ -239,7 +239,7 @@ class SensorBuffers:
     # State, size ------------------------------------------------------------------------------------------------------
 
     def _written(self) -> dict[str, torch.Tensor]:
-        """Return what a sample writes besides the ring, by name; a record may be there under several."""
+        """Return the memory that a sample writes besides the ring, by name; a record may have several names."""
         out: dict[str, torch.Tensor] = {"bad": self.bad}
         groups = {"truth": self.truths, "slot": self.slots, "work": [self.work], "truth_out": [self.truth_out],
                   "work_out": [self.work_out], "post_truth": self.posts[0], "post_work": self.posts[1]}  # fmt: skip
@@ -253,19 +253,19 @@ class SensorBuffers:
         return out
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the memory, by name: with the counter's tensors, all that must be saved to resume."""
+        """Return the memory by name; with the counter's tensors, this is everything to save for resuming."""
         knobs = {f"knob/{knob}/{name}": table.values for (knob, name), table in self.knobs.tables.items()}
         return {**self._written(), **knobs, **(self.ring.tensors() if self.ring is not None else {}), **self.kept}
 
     def counters(self) -> dict[str, int]:
-        """Return the host's counters that must be saved to resume."""
+        """Return the host's counters, which must be saved to resume."""
         return {**self.counter.counters(), "wanted": int(self.wanted)}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
-        """Restore what `counters` returned, and make the memory that `tensors` returns as large as it was saved."""
+        """Restore the result of `counters`, and resize the memory that `tensors` returns to its saved size."""
         for (knob, name), table in self.knobs.tables.items():
             saved = tensors[f"knob/{knob}/{name}"]
-            if saved.shape != table.values.shape:  # it was set per env after the start
+            if saved.shape != table.values.shape:  # the knob was set per env at run time
                 table.values = saved.clone().to(self.compute.device)
         self.refresh_tables()
         self.counter.load(counters)
@@ -273,7 +273,7 @@ class SensorBuffers:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Size of the memory, bytes."""
         records = [self.scratch, *([self.ring.shown] if self.ring is not None and self.ring.shown is not None else [])]
         tensors = [
             *self.tensors().values(),

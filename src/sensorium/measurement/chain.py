@@ -1,8 +1,8 @@
 """The standard chain and the freeze, fused: white noise -> random walk -> bias -> quantisation -> ring.
 
-One launch serves all columns of all sensors that are due at a tick. A thread does four neighbouring columns of one
-field in one env (a `Quad`), because one block of the counter-based generator gives four words. Only + and * make the
-draws (no fused multiply-add), so they have the same bits on every device.
+One launch processes all columns of all sensors that are due at a tick. A thread processes four adjacent columns of one
+field in one env (a `Quad`), because one block of the counter-based generator yields four words. The draws use only +
+and * (no fused multiply-add), so they are bit-identical on every device.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ NOISE = 1
 WALK_AND_BIAS = 2
 QUANTISE = 4
 STORE = 8
-"""Parts of the chain; the sum of those that a launch does."""
+"""Parts of the chain, as flags; a launch runs the sum of some of them."""
 EVERYTHING = NOISE | WALK_AND_BIAS | QUANTISE | STORE
 
 NEVER = 2**31 - 1
-"""Arrival tick of a sample that was lost."""
+"""Arrival tick of a lost sample."""
 
 
 @wp.struct
 class Quad:
-    """Up to four neighbouring columns of one field: where they are (addresses) and what is done to them."""
+    """Up to four adjacent columns of one field: their addresses and their parameters."""
 
     source: wp.uint64
     target: wp.uint64
@@ -204,12 +204,12 @@ class ChainField:
     """One field in the chain.
 
     Args:
-        places: `source`, `target`, and where it has them `walk`, `ring`, `head` and `stamps`.
-        knobs: its knobs by name.
+        places: `source` and `target`, and optionally `walk`, `ring`, `head` and `stamps`.
+        knobs: knobs of the field, by name.
         columns: number of columns.
         index: index of the field in the data class.
-        is_rotation: whether it holds quaternions.
-        keys: of the noise and of the random walk.
+        is_rotation: whether it contains quaternions.
+        keys: keys of the noise and of the random walk.
     """
 
     places: dict[str, torch.Tensor]
@@ -221,10 +221,10 @@ class ChainField:
 
 
 class ChainTable:
-    """The quads of several fields: what one launch of the chain works on.
+    """Quads of several fields, processed by one launch of the chain.
 
-    Knob tables may move when they are set per env; `refresh` then rewrites the quads in place, so that recorded and
-    captured launches stay valid.
+    Knob tables may move in memory when they are set per env. `refresh` then rewrites the quads in place, so that
+    recorded and captured launches remain valid.
     """
 
     @keeps_current
@@ -237,7 +237,7 @@ class ChainTable:
         self.refresh()
 
     def refresh(self) -> None:
-        """Write addresses and strides anew."""
+        """Rewrite addresses and strides."""
         start = 0
         for field in self._fields:
             column = np.arange(0, field.columns, 4)
@@ -257,12 +257,12 @@ class ChainTable:
             for name, key in zip(("noise", "walk"), field.keys, strict=True):
                 quads[f"{name}_key0"], quads[f"{name}_key1"] = key
         if self.count:
-            self._memory.copy_(torch.from_numpy(self._host.view(np.uint8)))  # in the order of torch's work
+            self._memory.copy_(torch.from_numpy(self._host.view(np.uint8)))  # in stream order
 
     def launch(self, parts: int) -> None:
         """Run (or record) the given parts of the chain over all quads."""
         if self.count:
             compute = self._compute
-            per_thread = 8 if compute.is_cpu else 1  # a thread of a GPU is cheap, a call on a CPU is not
+            per_thread = 8 if compute.is_cpu else 1  # on a GPU threads are cheap; on a CPU each call costs time
             inputs = [parts, compute.num_envs, per_thread, self._quads, normal_table(compute.wp_device)]
             compute.launch(chain_kernel, (-(-self.count // per_thread),), inputs)

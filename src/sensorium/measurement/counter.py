@@ -1,4 +1,4 @@
-"""When a sensor captured: on the grid of its rate for all envs at once, and off it when an env is reset."""
+"""Captures of a sensor: on the grid of its rate for all envs at once, and off it at the reset of an env."""
 
 from __future__ import annotations
 
@@ -10,80 +10,82 @@ from sensorium.compute.clock import Clock, Rate
 
 
 class SampleCounter:
-    """The captures of one sensor: how many there were, and at which ticks.
+    """Number and ticks of one sensor's captures.
 
-    The grid is the same for all envs, so it is counted on the host; what resets make differ is `[env]`.
+    The grid is the same for all envs and is counted on the host; quantities that depend on resets are `[env]`.
 
     Args:
-        clock: the scene's clock.
-        rate: the sensor's rate.
+        clock: clock of the scene.
+        rate: rate of the sensor.
     """
 
     def __init__(self, clock: Clock, rate: Rate) -> None:
         self._clock, self._rate = clock, rate
         self.is_pure = False
-        """Whether every tick that was not skipped has a sample, computed or not; see `SensorPlan.is_pure`."""
+        """Whether every tick that was not skipped counts as a sample, computed or not; see `SensorPlan.is_pure`."""
         self.taken = 0
-        """Captures on the grid so far, of a sensor that is not pure."""
+        """Number of captures on the grid, for a sensor that is not pure."""
         self.last_tick = clock.tick
         """Tick of the newest capture on the grid."""
         self.last_lag = 0
-        """Ticks by which the state it is of is older."""
+        """Ticks by which the state of that capture is older."""
         self.in_flight = 0
-        """Ticks that a sample may be under way; off-grid captures are remembered as long."""
+        """Greatest number of ticks from capture to arrival; off-grid captures are remembered as long."""
         device = clock.compute.device
         self._frame_base = torch.full((clock.compute.num_envs,), -1, dtype=torch.int64, device=device)
         self.first_tick = torch.full_like(self._frame_base, clock.tick)
-        """int64 [env], tick of the sensor's own last reset: its first capture, off the grid."""
+        """int64 [env], tick of the sensor's own last reset, with its first capture off the grid."""
         self.first_at = clock.tick
-        """The greatest of these, on the host."""
+        """Greatest of these ticks, on the host."""
         self.off_grid = 0
-        """Captures off the grid so far: at resets of any env, and evaluations of a capture anew."""
-        self._resets = (clock.tick, clock.tick)  # first and last of those whose captures may be under way
+        """Number of captures off the grid: at resets of any env, and at repeated evaluations of a capture."""
+        self._resets = (clock.tick, clock.tick)  # first and last reset whose captures may not have arrived yet
 
-    # What a reader sees -----------------------------------------------------------------------------------------------
+    # Reading
+    # --------------------------------------------------------------------------------------------------------------
 
     @property
     def samples(self) -> int:
-        """Captures on the grid so far."""
+        """Number of captures on the grid."""
         return self._clock.tick - self._clock.skipped if self.is_pure else self.taken
 
     @property
     def frame(self) -> torch.Tensor:
-        """int64 [env], captures since the env's reset; the one at the reset is number 1."""
+        """int64 [env], number of captures since the env's reset; the capture at the reset is number 1."""
         return self.samples - self._frame_base
 
     @property
     def newest_tick(self) -> torch.Tensor:
-        """int64 [env], tick of the state that the newest capture is of."""
+        """int64 [env], tick of the state of the newest capture."""
         return torch.where(self.first_tick >= self.last_tick, self.first_tick, self.last_tick - self.last_lag)
 
     @property
     def arrival_tick(self) -> torch.Tensor:
-        """int64 [env], tick at which the newest capture was made: without a delay it arrives then."""
+        """int64 [env], tick at which the newest capture was made; without a delay it arrives at that tick."""
         return self.first_tick.clamp(min=self.last_tick)
 
     @property
     def is_of_now(self) -> bool:
-        """Whether there is a capture of the clock's tick, for one env at least."""
+        """Whether at least one env has a capture at the clock's tick."""
         return self._clock.tick in (self.last_tick, self.first_at)
 
     def may_arrive(self, after: int, soonest: int, latest: int) -> bool:
-        """Whether a capture may arrive at a tick after `after` and up to now, as far as the host knows.
+        """Whether a capture may arrive after tick `after` and up to now, as far as the host can tell.
 
         Args:
-            after: a tick.
-            soonest: ticks from a capture to its arrival, at least.
-            latest: ticks from a capture to its arrival, at most.
+            after: exclusive start of the interval, tick.
+            soonest: least number of ticks from a capture to its arrival.
+            latest: greatest number of ticks from a capture to its arrival.
         """
         first, last = after + 1 - latest, self._clock.tick - soonest
         newest = self._rate.at_or_before(min(last, self.last_tick))
         return newest >= first or (self._resets[0] <= last and self._resets[1] >= first)
 
-    # What is noted ----------------------------------------------------------------------------------------------------
+    # Counting
+    # -------------------------------------------------------------------------------------------------------------
 
     def note_reset(self, mask: torch.Tensor) -> None:
-        """Note the capture at a reset for the envs of a uint8 mask."""
+        """Count the capture at a reset of the envs of a uint8 mask."""
         tick, inside = self._clock.tick, mask > 0
         self._frame_base.masked_fill_(inside, self.samples - 1)
         self.first_tick.masked_fill_(inside, tick)
@@ -93,17 +95,17 @@ class SampleCounter:
         self._resets = (oldest, tick)
 
     def restart(self) -> None:
-        """Count from the clock's tick on, which may be an earlier one; a reset of all envs follows."""
+        """Restart counting at the clock's tick, which may be an earlier one; a reset of all envs must follow."""
         tick = self._clock.tick
         self.last_tick = min(self.last_tick, tick)
         self._resets = (tick, tick)
 
     def count_from_start(self, lag: int, skipped_at_reset: torch.Tensor) -> None:
-        """Set everything as if the sensor, a pure one, had been there all the time.
+        """Set all counts as if the sensor, a pure one, had been in the scene from the start.
 
         Args:
             lag: ticks by which the engine's state is older.
-            skipped_at_reset: int64 [env], `clock.skipped` at the env's last reset.
+            skipped_at_reset: int64 [env], value of `clock.skipped` at the env's last reset.
         """
         clock = self._clock
         self.last_tick, self.last_lag = clock.tick, lag
@@ -119,11 +121,11 @@ class SampleCounter:
         return {"frame_base": self._frame_base, "first_tick": self.first_tick}
 
     def counters(self) -> dict[str, int]:
-        """Return the host's counters that must be saved to resume."""
+        """Return the host's counters, which must be saved to resume."""
         return {name: getattr(self, name) for name in ("taken", "first_at", "last_tick", "last_lag")}
 
     def load(self, counters: Mapping[str, int]) -> None:
-        """Restore what `counters` returned; the tensors are written in place."""
+        """Restore the result of `counters`; the tensors are written in place."""
         for name in self.counters():
             setattr(self, name, counters[name])
         self._resets = (min(self.first_at, self.last_tick) - self.in_flight, self.first_at)

@@ -1,4 +1,4 @@
-"""Amounts that are distributions, drawn per env and column when an episode begins: one kernel for knobs and stages."""
+"""Amounts that are distributions, drawn per env and column at the start of an episode: one kernel for all uses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sensorium.compute.rows import words_at_tick
 from sensorium.random import Choice, Distribution, draw, normals4
 
 Spread = Callable[[Any], np.ndarray[Any, Any]]
-"""From an amount (a number, or one per axis) to a row with a number per column."""
+"""Function from an amount (a number, or one per axis) to a row with a number per column."""
 
 
 @wp.struct
 class Stream:
-    """A stream of random numbers: the index of the field, and the two words of the key."""
+    """A stream of random numbers: field index and the two words of the key."""
 
     field: wp.uint32
     key0: wp.uint32
@@ -27,12 +27,12 @@ class Stream:
 
 
 FIXED: int = wp.constant(-1)
-"""Kind of a law with fixed values, the first parameters."""
+"""Kind of a law with fixed values, which are its first parameters."""
 
 
 @wp.struct
 class Law:
-    """A distribution for each column: its kind, parameters and choices, and whether one draw serves all columns."""
+    """A distribution per column: kind, parameters, choices, and whether one draw serves all columns."""
 
     kind: wp.int32
     first: wp.array[wp.float32]
@@ -87,14 +87,14 @@ def draw_columns(
 
 
 def stream_of(field: int, key: tuple[int, int]) -> Any:
-    """Return a stream for kernels; `key` is what `stream_key` gives."""
+    """Return a stream for kernels; `key` is the result of `stream_key`."""
     stream = Stream()
     stream.field, stream.key0, stream.key1 = field, *key
     return stream
 
 
 def law_of(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
-    """Return a distribution, or plain numbers, over columns for kernels, on a Warp device."""
+    """Return a distribution, or plain numbers, over columns for kernels on a Warp device."""
     law = Law()
     law.kind, law.joint = getattr(distribution, "kind", FIXED), 0
     first = second = np.zeros(columns)
@@ -118,7 +118,7 @@ def is_law(amount: Any) -> bool:
 
 
 def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
-    """Return an amount or a distribution with every number, or vector of numbers, put through a linear function."""
+    """Return an amount or a distribution with a linear function applied to every number, or vector of numbers."""
     if not is_law(amount):
         return function(amount)
     if isinstance(amount, Choice):

@@ -1,4 +1,4 @@
-"""Non-finite engine state: said once per sensor and env, with the body and the tick. Its samples are not valid."""
+"""Reports of non-finite engine state, once per sensor and env, with body and tick. Its samples are invalid."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sensorium.measurement.buffers import SensorBuffers
 class StateWatch:
     """Warns where kernels flagged NaN or infinity in the engine's state.
 
-    On CUDA the host does not wait for the flags: the warning comes some control steps late.
+    On CUDA the host does not wait for the flags, so the warning is late by some control steps.
 
     Args:
-        compute: where the flags live.
-        clock: whose flag says that there is something to look for.
+        compute: device of the flags.
+        clock: clock with the flag that shows whether any sensor found non-finite state.
     """
 
     def __init__(self, compute: Compute, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class StateWatch:
         self._found_at = (0, 0)
 
     def forget(self, rows: torch.Tensor | None) -> None:
-        """Report the envs of a reset anew; None means all."""
+        """Report the envs of a reset again if they fail; None means all."""
         if rows is None:
             self._reported.clear()
         elif self._reported:
@@ -42,7 +42,7 @@ class StateWatch:
             self._reported = {(label, env) for label, env in self._reported if env not in again}
 
     def invalidate(self, engine: Engine, sensors: Iterable[SensorBuffers]) -> None:
-        """Mark what was captured at this tick of environments whose state the simulator replaced, until their reset."""
+        """Invalidate this tick's captures in environments whose state the simulator replaced, until their reset."""
         replaced = engine.replaced()
         if replaced is None:
             return
@@ -51,9 +51,9 @@ class StateWatch:
                 sensor.invalidate(replaced)
 
     def report(self, sensors: Iterable[SensorBuffers]) -> None:
-        """Name env, body and tick of non-finite engine state, once per sensor and env until its next reset."""
+        """Warn of non-finite engine state with env, body and tick, once per sensor and env until its next reset."""
         clock = self._clock
-        if not self._compute.is_cpu:  # once a control step is often enough
+        if not self._compute.is_cpu:  # once per control step is sufficient
             if self._checked == clock.control_tick:
                 return
             self._checked = clock.control_tick
@@ -67,18 +67,18 @@ class StateWatch:
             self._look()
 
     def _take_bad(self) -> bool:
-        """Return whether a kernel met a non-finite state since the last call; on CUDA as of some calls ago."""
+        """Return whether a kernel found a non-finite state since the last call; on CUDA with a delay of some calls."""
         arrived = self._bad.take()
         found = arrived is not None and bool(arrived[0])
         if self._bad.start() or found:
-            self._clock.bad.zero_()  # behind the copy
+            self._clock.bad.zero_()  # after the copy, in stream order
         return found
 
     def _look(self) -> None:
-        """Warn, if the flags of all sensors have arrived."""
+        """Warn if the flags of all sensors have arrived."""
         flags = []
         for sensor, copy in reversed(self._found):
-            if (values := copy.take()) is None:  # of the last one only: copies arrive in order
+            if (values := copy.take()) is None:  # copies arrive in order, so the last one suffices
                 return
             flags.append((sensor, values))
         self._found = []
@@ -99,8 +99,8 @@ class StateWatch:
                 )
         if passed:
             warnings.warn(
-                f"the engine's state was not finite for a moment between the control steps at ticks {begin} and "
-                f"{tick}; the samples of that moment are marked invalid",
+                f"the engine's state was temporarily not finite between the control steps at ticks {begin} and "
+                f"{tick}; the samples of that time are marked invalid",
                 NonFiniteStateWarning,
                 stacklevel=5,
             )

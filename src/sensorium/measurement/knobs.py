@@ -1,7 +1,7 @@
-"""Knobs: how much of each imperfection, per column, shared by all envs until they are set per env.
+"""Knobs: the amount of each imperfection per column, shared by all envs until set per env.
 
-A knob that the config gives becomes a row of float32 `[1, column]` that all envs share (stride 0), or a table
-`[env, column]` where it is a distribution (drawn per env at each reset) or was set for some envs.
+A knob of the config is a row of float32 `[1, column]` shared by all envs (stride 0). It is a table `[env, column]` if
+it is a distribution (drawn per env at each reset) or was set for some envs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sensorium.random import Normal, normal_table, stream_key
 from sensorium.spec import FieldSpec
 
 CHAIN_KNOBS = ("noise", "bias", "random_walk", "resolution")
-"""The knobs of the standard chain, per column."""
+"""Knobs of the standard chain, per column."""
 NON_NEGATIVE = ("noise", "random_walk", "resolution", "delay", "loss")
 
 Row = np.ndarray[Any, np.dtype[np.float32]]
@@ -32,13 +32,13 @@ class KnobTable:
     """One knob of one field.
 
     Args:
-        plan: whose knob it is.
+        plan: plan of the sensor.
         compute: device and masks.
-        knob: its name.
-        field: index of the field; 0 for what belongs to none.
-        amount: what the config gives: a number, one for each column, or a distribution.
+        knob: name of the knob.
+        field: index of the field; 0 for a knob of no field.
+        amount: value in the config: a number, one per column, or a distribution.
         columns: number of columns.
-        spread: from a number or a vector to a row.
+        spread: converts a number or a vector to a row.
         moved: called when `values` moved in memory.
 
     Attributes:
@@ -68,22 +68,22 @@ class KnobTable:
 
     @property
     def stride(self) -> int:
-        """Elements from one env to the next: 0 while all envs share one row."""
+        """Number of elements from one env to the next: 0 while all envs share one row."""
         return 0 if self.values.shape[0] == 1 else self.values.shape[1]
 
     def redraw(self) -> None:
-        """Draw the envs of the active mask anew, where the knob is a distribution."""
+        """Redraw the envs of the active mask if the knob is a distribution."""
         if self._draw is not None:
             self._compute.launch(draw_columns, (self.values.shape[1],), self._draw, [self.values])
 
     def give_rows(self) -> None:
-        """Give each env a row of its own; from then on the address of the values stays."""
+        """Give each env a separate row; from then on the address of the values is fixed."""
         if self.values.shape[0] != self._compute.num_envs:
             self.values = self.values.expand(self._compute.num_envs, -1).contiguous()
             self._moved()
 
     def set(self, row: np.ndarray[Any, Any], env_ids: torch.Tensor | None) -> None:
-        """Write `[column]` or `[n, column]` values for all envs or for some; others keep theirs."""
+        """Write `[column]` or `[n, column]` values for all envs or some; others keep their values."""
         values = torch.from_numpy(np.ascontiguousarray(row)).to(self.values)
         if env_ids is not None or values.dim() == 2:
             self.give_rows()
@@ -97,20 +97,20 @@ class Knobs:
     """All column knobs of one sensor.
 
     Args:
-        plan: the sensor's plan, with its config and the fields that the chain works on.
+        plan: plan of the sensor, with its config and the fields of the chain.
         compute: device and masks.
-        clock: time.
+        clock: clock of the scene.
         moved: called when a table moved in memory.
 
     Raises:
-        ConfigError: every fault of every knob.
+        ConfigError: knobs have faults, all of which are listed.
     """
 
     def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock, moved: Callable[[], object]) -> None:
         self._plan, self._compute, self._moved = plan, compute, moved
         self._rate_hz = 1.0 / (clock.dt * plan.rate.period)
         self._names: dict[str, tuple[str, str | None]] = {knob: (knob, None) for knob in COLUMN_KNOBS}
-        """Name in the config -> knob, and its field where the name has a prefix."""
+        """Name in the config -> knob, with the field if the name has a prefix."""
         for prefix, field in plan.prefixes.items():
             self._names |= {f"{prefix}_{knob}": (knob, field) for knob in COLUMN_KNOBS}
         self.tables: dict[tuple[str, str], KnobTable] = {}
@@ -136,29 +136,29 @@ class Knobs:
             raise ConfigError(plan.title, faults)
 
     def _amounts(self, name: str, value: Any) -> list[tuple[str | None, Any]]:
-        """Return what a knob is given: amounts by field, or one amount."""
+        """Return the amounts of a knob: by field, or a single one."""
         if isinstance(value, Mapping) and self._names[name][1] is None:
             return list(value.items())
         return [] if value is None else [(None, value)]
 
     def _meant(self, name: str, key: str | None, amount: Any, fields: Collection[str]) -> list[tuple[str, str]]:
-        """Return the knob and the fields that an amount is for.
+        """Return the knob and the fields that an amount applies to.
 
         Args:
-            name: the knob as the config has it.
-            key: the field, or its prefix; None where the name or nothing says it.
+            name: name of the knob in the config.
+            key: field or its prefix; None where it is determined by the name, or not given.
             amount: the amount.
-            fields: those that an amount is for where nothing says it.
+            fields: fields that an amount applies to by default.
 
         Raises:
-            UnknownNameError: no such field.
-            ConfigError: the amount is not for one field, or would be for fields of several units.
+            UnknownNameError: there is no such field.
+            ConfigError: the name allows a single amount only, or the amount would apply to fields of several units.
         """
         plan, (knob, field) = self._plan, self._names[name]
         knob = knob.removesuffix("_density")
         if field is not None:
             if isinstance(amount, Mapping):
-                raise ConfigError.single(plan.title, name, amount, f"one amount: it is for {field!r} alone")
+                raise ConfigError.single(plan.title, name, amount, f"one amount: it applies only to {field!r}")
             if field not in plan.chained:
                 fix = f"Add {field!r}."
                 raise ConfigError.single(plan.title, name, amount, f"the field {field!r} among `fields`", fix)
@@ -176,7 +176,7 @@ class Knobs:
         return [(knob, each) for each in fields]
 
     def _factor(self, name: str) -> float:
-        """Return the factor from an amount to the number per sample, which depends on the rate for densities."""
+        """Return the factor from an amount to a value per sample; for densities it depends on the rate."""
         if not name.endswith("_density"):
             return 1.0
         return float(self._rate_hz ** (-0.5 if name.endswith("random_walk_density") else 0.5))
@@ -185,27 +185,27 @@ class Knobs:
         """Spread one amount over a field's columns (rotations: rotation vector in rad, then 0).
 
         Raises:
-            ValueError: it does not fit, or is negative where it must not be.
+            ValueError: the amount does not fit, or is negative where that is invalid.
         """
         values, shape = np.asarray(amount, np.float64) * factor, _shape(spec)
         lead = values.shape[: max(values.ndim - len(shape), 0)]
         if spec.kind == "rotation" and knob == "resolution":
-            raise ValueError("no resolution for a rotation")
+            raise ValueError("no resolution: rotations do not support it")
         try:
             full = np.broadcast_to(values, (*lead, *shape))
         except ValueError:
             raise ValueError(f"a number or an array that fits {shape} ({', '.join(spec.axes)})") from None
         if not (np.abs(full) <= LARGEST).all():
-            raise ValueError(f"finite numbers of at most {LARGEST:.3g} in size per sample")
+            raise ValueError(f"finite numbers of magnitude at most {LARGEST:.3g} per sample")
         if knob in NON_NEGATIVE and full.size and full.min() < 0.0:
-            raise ValueError("nothing negative")
+            raise ValueError("no negative numbers")
         if spec.kind == "rotation":
             full = np.concatenate([full, np.zeros((*full.shape[:-1], 1))], axis=-1)
         return np.ascontiguousarray(full.reshape(*lead, -1), np.float32)
 
     def _table(self, knob: str, field: str, amount: Any, factor: float) -> KnobTable:
         index, spec = self._plan.chained[field]
-        signed = isinstance(amount, Normal)  # what it draws is clipped, so its mean and spread need no check
+        signed = isinstance(amount, Normal)  # its draws are clipped, so its parameters need no sign check
 
         def spread(value: Any) -> Row:
             row = self._row(spec, value, "" if signed else knob, factor)
@@ -218,15 +218,15 @@ class Knobs:
     # At run time ------------------------------------------------------------------------------------------------------
 
     def redraw(self) -> None:
-        """Draw every distribution anew for the envs of the active mask."""
+        """Redraw every distribution for the envs of the active mask."""
         for table in self.tables.values():
             table.redraw()
 
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
-        """Set a live knob: an amount, `[n, ...]` amounts for n env ids, or a mapping from field to these.
+        """Set a knob at run time: an amount, `[n, ...]` amounts for n env ids, or a mapping from field to amounts.
 
         Raises:
-            UnknownNameError: no such knob or field.
+            UnknownNameError: there is no such knob or field.
             ConfigError: the knob was absent from the config, or the value does not fit.
         """
         plan = self._plan
@@ -240,12 +240,12 @@ class Knobs:
                 table, spec = self.tables.get(at), plan.chained[at[1]][1]
                 if table is None:
                     raise ConfigError.single(
-                        plan.title, knob, amount, f"a knob that the config gives for {at[1]!r}",
-                        f"Absent knobs take no memory: give {knob}=0 in the config, or use "
+                        plan.title, knob, amount, f"a knob that is set in the config for {at[1]!r}",
+                        f"Absent knobs have no memory: set {knob}=0 in the config, or use "
                         f"scene.reconfigure({plan.label!r}, ...).",
                     )  # fmt: skip
                 if is_law(amount):
-                    fix = "A distribution belongs into the config."
+                    fix = "Set a distribution in the config instead."
                     raise ConfigError.single(plan.title, knob, amount, "numbers", fix)
                 try:
                     table.set(self._row(spec, _array(spec, amount, rows), plain, self._factor(knob)), env_ids)
@@ -254,19 +254,19 @@ class Knobs:
 
 
 def _shape(spec: FieldSpec) -> tuple[int, ...]:
-    """Return the shape of a field's amounts: a rotation has a rotation vector."""
+    """Return the shape of a field's amounts: for a rotation, that of a rotation vector."""
     return (*spec.shape[:-1], 3) if spec.kind == "rotation" else spec.shape
 
 
 def _array(spec: FieldSpec, amount: Any, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return an amount that was set at run time as an array: one for all envs, or for each of `rows` envs."""
+    """Return an amount set at run time as an array: one for all envs, or one for each of `rows` envs."""
     if isinstance(amount, torch.Tensor):
         amount = amount.detach().cpu().numpy()
     if not isinstance(amount, np.ndarray):
         parse_amount(amount)
     array, shape = np.asarray(amount, np.float64), _shape(spec)
     try:
-        if np.broadcast_shapes(array.shape, shape) == shape:  # as the config writes it
+        if np.broadcast_shapes(array.shape, shape) == shape:  # the form accepted in a config
             return array
     except ValueError:
         pass

@@ -1,8 +1,8 @@
-"""The plan of one sensor's measurement: which branches, memory and hooks it needs, and when it is evaluated.
+"""Plan of one sensor's measurement: its branches, memory and hooks, and when it is evaluated.
 
     raw -> physics imperfections -> transform -> hardware imperfections -> post-process -> frozen -> delay -> read
 
-A plan is plain data. `buffers` makes the memory that it names, and `work` the launches of one sample.
+A plan is plain data. `buffers` allocates the memory that it describes, and `work` creates the launches of one sample.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sensorium.spec import FieldSpec, kind_of
 
 
 def is_recorded(hook: Callable[..., object]) -> bool:
-    """Whether a hook only launches kernels with fixed arguments, so that its launches are replayed."""
+    """Whether a hook only launches kernels with fixed arguments, so that its launches can be replayed."""
     return bool(getattr(hook, "__recorded__", False))
 
 
 @dataclass(slots=True)
 class Hooks:
-    """The hooks that a sensor uses; None for those that it does not."""
+    """Hooks that a sensor uses; None for unused ones."""
 
     raw: Callable[[Record], object] | None = None
     fused: Callable[[Record, Record, Timeline], object] | None = None
@@ -40,37 +40,37 @@ class Hooks:
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
     observe: Callable[[], object] | None = None
-    """At every tick; at that of a sample before `raw`, `fused` or `compute`."""
+    """Called at every tick; at the tick of a sample before `raw`, `fused` or `compute`."""
     between: Callable[[], object] | None = None
-    """At the ticks between samples only, for sensors whose sample includes the look at its own tick."""
+    """Called only at ticks between samples, for sensors whose sample covers its own tick."""
 
     @property
     def are_recorded(self) -> bool:
-        """Whether no hook of a sample is a plain Python call, which works on all envs."""
+        """Whether every hook of a sample is recorded; a plain Python call would work on all envs."""
         hooks = (getattr(self, each.name) for each in fields(self) if each.name not in ("reset", "between"))
         return all(is_recorded(hook) for hook in hooks if hook is not None)
 
 
 @dataclass(frozen=True)
 class SensorPlan:
-    """What one sensor's measurement is made of.
+    """Description of one sensor's measurement.
 
     Args:
-        cfg: the sensor's config.
-        label: its name.
-        seed: the scene's seed.
-        rate: its schedule.
-        hooks: the hooks that it uses.
+        cfg: config of the sensor.
+        label: name of the sensor.
+        seed: seed of the scene.
+        rate: sampling rate.
+        hooks: hooks that the sensor uses.
         specs: fields in return space.
-        mid_specs: fields in intermediate space (the same list where there is no post-processing).
-        field_index: index of each field in the data class: the random streams' field number.
+        mid_specs: fields in intermediate space (the same list without post-processing).
+        field_index: index of each field in the data class, which is its field number in random streams.
         mounts: number of mounts, for the validity flags.
-        lookback: deepest k that a hook reads with `timeline.at(k)`.
+        lookback: greatest k for which a hook reads `timeline.at(k)`.
         checks_state: whether the sensor's own kernel flags non-finite state.
         prefixes: short prefixes of fields for knobs.
-        evaluate: when it is evaluated, as `SensorCfg.evaluate`.
-        knobs: the chain's knobs that the config gives, (knob, field); known once they are read.
-        states: names of the states that the sensor registered, and of its stages that keep some; known after `setup`.
+        evaluate: time of evaluation, as in `SensorCfg.evaluate`.
+        knobs: knobs of the chain that are set in the config, (knob, field); filled once they are read.
+        states: names of the states registered by the sensor, and of its stages with states; filled after `setup`.
     """
 
     cfg: SimpleSensorCfg[Any]
@@ -91,71 +91,71 @@ class SensorPlan:
 
     @property
     def title(self) -> str:
-        """The config in messages."""
+        """Title of the config in messages."""
         return f"{type(self.cfg).__name__}({self.label!r})"
 
     # Layout -----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def chained(self) -> dict[str, tuple[int, FieldSpec]]:
-        """The fields that the standard chain works on, with their index."""
+        """Fields processed by the standard chain, each with its index."""
         noisy = (s for s in self.mid_specs if s.dtype == "float32" and s.kind in ("vector", "rotation") and s.columns)
         return {spec.name: (self.field_index[spec.name], spec) for spec in noisy}
 
     @property
     def has_branches(self) -> bool:
-        """Whether truth and measured value are two records from the start."""
+        """Whether truth and measured value are separate records from the start."""
         hooks = self.hooks
         physics = any(stage.place == "physics" for stage in self.cfg.stages)
         return bool(hooks.fused or hooks.compute or hooks.physics or hooks.transform or physics)
 
     @property
     def has_own_chain(self) -> bool:
-        """Whether the chain runs in launches of the sensor's own, and not in that of its group."""
+        """Whether the chain runs in separate launches of this sensor instead of its group's launch."""
         hooks, stages = self.hooks, any(stage.place != "physics" for stage in self.cfg.stages)
         return bool(hooks.hardware or hooks.derive or stages or (hooks.post and self.knobs))
 
     @property
     def has_hardware(self) -> bool:
-        """Whether the measured value differs from the slot."""
+        """Whether hardware imperfections change the measured value after the slot."""
         return self.has_own_chain or bool(self.knobs)
 
     @property
     def is_fused(self) -> bool:
-        """Whether the standard chain runs inside the launch of the sensor's group."""
+        """Whether the standard chain runs in the launch of the sensor's group."""
         return not self.has_own_chain and not self.hooks.post
 
     @property
     def has_ring(self) -> bool:
-        """Whether samples are kept: for a delay, losses or a history."""
+        """Whether past samples are stored, for a delay, losses or a history."""
         return self.cfg.delay is not None or self.cfg.loss is not None or self.cfg.history_length > 0
 
     @property
     def observers(self) -> list[StageCfg]:
-        """The stages that look at every tick."""
+        """Stages that run at every tick."""
         return [stage for stage in self.cfg.stages if stage.observes]
 
     @property
     def watches(self) -> bool:
-        """Whether the sensor, or a stage of it, looks at the ticks between its samples."""
+        """Whether the sensor or one of its stages runs at ticks between its samples."""
         return bool(self.observers or self.hooks.observe or self.hooks.between)
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether work for some envs changes the rows of all, because a hook or a stage is a plain Python call."""
+        """Whether work for some envs overwrites the rows of all, because a hook or a stage is a plain Python call."""
         return not (self.hooks.are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
 
     # Evaluation -------------------------------------------------------------------------------------------------------
 
     @property
     def has_memory(self) -> bool:
-        """Whether a sample depends on earlier ones, so that none may be skipped."""
+        """Whether a sample depends on earlier ones, so that no sample may be skipped."""
         walks = any(knob == "random_walk" for knob, _ in self.knobs)
         return bool(self.has_ring or walks or self.states or self.hooks.post or self.lookback or self.hooks.observe)
 
     @cached_property
     def evaluation(self) -> tuple[str, str]:
-        """When samples are computed: ``"lazy"`` (on read), ``"eager"`` or ``"wanted"``; and the reason."""
+        """Time of evaluation, ``"lazy"`` (on read), ``"eager"`` or ``"wanted"``, with the reason."""
         if self.evaluate != "auto":
             names = {"always": "eager", "on_read": "lazy", "wanted": "wanted"}
             return names[self.evaluate], f'evaluate="{self.evaluate}"'
@@ -173,30 +173,30 @@ class SensorPlan:
 
     @cached_property
     def is_pure(self) -> bool:
-        """Whether a sample is computed on read, from the present alone: nothing to keep, nothing to start."""
+        """Whether samples are computed on read from the present state alone, with nothing to store or initialise."""
         return self.is_lazy and self.rate.every_tick
 
     def check(self) -> None:
-        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
+        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot run at all ticks."""
         if self.cfg.evaluate == "on_read" and self.has_memory:
             raise ConfigError.single(
                 self.title, "evaluate", "on_read", "'auto' or 'always'",
-                "Samples of this sensor depend on earlier ones, so none may be skipped.",
+                "Samples of this sensor depend on earlier ones, so no sample may be skipped.",
             )  # fmt: skip
         if not self.observers:
             return
         stage, own = self.observers[0], [name for name in self.states if not name.startswith("stage/")]
         if self.hooks.raw is None:
-            why = "its truth and its measured value come from one kernel, and only at samples"
+            why = "one kernel computes its truth and its measured value, and only at samples"
         elif own:
-            why = f"it remembers earlier samples itself ({', '.join(own)})"
+            why = f"it stores earlier samples itself ({', '.join(own)})"
         elif self.cfg.evaluate == "wanted":
-            why = 'it is not evaluated while nobody reads (evaluate="wanted")'
+            why = 'it is not evaluated while unread (evaluate="wanted")'
         else:
             return
         raise ConfigError.single(
-            self.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
-            f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
+            self.title, "stages", kind_of(type(stage)), "no stage that runs at every tick",
+            f"The truth of this sensor is not available between samples: {why}. {stage.otherwise}".strip(),
         )  # fmt: skip
 
 

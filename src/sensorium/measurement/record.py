@@ -1,6 +1,6 @@
-"""Memory of samples: one contiguous `[env, mount, ...]` block per field, with a Warp twin.
+"""Memory of samples: one contiguous `[env, mount, ...]` block per field, with a Warp view.
 
-`raw`, `slot`, `data` and `timeline.at(k)` in a sensor's hooks are all `Record`s.
+All of `raw`, `slot`, `data` and `timeline.at(k)` in a sensor's hooks are instances of `Record`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ TORCH_DTYPES: dict[str, torch.dtype] = {
 
 
 def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
-    """Return a Warp array over the same memory; of vec3 or vec4 where a float32 field holds vectors.
+    """Return a Warp array on the same memory, of vec3 or vec4 where a float32 field contains vectors.
 
-    Warp's arrays have four axes at most: what is beyond goes into the last one.
+    Warp's arrays have at most four axes: further axes are merged into the last one.
     """
-    if tensor.dtype == torch.float32 and spec.is_vector:  # three mounts side by side are none
+    if tensor.dtype == torch.float32 and spec.is_vector:  # an axis of three mounts is not a vector
         return wp.from_torch(tensor, dtype=wp.vec3 if tensor.shape[-1] == 3 else wp.vec4)
     return wp.from_torch(tensor.flatten(3) if tensor.dim() > 4 else tensor)
 
 
 class Words(NamedTuple):
-    """A tensor's rows as machine words, for kernels that copy any dtype: 4-byte words where they fit, else bytes.
+    """Rows of a tensor as machine words, for kernels that copy any dtype: 4-byte words where they fit, otherwise bytes.
 
-    Kernels take the address instead of a typed array, so that one kernel serves all dtypes (a kernel generic over
-    dtypes would be compiled per dtype, and Warp 1.19 mixes such overloads up in captured CPU graphs).
+    Kernels take the address instead of a typed array, so that one kernel serves all dtypes. A generic kernel would be
+    compiled per dtype, and Warp 1.19 confuses such overloads in captured CPU graphs.
     """
 
     per_row: int
-    """Words of one row."""
+    """Number of words per row."""
     wide: int
     """1 for 4-byte words, 0 for bytes."""
     address: Any
-    """wp.uint64, of the first row."""
+    """Address of the first row, wp.uint64."""
 
 
 def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
-    """Describe a contiguous tensor's rows as words; the first `lead` axes count rows."""
+    """Return a contiguous tensor's rows as words; the first `lead` axes are rows."""
     if not tensor.is_contiguous():
         raise ValueError(f"a tensor of shape {tuple(tensor.shape)} is not contiguous")
     rows = int(torch.Size(tensor.shape[:lead]).numel())
@@ -77,12 +77,12 @@ def copy_word(wide: int, source: wp.uint64, source_at: int, target: wp.uint64, t
 
 
 class Record:
-    """One sample of one sensor for all envs: a tensor per field, at addresses that never change.
+    """One sample of one sensor in all envs: a tensor per field, at fixed addresses.
 
-    Assigning to a field copies into its memory, so a value is never lost by rebinding.
+    An assignment to a field copies into its memory; it never rebinds the name.
 
     Attributes:
-        flat: all float32 fields as one tensor `[env * columns]`, for element-wise work over everything at once.
+        flat: all float32 fields as one tensor `[env * columns]`, for element-wise operations on all fields at once.
         warp: the same fields as Warp arrays.
     """
 
@@ -125,8 +125,8 @@ class Record:
             view.copy_(value)
         except RuntimeError:
             raise ValueError(
-                f"field {name!r} holds {tuple(view.shape)} {view.dtype}; a value of shape {tuple(value.shape)} "
-                "does not fit into it"
+                f"field {name!r} has shape {tuple(view.shape)} and dtype {view.dtype}; a value of shape "
+                f"{tuple(value.shape)} does not fit into it"
             ) from None
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -147,7 +147,7 @@ class Record:
         return self._views.items()
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors that own this record's memory: the float32 fields as one, then the others."""
+        """Return the tensors that own this record's memory: the float32 fields as one, then each other field."""
         others = [view for view in self._views.values() if view.dtype != torch.float32]
         return [self.flat, *others] if self.flat.numel() else others
 
@@ -158,15 +158,15 @@ class Record:
 
 
 class Timeline:
-    """A sensor's record now and at its previous samples.
+    """Current and previous records of a sensor.
 
-    `at(0)` is the current sample, `at(k)` the one k samples earlier. Before there were k samples, `at(k)` holds the
-    first one as it came in. A hook that has already turned its data into another frame starts its memory with
+    `at(0)` is the current sample, `at(k)` the one k samples earlier. Until k samples exist, `at(k)` is the first sample
+    before any processing. A hook that has already transformed its data to another frame initialises its memory with
     `timeline.previous("temperature", now=data.temperature)` instead.
 
     Args:
-        records: the records, newest first.
-        is_first: a function giving the bool [env] mask of envs whose current sample is the first since their reset.
+        records: records, newest first.
+        is_first: returns the bool [env] mask of envs whose current sample is the first since their reset.
         offset: 1 where `at(0)` means the previous sample (the return-space timeline of `post_process`).
     """
 
@@ -186,26 +186,26 @@ class Timeline:
         return self._is_first()
 
     def at(self, k: int, copy: bool = False) -> Record:
-        """Return the record k samples back.
+        """Return the record of k samples ago.
 
         Args:
             k: number of samples.
-            copy: always False: the record itself is returned. Take `timeline.at(k).field.clone()` for a copy.
+            copy: must be False: the record itself is returned. Use `timeline.at(k).field.clone()` for a copy.
 
         Raises:
-            IndexError: k is deeper than the sensor's `lookback`.
-            ValueError: a copy is asked for.
+            IndexError: k exceeds the sensor's `lookback`.
+            ValueError: `copy` is True.
         """
         if copy:
-            raise ValueError("copy: got True, expected False. Take a clone() of the field that is needed.")
+            raise ValueError("copy: got True, expected False. Use clone() on the required field.")
         if not 0 <= k < len(self._records):
             raise IndexError(
-                f"timeline.at({k}) is deeper than this sensor keeps; "
+                f"timeline.at({k}) exceeds the samples that this sensor keeps; "
                 f"set the class attribute `lookback = {k + self._offset}`"
             )
         return self._records[k]
 
     def previous(self, field: str, now: torch.Tensor, k: int = 1) -> torch.Tensor:
-        """Return a field k samples back, `[env, ...]`; where there was none yet, `now` (the value to start from)."""
+        """Return a field of k samples ago, `[env, ...]`; `now`, the initial value, where no such sample exists."""
         then = self.at(k)[field]
         return torch.where(self.first.reshape(-1, *(1,) * (then.dim() - 1)), now, then)

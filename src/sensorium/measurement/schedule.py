@@ -1,10 +1,10 @@
-"""When sensors are sampled: those of one rate together, at the ticks of their grid; lazy ones together when read.
+"""Schedule of sampling: sensors of one rate together, at the ticks of their grid; lazy ones together when read.
 
     Schedule.sample -> Program.run                                   at a tick at which something is due
     Schedule.reset  -> SensorBuffers.begin_episode, Program.run      for the envs of the reset mask
     SampleGroup.ensure_current -> Schedule.evaluate -> Program.run   at a read
 
-Which tick and which sensors is known on the host, without waiting for a device.
+The host always knows the next tick and its sensors without waiting for a device.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
 
 NEVER = 2**62
-"""A tick that does not come."""
+"""A tick that is never reached."""
 
 
 class SampleGroup:
-    """Sensors of one rate and one way of evaluation; it knows whether what they show is current.
+    """Sensors with the same rate and time of evaluation; tracks whether their readings are current.
 
     Args:
-        schedule: what evaluates it.
-        members: their buffers.
+        schedule: schedule that evaluates the group.
+        members: buffers of the sensors.
     """
 
     def __init__(self, schedule: Schedule, members: Sequence[SensorBuffers]) -> None:
@@ -43,21 +43,21 @@ class SampleGroup:
         self._schedule, self.rate, self.members = schedule, plan.rate, list(members)
         self.next_due = plan.rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
-        """The work of one sample; None until the first one, and where an exception ended it."""
+        """Work of one sample; None before the first one, and after an exception ended it."""
         self._looks: Program | None = None
         self.version = -1
-        """`Clock.version` of the last evaluation on read; -1 where that must be repeated."""
+        """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
         self.is_lazy = plan.is_lazy
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
         may_look = not plan.rate.every_tick or plan.evaluate == "wanted"
         self.watches = may_look and any(each.plan.watches for each in members)
-        """Whether a member looks at the ticks between its samples, which may be left out where unwanted."""
+        """Whether a member runs at ticks between its samples, which may be omitted where unwanted."""
         for each in members:
             each.group = self
 
     def ensure_current(self) -> None:
-        """Have what the members show be of now, before it is read: lazy ones are evaluated."""
+        """Bring the members up to date before they are read: lazy ones are evaluated."""
         use = self._schedule._use
         if use.thread or use.changing:
             use.check()
@@ -65,14 +65,14 @@ class SampleGroup:
             self._schedule.evaluate(self)
 
     def note_sample(self, tick: int, lag: int) -> None:
-        """Note a sample of all members that have none of this tick."""
+        """Count a sample for all members that have none at this tick."""
         for counter in self._counters:
             if counter.last_tick < tick:
                 counter.taken += 1
                 counter.last_tick, counter.last_lag = tick, lag
 
     def comes_due(self, tick: int) -> bool:
-        """Whether a sample is due at a tick, and wanted; then the next one is that of the grid after it."""
+        """Whether a wanted sample is due at a tick; also sets the next due tick."""
         if tick < self.next_due:
             return False
         self.next_due = self.rate.next_after(tick)
@@ -83,13 +83,13 @@ class SampleGroup:
         return is_wanted
 
     def sampling(self) -> Program:
-        """Return the work of one sample of all members."""
+        """Return the program of one sample of all members."""
         if self.program is None:
             self.program = Program(pipeline_work(self.members, self._schedule.compute.all_envs))
         return self.program
 
     def looking(self) -> Program:
-        """Return the work of a tick between samples."""
+        """Return the program of a tick between samples."""
         if self._looks is None:
             mask = self._schedule.compute.all_envs
             watching = [each for each in self.members if each.plan.watches]
@@ -101,10 +101,10 @@ class Schedule:
     """The sample groups of one scene.
 
     Args:
-        engine: the engine, brought up to date before a lazy evaluation.
-        compute: where the work runs.
-        clock: the scene's clock.
-        use: whether a thread is in a call of the scene.
+        engine: engine, which is brought up to date before a lazy evaluation.
+        compute: device of the work.
+        clock: clock of the scene.
+        use: use of the scene by threads.
     """
 
     def __init__(self, engine: Engine, compute: Compute, clock: Clock, use: Use) -> None:
@@ -113,18 +113,18 @@ class Schedule:
         self._members: list[SensorBuffers] = []
         self._groups: list[SampleGroup] = []
         self._captured: list[SensorBuffers] = []
-        """Those that a reset captures."""
+        """Groups that a reset captures."""
         self._first: dict[tuple[SensorBuffers, ...], Program] = {}
-        """The first captures of some sensors together, for the envs of the reset mask."""
+        """Programs of the first captures of some sensors together, for the envs of the reset mask."""
         self._together: SampleGroup | None = None
-        """The sensors without memory that were read before, and are evaluated together."""
+        """Group of sensors without memory that were read before, and are evaluated together."""
         self._has_newcomers = False
-        """Whether others were read since that group was made."""
+        """Whether further sensors were read since that group was created."""
         self.next_due = NEVER
-        """The next tick at which there is work."""
+        """Next tick with work."""
 
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
-        """Sort sensors into groups; their programs are rebuilt when they are first run."""
+        """Sort sensors into groups; their programs are rebuilt on the next run."""
         self._members = list(members)
         self._captured = [each for each in self._members if not each.plan.is_pure]
         self._first = {}
@@ -140,12 +140,12 @@ class Schedule:
         self._note_next_due()
 
     def admit(self, member: SensorBuffers) -> None:
-        """Have a new lazy sensor in a group of its own, until it was read."""
+        """Put a new lazy sensor into a separate group until it is read."""
         SampleGroup(self, [member])
         self._members.append(member)
 
     def start_reading(self, member: SensorBuffers) -> None:
-        """Evaluate a lazy sensor with the others from now on."""
+        """Evaluate a lazy sensor together with the others from now on."""
         if member.before_first is not None:
             member.before_first()
             member.before_first = None
@@ -153,7 +153,7 @@ class Schedule:
         self._has_newcomers |= member.plan.is_pure
 
     def _gather(self) -> None:
-        """Let sensors that were read for the first time go with the others."""
+        """Move sensors that were read for the first time into the common group."""
         members = [each for each in self._members if each.plan.is_pure and each.was_read]
         self._together = SampleGroup(self, members) if members else None
         self._has_newcomers = False
@@ -165,7 +165,7 @@ class Schedule:
     def missed_by(self, new_tick: int) -> list[str]:
         """Return the sensors of one group whose readings would be wrong after a jump from the clock's tick to another.
 
-        These are sensors with memory that would lose samples, and stages that would lose ticks they look at.
+        These are sensors with memory that would miss samples, and sensors with stages that would miss ticks.
         """
         for group in self._groups:
             missed = group.rate.next_after(group.next_due) <= new_tick or group.next_due < new_tick
@@ -176,13 +176,13 @@ class Schedule:
         return []
 
     def report(self) -> None:
-        """Warn of non-finite engine state that the sensors met."""
+        """Warn of non-finite engine state found by sensors."""
         self.health.report(self._members)
 
     # Samples ----------------------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Sample what became due with the clock's tick, and let the stages that look at every tick look."""
+        """Sample what is due at the clock's tick, and run the stages that run at every tick."""
         tick, lag = self.clock.tick, self.engine.lag
         looking = []
         for group in self._groups:
@@ -197,10 +197,10 @@ class Schedule:
         self.health.invalidate(self.engine, self._members)
 
     def sample_again(self) -> None:
-        """Evaluate the samples of the clock's tick again, of sensors without memory: no new noise, no time.
+        """Evaluate the samples of the clock's tick again for sensors without memory: no new noise, no advance of time.
 
-        The others hold their sample until they are next due, as a device would. Samples of lazy ones are evaluated on
-        read, but for those that a reset made off the grid.
+        Other sensors hold their sample until they are next due, as a device would. Lazy samples are evaluated on read,
+        except those that a reset made off the grid.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
         for each in self._members:
@@ -221,16 +221,16 @@ class Schedule:
 
     @exclusive
     def evaluate(self, group: SampleGroup) -> None:
-        """Bring a lazy group up to date; those that were read before go together.
+        """Bring a lazy group up to date; sensors that were read before are evaluated together.
 
         Raises:
-            StaleError: the engine has moved on without the scene.
+            StaleError: the engine was stepped without the scene.
         """
         engine, clock = self.engine, self.clock
         if engine.owns_time and engine.tick != clock.tick:
             raise StaleError(
                 f"the engine is at tick {engine.tick}, the sensors at {clock.tick}: call scene.update() after stepping "
-                f"the engine by yourself, before reading {group.members[0].plan.label!r}"
+                f"the engine yourself, before reading {group.members[0].plan.label!r}"
             )
         member = group.members[0]
         if not member.was_read:
@@ -248,14 +248,14 @@ class Schedule:
                 group.sampling().run()
             if is_due:
                 group.note_sample(tick, lag)
-        except BaseException:  # nothing of it counts: the next read does it
+        except BaseException:  # incomplete: the next read repeats it
             group.version, group.program = -1, None
             raise
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
 
     def note_looks(self) -> None:
-        """Count the captures up to now of sensors that are evaluated on read, before an episode begins."""
+        """Count the captures so far of sensors evaluated on read, before an episode starts."""
         for group in {id(each.group): each.group for each in self._members if each.plan.is_pure}.values():
             if group is not None:
                 group.note_sample(self.clock.tick, self.engine.lag)
@@ -263,25 +263,25 @@ class Schedule:
     # Reset ------------------------------------------------------------------------------------------------------------
 
     def reset(self, rows: torch.Tensor | None) -> None:
-        """Begin the episode of all sensors for the envs of the reset mask, and capture them.
+        """Start an episode of all sensors in the envs of the reset mask, and capture a first sample.
 
         Args:
-            rows: the same envs as the caller gave them; None for all.
+            rows: the same envs as selected by the caller; None for all.
         """
         self.health.forget(rows)
         self._begin(self._members)
         self._capture(self._captured, whole=rows is None)
 
     def reset_one(self, member: SensorBuffers, mask: torch.Tensor) -> None:
-        """Begin one sensor's episode anew for some envs, and capture them; the others do not notice.
+        """Restart one sensor in some envs and capture a first sample; other sensors and envs are not affected.
 
         Args:
-            member: the sensor.
+            member: buffers of the sensor.
             mask: bool [env].
         """
         clock, lag = self.clock, self.engine.lag
         resets = clock.reset_tick.clone()
-        try:  # the envs start at the clock's tick; afterwards their episode goes on
+        try:  # these envs start at the clock's tick; the episode of the scene continues afterwards
             self.compute.reset_envs.copy_(mask)
             clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
             clock.set(clock.tick, FIRST, lag)
@@ -309,7 +309,7 @@ class Schedule:
         return self._first[key]
 
     def _capture(self, members: Sequence[SensorBuffers], *, whole: bool) -> None:
-        """Capture the envs of the reset mask; Python hooks see all envs, so the rows of the others are kept."""
+        """Capture the envs of the reset mask; the rows of others are preserved, because Python hooks see all envs."""
         program = self._first_of(members)
         with ExitStack() as stack:
             for each in () if whole else members:
@@ -318,10 +318,10 @@ class Schedule:
             program.run()
 
     def load_kernels(self) -> None:
-        """Load all kernels before the first one runs, so that it is known how many are compiled."""
+        """Load all kernels before the first one runs, so that the number to compile is known."""
         self._first_of(self._captured)
         for each in self._members:
-            if each.plan.is_pure:  # it has no first capture
+            if each.plan.is_pure:  # no first capture
                 pipeline_work([each], self.compute.all_envs)
         self.compute.load()
 

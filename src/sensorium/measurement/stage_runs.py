@@ -1,4 +1,4 @@
-"""The stages of one sensor: checked against its fields, with their states and random numbers."""
+"""Stages of one sensor, validated against its fields, with their states and random numbers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sensorium.spec import kind_of
 
 @dataclass(slots=True)
 class StageRun:
-    """One stage of one sensor, with its states and its random numbers."""
+    """One stage of one sensor with its states and random numbers."""
 
     cfg: StageCfg
     states: dict[str, torch.Tensor]
-    """Name -> float32 `[env, *shape]`, which survive from sample to sample."""
+    """Name -> float32 `[env, *shape]`, kept from sample to sample."""
     key: StageKey
 
 
 def new_state(compute: Compute, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return a state, float32 `[env, *shape]`, all 0."""
+    """Return a new state, float32 `[env, *shape]`, all zeros."""
     return torch.zeros((compute.num_envs, *shape), dtype=torch.float32, device=compute.device)
 
 
 def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRun]:
-    """Return the stages of a sensor in the order in which they run.
+    """Return the stages of a sensor in order of execution.
 
     Raises:
-        ConfigError: every fault of every stage.
+        ConfigError: stages have faults, all of which are listed.
     """
     runs: list[StageRun] = []
     faults: list[Fault] = []
@@ -61,17 +61,17 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
 
 
 def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, ...], Fault | None]:
-    """Return the fields that a stage works on, and what is wrong with that."""
+    """Return the fields that a stage processes, and the fault of that choice or None."""
     chained, where, kind = plan.chained, f"stages.{number}.fields", kind_of(type(stage))
     if not stage.on_values:
         if not stage.fields:
             return (), None
-        return (), Fault(where, repr(stage.fields), "no fields", "This stage alters no value.")
+        return (), Fault(where, repr(stage.fields), "no fields", "This stage alters no values.")
     vectors = tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
     names = stage.fields or vectors
     for spec in plan.mid_specs:
         if spec.name in names and spec.dtype != "float32":
-            expected = f"fields of float32, not {spec.dtype}: of this sensor {', '.join(chained) or 'none'}"
+            expected = f"fields of float32, not {spec.dtype}; this sensor has {', '.join(chained) or 'none'}"
             return (), Fault(where, repr(spec.name), expected)
     for name in names:
         if name not in chained:
@@ -79,18 +79,18 @@ def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, 
             return (), Fault(where, repr(name), "a field of this sensor", str(error))
     turned = [name for name in names if chained[name][1].kind == "rotation"]
     if turned and not stage.keeps_rotations():
-        expected = f"no rotation field: {kind} would not keep its quaternions unit"
-        fix = f"Turn them with the knobs, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
+        expected = f"no rotation field: {kind} would not preserve unit quaternions"
+        fix = f"Use the knobs instead, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
         return (), Fault(where, repr(turned[0]), expected, fix)
     units = {chained[name][1].unit for name in names}
     if len(units) > 1 and not stage.fields:
-        expected = f"`fields` named, since this sensor's fields have the units {', '.join(sorted(units))}"
+        expected = f"explicit `fields`, since this sensor's fields have the units {', '.join(sorted(units))}"
         return (), Fault(where, "()", expected, f'Write fields=("{names[0]}",).')
     for k, other in enumerate(plan.cfg.stages[:number]):
         is_early = other.place == stage.place and not other.observes and {*names} & {*(other.fields or vectors)}
         if stage.observes and is_early:
-            expected = f"it after {kind}, which sees all ticks"
-            return (), Fault(f"stages.{k}", kind_of(type(other)), expected, "Give that one first.")
+            expected = f"a place after {kind}, which runs at all ticks"
+            return (), Fault(f"stages.{k}", kind_of(type(other)), expected, f"Put {kind} first.")
     return names, None
 
 

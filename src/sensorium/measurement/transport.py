@@ -1,12 +1,12 @@
-"""Frozen samples on their way to the reader: the return-space ring, delay, jitter, loss, history.
+"""Transport of frozen samples to the reader: the return-space ring, delay, jitter, loss and history.
 
-A sample is frozen at capture and arrives at capture tick + round((delay + jitter) / dt), half up, or never. What is
-shown is the newest sample that has arrived: a function of ring and tick, found on read, so a waiting sensor costs
-nothing per tick. The ring is in lock step for all envs; capture and arrival ticks are per env and slot, since a reset
-captures off the grid. A reset fills all slots of its envs with the first new sample, so nothing from before can be
-shown.
+A sample is frozen at capture and arrives at capture tick + round((delay + jitter) / dt), half up, or never. The shown
+sample is the newest one that has arrived. It is a function of ring and tick that is evaluated on read, so a waiting
+sensor costs nothing per tick. The ring advances for all envs together. Capture and arrival ticks are per env and slot,
+since a reset captures off the grid. A reset fills all slots of its envs with the first new sample, so that no earlier
+sample can be shown.
 
-Where samples may be lost, one more slot, the last, keeps the newest sample that had arrived when it was overwritten.
+Where samples may be lost, an additional last slot keeps the newest sample that had arrived when it was overwritten.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sensorium.random import Uniform, normal_table, stream_key, word_to_uniform
 
 @wp.struct
 class Row:
-    """Where one field's words are: its ring and what a reader sees (addresses), and words per env."""
+    """Memory of one field: addresses of its ring and of the shown sample, and number of words per env."""
 
     ring: wp.uint64
     shown: wp.uint64
@@ -43,11 +43,11 @@ class Row:
 
 @wp.struct
 class Transport:
-    """All that the kernels of one ring need; one argument instead of thirty, since each costs time at every launch."""
+    """All arguments of the kernels of one ring, in one struct, since each argument costs time at every launch."""
 
     head: wp.array[wp.int32]  # over envs: the slot of the next sample, the same for all between samples
     bad: wp.array2d[wp.uint8]
-    # Law of arrival
+    # Parameters of arrival
     delay: wp.array2d[wp.float32]
     has_jitter: wp.int32
     jitter: Law  # over envs
@@ -60,7 +60,7 @@ class Transport:
     table: wp.array[wp.vec3]
     stamps: wp.array2d[wp.vec3i]  # of each slot and env: tick of capture, tick of arrival, whether it is valid
     burst: wp.array[wp.uint8]  # over envs
-    shown: wp.array[wp.vec4i]  # over envs: the slot that a reader sees, and its stamp; arrival -1 before it arrives
+    shown: wp.array[wp.vec4i]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
     fields: wp.array[Row]
 
 
@@ -186,18 +186,18 @@ def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, sh
 
 
 STAMP_BYTES = 12
-"""Bytes that a sample takes besides its fields: when it was captured, when it arrives, and whether it is valid."""
+"""Bytes per sample besides its fields: tick of capture, tick of arrival, and validity."""
 
 
 class Ring:
-    """The last samples of one sensor in return space, and when each was captured and arrives.
+    """Last samples of one sensor in return space, with the ticks of their capture and arrival.
 
     Args:
-        plan: delay, jitter, loss and history of the sensor, and its fields in return space.
+        plan: plan with delay, jitter, loss and history of the sensor, and its fields in return space.
         compute: device and masks.
-        clock: time.
-        bad: uint8 [env, mount], non-zero where the current sample is not valid.
-        counter: captures of the sensor.
+        clock: clock of the scene.
+        bad: uint8 [env, mount], non-zero where the current sample is invalid.
+        counter: counter of the sensor's captures.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Ring:
                 "Give it in seconds.",
             )  # fmt: skip
         self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
-        """Ticks from a capture to its arrival, at least and at most."""
+        """Least and greatest number of ticks from a capture to its arrival."""
         in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
         self.slots = self.depth + int(self.has_loss)
@@ -230,9 +230,9 @@ class Ring:
             spec.name: zeros(self.slots, num_envs, *spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in plan.specs
         }
         self.head = zeros(num_envs)
-        """int32 [env], the slot of the next sample; it moves on the device, when a sample is stamped."""
+        """int32 [env], slot of the next sample; advanced on the device when a sample is stamped."""
         self.stamps = zeros(self.slots, num_envs, 3)
-        """int32 [slot, env, 3], when a sample was captured, when it arrives, and whether it is valid."""
+        """int32 [slot, env, 3], tick of capture, tick of arrival, and whether the sample is valid."""
         self._burst = zeros(num_envs, dtype=torch.uint8)
         self._shown = zeros(num_envs, 4)
         self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
@@ -243,9 +243,9 @@ class Ring:
             "jitter": self._knob("jitter", converted(cfg.jitter, clock.ticks) if self.jitter_is_live else 0.0),
             "loss": self._knob("loss", loss or 0.0),
         }
-        """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
+        """Delay and jitter in ticks, and probability of loss, `[env, 1]` each."""
         self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
-        """What a reader sees, where that may differ from the newest sample."""
+        """The shown sample, where it may differ from the newest one."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
         self._reading = compute.record(self._record_read) if self.has_delay else None
@@ -253,24 +253,24 @@ class Ring:
     # Set-up -----------------------------------------------------------------------------------------------------------
 
     def _range(self) -> tuple[float, tuple[float, float], float]:
-        """Return the longest delay, the least delay with the least jitter, and the greatest jitter, s."""
+        """Return the longest delay, the least delay and jitter as a pair, and the greatest jitter, s."""
         cfg = self._plan.cfg
         least, most = (0.0, 0.0) if cfg.delay is None else amount_bounds(cfg.delay)
         most = max(most, 0.0)
         low, high = (0.0, 0.0) if cfg.jitter is None else amount_bounds(cfg.jitter)
         if cfg.jitter is not None and not is_law(cfg.jitter):
-            low, high = 0.0, most  # a number may be set as high as the delay
+            low, high = 0.0, most  # at run time, a number may be set up to the delay
         return most, (least, min(max(low, -most), 0.0)), min(max(high, 0.0), most)
 
     def _in_ticks(self, seconds: tuple[float, float]) -> int:
-        """Return a delay and a jitter in whole ticks, rounded as the kernel does it."""
+        """Return a delay plus a jitter in whole ticks, rounded as in the kernel."""
         delay, jitter = (np.float32(self._clock.ticks(part)) for part in seconds)
         return math.floor(delay + jitter + np.float32(0.5))
 
     def _knob(self, knob: str, amount: Any) -> KnobTable:
         plan, compute = self._plan, self._compute
         table = KnobTable(plan, compute, knob, 0, amount, 1, lambda value: np.full(1, value, np.float32), lambda: None)
-        table.give_rows()  # before kernels learn the address
+        table.give_rows()  # before kernels store the address
         return table
 
     def _transport_of(self, bad: torch.Tensor) -> Any:
@@ -303,36 +303,36 @@ class Ring:
 
     @property
     def position(self) -> int:
-        """The slot of the newest sample."""
+        """Slot of the newest sample."""
         return (self._counter.samples - 1) % self.depth
 
     def restart(self) -> None:
-        """Have the next sample in the slot after the newest one, where an interrupted sample left that undecided."""
+        """Use the slot after the newest one for the next sample, after an interrupted sample left that undecided."""
         self.head.fill_((self.position + 1) % self.depth)
 
     def places(self, name: str) -> dict[str, torch.Tensor]:
-        """Return where the fused chain writes one float field straight into the ring, as `ChainField.places`."""
+        """Return where the fused chain writes a float field directly into the ring, as `ChainField.places`."""
         places = {"ring": self._rings[name], "head": self.head}
         return places | {"stamps": self.stamps} if self.has_loss else places
 
     def freeze(self, source: Record, names: Sequence[str]) -> None:
-        """Copy fields of a record into the newest slot (launches; recordable)."""
+        """Copy fields of a record into the newest slot (recordable launches)."""
         for name in names:
             words = words_of(source[name])
             inputs = [self._transport, *words, words_of(self._rings[name], 2).address]
             self._compute.launch(_freeze, (words.per_row,), inputs)
 
     def dispatch(self) -> None:
-        """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
+        """Stamp the newest slot and draw its arrival (a recordable task), after the sample was stored."""
         self._compute.launch_task(_dispatch, (), self._transport)
 
     def invalidate(self, envs: torch.Tensor) -> None:
-        """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as not valid."""
+        """Mark the newest capture of some environments (bool `[env]`), and its repetitions, as invalid."""
         captured, valid = self.stamps[..., 0], self.stamps[..., 2]
         valid.masked_fill_((captured == captured[self.position]) & envs, 0)
 
     def redraw(self) -> None:
-        """Draw delay and loss anew for the envs of the active mask, where they are distributions."""
+        """Redraw delay and loss for the envs of the active mask, where they are distributions."""
         for knob in self._knobs.values():
             knob.redraw()
 
@@ -348,23 +348,24 @@ class Ring:
                 self._compute.launch(_gather, (words.per_row,), inputs)
 
     def read(self) -> None:
-        """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""
+        """Find the newest arrived sample and write it into `shown`, `shown_stamp` and `shown_valid`."""
         if self._reading is not None:
             self._reading.run()
 
     def history(self, name: str, length: int) -> torch.Tensor:
-        """Gather `[env, length, ...]` of one field, newest first, undelayed (a copy)."""
+        """Return a copy of one field's history `[env, length, ...]`, newest first, undelayed."""
         ring, newest = self._rings[name][: self.depth], self.position + 1
-        slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # no index: it would be copied to the device
+        slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # an index would be copied to the device
         return slots[:length].transpose(0, 1).contiguous()
 
-    # Run time ---------------------------------------------------------------------------------------------------------
+    # Settings at run time
+    # -------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
         """Set `delay` or `jitter` (seconds) or `loss` (probability) for all envs or some, from the next sample on.
 
         Raises:
-            ConfigError: longer than the ring was made for, not a probability, or one number cannot say it.
+            ConfigError: the value exceeds the ring, is not a probability, or has no form that fits the knob.
         """
         plan, longest = self._plan, self._longest
         title = plan.title
@@ -374,23 +375,23 @@ class Ring:
             raise ConfigError.single(title, knob, value, "a number, or one for each environment") from None
         if knob == "jitter" and not self.jitter_is_live:
             fix = f"Use scene.reconfigure({plan.label!r}, jitter=...)."
-            raise ConfigError.single(title, "jitter", value, "a jitter that the config gives as a number", fix)
+            raise ConfigError.single(title, "jitter", value, "a jitter that is a number in the config", fix)
         most = 1.0 if knob == "loss" else longest * (1.0 + 1e-6)  # a float32 of the same number may be a little larger
         if array.size and not (0.0 <= array.min() and array.max() <= most):
             if knob == "loss":
                 raise ConfigError.single(title, "loss", value, "a probability in [0, 1]")
-            fix = f"scene.reconfigure({plan.label!r}, {knob}=...) makes room."
-            raise ConfigError.single(title, knob, value, f"seconds in [0, {longest:g}], what the ring holds", fix)
+            fix = f"Use scene.reconfigure({plan.label!r}, {knob}=...) for a larger ring."
+            raise ConfigError.single(title, knob, value, f"seconds in [0, {longest:g}], the capacity of the ring", fix)
         if knob != "loss":
             array = np.vectorize(self._clock.ticks, otypes=[np.float64])(array.clip(max=longest))
         count = self._compute.num_envs if env_ids is None else len(env_ids)
         if array.size not in (1, count):
             raise ConfigError.single(title, knob, value, f"one number, or {count} of them")
-        self.soonest = min(self.soonest, 0)  # what is set from now on may be less than the config says
+        self.soonest = min(self.soonest, 0)  # later values may be less than the config's
         self._knobs[knob].set(array.reshape(-1, 1).astype(np.float32), env_ids)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return all that must be saved to resume."""
+        """Return all tensors that must be saved to resume."""
         fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}
         knobs = {name: knob.values for name, knob in self._knobs.items()}
         return {**fields, **knobs, "head": self.head, "stamps": self.stamps, "burst": self._burst}

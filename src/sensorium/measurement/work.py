@@ -1,8 +1,8 @@
-"""The work of one sample: from the plan and the buffers of some sensors to segments of launches, in order.
+"""Work of one sample: ordered segments of launches, created from the plans and buffers of some sensors.
 
     raw -> physics imperfections -> transform -> hardware imperfections -> post-process -> frozen -> delay -> read
 
-Truth passes raw -> transform -> post-process and never sees the rest.
+Truth takes the path raw -> transform -> post-process only.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sensorium.spec import FieldSpec
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
 AFTER_NOISE = ("noise", "bias", "saturation", "dropout", "post")
-"""Places of stages from the noise on, in order."""
+"""Places of stages after the noise, in order."""
 WORDS = wp.constant(32)
-"""Words that one thread copies."""
+"""Number of words that one thread copies."""
 
 
 @kernel
@@ -69,7 +69,7 @@ def _flag_nan(
 
 
 BEGIN, END, AT_SAMPLE = 0, 1, 2
-"""When `_observed_flags` works: before and after an observed tick, and at a sample."""
+"""Calls of `_observed_flags`: before and after an observed tick, and at a sample."""
 
 
 @kernel
@@ -97,11 +97,11 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[
     """Return the work of one sample of some sensors in order, with one launch of the chain for all of them.
 
     Args:
-        members: the sensors.
-        mask: the envs it is for, `Compute.all_envs` or `Compute.reset_envs`.
+        members: buffers of the sensors.
+        mask: mask of the envs, `Compute.all_envs` or `Compute.reset_envs`.
 
     Returns:
-        The segments. The chain's table follows the knobs as long as they exist.
+        Segments in order. The chain's table follows changes of the knobs as long as they exist.
     """
     if not members:
         return []
@@ -122,11 +122,11 @@ def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[
 
 
 class SensorWork:
-    """Collects the segments of one sensor in order.
+    """Collector of the segments of one sensor, in order.
 
     Args:
-        buffers: its memory, with its plan.
-        mask: the envs that it is for.
+        buffers: memory of the sensor, with its plan.
+        mask: mask of the envs.
     """
 
     def __init__(self, buffers: SensorBuffers, mask: torch.Tensor) -> None:
@@ -137,7 +137,7 @@ class SensorWork:
     # One sample -------------------------------------------------------------------------------------------------------
 
     def before_chain(self) -> list[Segment | Call]:
-        """Return the work of a sample up to the chain of its group."""
+        """Return the work of a sample before the chain of its group."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
         if not plan.checks_state:
             self._add(self._clear_flags)
@@ -168,7 +168,7 @@ class SensorWork:
         return self._segments
 
     def _truth_and_slot(self) -> None:
-        """Fill the truth, and where there are branches the measured slot."""
+        """Fill the truth and, where there are branches, the measured slot."""
         buffers, hooks = self._buffers, self._plan.hooks
         if hooks.compute:
             self._hook(hooks.compute, buffers.truth, buffers.slot)
@@ -184,7 +184,7 @@ class SensorWork:
                     self._hook(hooks.physics, buffers.slot, buffers.slot_timeline)
 
     def after_chain(self) -> list[Segment | Call]:
-        """Return the work of a sample after the chain of its group: what that did not freeze, and the stamps."""
+        """Return the work of a sample after the chain of its group: fields not frozen by it, and the stamps."""
         self._segments = []
         buffers, plan, ring = self._buffers, self._plan, self._buffers.ring
         if ring is not None:
@@ -194,7 +194,7 @@ class SensorWork:
         return self._segments
 
     def between_samples(self) -> list[Segment | Call]:
-        """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
+        """Return the work of a tick between samples: the sensor's `observe`; for stages, the truth and their work."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
         for hook in (hooks.observe, hooks.between):
             if hook:
@@ -216,7 +216,7 @@ class SensorWork:
     # Segments ---------------------------------------------------------------------------------------------------------
 
     def _add(self, work: Callable[[], object], recorded: bool = True) -> None:
-        """Add launches that are recorded now, or else a call."""
+        """Add launches that are recorded now, or a call."""
         compute, owner = self._compute, self._buffers
         self._segments.append(compute.record(work, self._mask, owner) if recorded else compute.call(work, self._mask))
 
@@ -224,19 +224,19 @@ class SensorWork:
         self._add(partial(hook, *args, **kwargs), is_recorded(hook))
 
     def _stages(self, record: Record, *places: str) -> None:
-        """Add the stages at some places of the chain."""
+        """Add the stages at the given places of the chain."""
         for run in self._buffers.stages_at(*places):
             self._add(partial(run.cfg.apply, record, self._buffers.truth, run.states, run.key), run.cfg.is_recorded)
 
     # Parts of a sample ------------------------------------------------------------------------------------------------
 
     def _age(self, records: Sequence[Record]) -> None:
-        """Move every record to the next older one."""
+        """Shift every record to the next older one."""
         for newer, older in reversed(list(pairwise(records))):
             self._add(partial(move, self._buffers, newer, older, ON_SAMPLE))
 
     def _hardware(self) -> None:
-        """Add the chain in launches of the sensor's own, or the hook in its place, between the stages."""
+        """Add the chain in launches of this sensor, or the hook that replaces it, between the stages."""
         buffers, hook = self._buffers, self._plan.hooks.hardware
         table = buffers.own_table
         assert table is not None
@@ -275,7 +275,7 @@ class SensorWork:
         self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad])
 
     def _flag_nan(self, truth: Record) -> None:
-        """Flag the envs whose truth holds NaN (infinity is a miss, not a fault), for hooks that do not check."""
+        """Flag the envs whose truth contains NaN (infinity is a miss), for hooks without a check of their own."""
         buffers = self._buffers
         for spec in self._plan.mid_specs:
             if spec.dtype == "float32" and spec.columns:
@@ -288,7 +288,7 @@ class SensorWork:
         self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, buffers.bad, *buffers.flags])
 
     def _copy(self, source: Mapping[str, torch.Tensor] | Record, target: Record) -> None:
-        """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
+        """Copy the result of a recorded `post_process`, tensors at fixed addresses."""
         for name in target:
             given, wanted = source[name], target[name]
             if given.shape != wanted.shape or given.dtype != wanted.dtype:
@@ -298,7 +298,7 @@ class SensorWork:
 
 
 def move(buffers: SensorBuffers, source: Record, target: Record, when: int, names: Sequence[str] | None = None) -> None:
-    """Copy fields of one record to another (launches; recordable): always, at samples, or at first samples only."""
+    """Copy fields of a record to another (recordable launches): always, at samples, or at first samples only."""
     for name in source if names is None else names:
         _move_tensor(buffers, source[name], target[name], when)
 
@@ -310,23 +310,23 @@ def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Ten
 
 
 def hold_first(buffers: SensorBuffers) -> None:
-    """Fill the older records, if there are some, with the first sample of an episode (launches)."""
+    """Fill the older records, if any, with the first sample of an episode (launches)."""
     for records in (buffers.truths, buffers.slots):
         for older in records[1:]:
             move(buffers, records[0], older, ON_FIRST)
 
 
 def begin_measured(buffers: SensorBuffers, raw: Record, slot: Record) -> None:
-    """Have the measured branch start from the truth (launches)."""
+    """Initialise the measured branch with the truth (launches)."""
     move(buffers, raw, slot, ALWAYS)
     hold_first(buffers)
 
 
 def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor] | Record:
-    """Turn what a `post_process` returned into field -> tensor: a mapping, a record, a data object or a lone tensor."""
+    """Return the result of a `post_process` as field -> tensor: from a mapping, record, data object or lone tensor."""
     if isinstance(value, torch.Tensor):
         if len(specs) != 1:
-            raise TypeError(f"post_process returned one tensor for the fields {[spec.name for spec in specs]}")
+            raise TypeError(f"post_process returned one tensor, expected the fields {[spec.name for spec in specs]}")
         return {specs[0].name: value}
     if isinstance(value, Mapping | Record):
         return value
