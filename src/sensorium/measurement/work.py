@@ -306,7 +306,7 @@ def move(buffers: SensorBuffers, source: Record, target: Record, when: int, name
 def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Tensor, when: int) -> None:
     words = words_of(source)
     inputs = [when, *words, words_of(target).address]
-    buffers.compute.launch(_move, (-(-words.count // int(WORDS)),), inputs)
+    buffers.compute.launch(_move, (-(-words.length // int(WORDS)),), inputs)
 
 
 def hold_first(buffers: SensorBuffers) -> None:

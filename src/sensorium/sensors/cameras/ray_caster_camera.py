@@ -193,7 +193,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             if name not in (*DISTANCES, "points_b"):
                 words = words_of(slot[name])
                 inputs = [*words, words_of(raw[name]).address]
-                self.compute_on.launch(kernels.copy_field, (words.count,), inputs)
+                self.compute_on.launch(kernels.copy_field, (words.length,), inputs)
         self._make_images(slot, raw, kernels.RAY if "distance_to_camera" in raw else kernels.DEPTH, is_last=True)
 
     def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:
