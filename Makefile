@@ -1,6 +1,7 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
 # PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
-# Tests run in one process per core, at most 4. PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
+# Tests run in one process more than there are cores, at most 4, because some tests wait for other processes.
+# PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -13,23 +14,50 @@ PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
 # The tests of a file stay together and in order. Each process has torch's threads. Waiting threads must sleep instead
-# of spinning, because another process needs the core.
-PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# of spinning, because another process needs the core. Bytecode is written, because many tests start another Python.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); [ $$n -lt 3 ] && echo $$((n + 1)) || echo 4)
+PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(WORKERS) --dist loadfile \
+  --no-loadscope-reorder
+# Everything but the soak runs.
+FULL := -m "not soak"
 GPU_ARGS ?=
-SPELLED := README.md Makefile pyproject.toml benchmarks changelog docs examples src tests tests_mjlab
+SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_mjlab
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test soak test-mjlab bench bench-gpu lint type format clean env-plot env-test env-mjlab
+.PHONY: help demo test test-full test-lowest test-mjlab soak coverage wheel-check changelog bench bench-gpu lint type \
+  format clean env-plot env-test env-mjlab env-lowest
 
 help:  ## show this help
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 demo: env-plot  ## simulate a quadruped on uneven ground; print, check and save the readings of its sensors
 	$(VENV)/bin/sensorium demo
 
 test: lint type  ## run all checks that a change must pass: format, lint, types, tests
 	$(PYTEST_ALL) $(PYTEST_ARGS)
+
+test-full: lint type  ## run the checks of `make test` with every case of every test
+	$(PYTEST_ALL) $(FULL) $(PYTEST_ARGS)
+
+coverage: env-test  ## measure which lines of src the tests of `make test` run; the report is out/coverage/index.html
+	$(PYTEST_ALL) --cov=sensorium --cov-report=term:skip-covered --cov-report=html:out/coverage $(PYTEST_ARGS)
+
+wheel-check: env-test  ## build the wheel, install it in a clean environment and simulate with it
+	rm -rf dist out/wheel && mkdir -p out/wheel
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PY) -m venv out/wheel/venv
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) $(TORCH)
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) dist/*.whl
+	cd out/wheel && env -u PYTHONPATH venv/bin/python -m pip check
+	cd out/wheel && env -u PYTHONPATH venv/bin/sensorium list
+	cd out/wheel && env -u PYTHONPATH venv/bin/python $(CURDIR)/examples/01_first_reading.py
+
+test-lowest: env-lowest  ## test with the lowest declared versions of all dependencies except torch
+	OMP_WAIT_POLICY=passive $(PY) -m pytest $(LOWEST_TESTS) $(PYTEST_ARGS)
+
+changelog: env-test  ## show the changes since the last release, from the fragments in changelog/
+	$(PY) -m towncrier build --draft --version next
 
 soak: env-test  ## run the long tests: 200 killed processes, 100,000 malformed messages, thousands of sensors
 	$(PY) -m pytest -m soak $(PYTEST_ARGS)
@@ -57,7 +85,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-mjlab .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv with one extra of pyproject.toml. Every call checks it, because it may be missing, incomplete, moved, older than
@@ -67,10 +95,16 @@ WANTED = -e '.[$*]'
 test-mjlab env-mjlab: VENV := .venv-mjlab
 env-mjlab: PINS := requirements-mjlab.txt
 env-mjlab: WANTED = --no-deps -r $(PINS) -e .
+# .venv-lowest has what the tests of the core and of streams need.
+LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
+  tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record
+test-lowest env-lowest: VENV := .venv-lowest
+env-lowest: PINS := requirements-lowest.txt
+env-lowest: WANTED = -e '.[stream]' pytest
 # `stream` is included because `make bench` measures streams, and because users try them after the demo.
 env-plot: WANTED = -e '.[plot,stream]'
 
-env-plot env-test env-mjlab: env-%:
+env-plot env-test env-mjlab env-lowest: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sensorium.client.callbacks import Workers
+from sensorium.client.callbacks import Callbacks
+from sensorium.client.client_sensor import ClientSensor
 from sensorium.readings import Bodies, Body
 from sensorium.wire.world import Snapshot
 
@@ -32,13 +34,13 @@ class FakeHandle:
 class FakeHost:
     """The part of a client that client sensors use."""
 
-    workers: Workers
+    callbacks: Callbacks
     bodies: Bodies = BODIES
     handles: list[FakeHandle] = field(default_factory=list)
     subscriptions: int = 0
     error: Exception | None = None
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
+    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
         if self.error is not None:
             raise self.error
         self.subscriptions += 1
@@ -48,6 +50,15 @@ class FakeHost:
     def send(self, snapshot: Snapshot) -> None:
         for handle in list(self.handles):
             handle.callback(snapshot)
+
+
+def drain(sensor: ClientSensor) -> None:
+    """Wait until the listener of a sensor has had all that was told so far."""
+    end = time.monotonic() + 20.0
+    while sensor._queue.items:
+        assert time.monotonic() < end
+        time.sleep(0.0005)
+    assert sensor._queue.wait(20.0)
 
 
 def snapshot(

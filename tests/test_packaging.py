@@ -34,3 +34,28 @@ def test_authors_and_addresses_are_given(pyproject: dict[str, Any]) -> None:
     assert project["authors"]
     assert {"Homepage", "Documentation", "Issues"} <= set(project["urls"])
     assert all(address.startswith(project["urls"]["Homepage"]) for address in project["urls"].values())
+
+
+def test_every_fragment_has_a_type_of_the_changelog(pyproject: dict[str, Any]) -> None:
+    """`towncrier` leaves files of other names out."""
+    types = {each["directory"] for each in pyproject["tool"]["towncrier"]["type"]}
+    fragments = sorted((ROOT / "changelog").glob("*.md"))
+    assert fragments
+    for fragment in fragments:
+        assert fragment.stem.rpartition(".")[2] in types, fragment.name
+
+
+def test_the_citation_has_the_version_of_the_package(pyproject: dict[str, Any]) -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {pyproject['project']['version']}" in citation
+
+
+def test_the_lowest_versions_are_those_that_are_declared(pyproject: dict[str, Any]) -> None:
+    """Each dependency of the core and of streams has a lower bound, and `make test-lowest` installs it."""
+    pins = dict(
+        line.split("==") for line in (ROOT / "requirements-lowest.txt").read_text().splitlines() if "==" in line
+    )
+    project = pyproject["project"]
+    for needed in (*project["dependencies"], *project["optional-dependencies"]["stream"]):
+        name, _, lowest = needed.partition(",")[0].partition(">=")
+        assert name == "torch" or f"{pins[name]}.".startswith(f"{lowest}."), needed

@@ -14,6 +14,7 @@ import matplotlib
 import matplotlib.image
 import numpy as np
 import pytest
+from selection import gate
 
 import sensorium.sensors.all  # noqa: F401 - registers the kinds
 from sensorium import registry
@@ -85,7 +86,7 @@ def test_a_page_shows_a_picture_that_exists_and_says_what_is_on_it(page: Path) -
         check_picture(path, 400_000 if path.stem in BY_DEMO else 150_000)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", gate(SCRIPTS, SCRIPTS[::3]), ids=lambda script: script.stem)
 def test_a_script_draws_the_picture_of_its_page(script: Path, tmp_path: Path) -> None:
     """It draws where it is told to, and in the size of the picture in the documentation."""
     before = sorted(IMAGES.iterdir())

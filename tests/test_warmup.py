@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import warp as wp
+from selection import gate
 
 from sensorium import cli
 from sensorium.cli import main
@@ -85,21 +86,27 @@ def own_modules() -> set[str]:
     return {each.name for each in kernel_modules()[0] if each.name.startswith("sensorium.")}
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache that the command filled, and what it printed then."""
+@pytest.fixture(scope="module", params=gate(["cache of the tests", "empty cache"], {"cache of the tests"}))
+def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache that the command filled, and what it printed then; in the gate other tests have filled most of it."""
     cache = tmp_path_factory.mktemp("cache")
+    if request.param == "cache of the tests":
+        wp.init()
+        cache = Path(wp.config.kernel_cache_dir).parent
     return cache, warm_up(cache)
 
 
 @pytest.mark.slow
-def test_all_kernels_are_compiled_once(warm: tuple[Path, str]) -> None:
+def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.FixtureRequest) -> None:
     """The first run compiles each module into the cache that it names; the second finds all there, in a second."""
     cache, said = warm
     modules = own_modules()
-    assert re.search(rf"^cpu: {len(modules)} modules of kernels, {len(modules)} compiled now, [\d.]+ s$", said, re.M)
+    is_empty = "empty" in request.node.callspec.id
+    compiled = str(len(modules)) if is_empty else r"(none|\d+)"
+    assert re.search(rf"^cpu: {len(modules)} modules of kernels, {compiled} compiled now, [\d.]+ s$", said, re.M)
     assert f"cache: {cache / wp.__version__} (" in said and "WARP_CACHE_PATH" in said
-    assert len(list((cache / wp.__version__).glob("wp_sensorium.*/*.o"))) == len(modules)
+    found = list((cache / wp.__version__).glob("wp_sensorium.*/*.o"))
+    assert len(found) == len(modules) if is_empty else len(found) >= len(modules)
     again = re.search(rf"^cpu: {len(modules)} modules of kernels, none compiled now, ([\d.]+) s$", warm_up(cache), re.M)
     assert again is not None and float(again[1]) < 5.0
 
@@ -167,7 +174,7 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr("sensorium.compute.cuda_devices", lambda: list(architectures))
     monkeypatch.setattr(wp, "get_device", lambda name: types.SimpleNamespace(arch=architectures[name]))
     assert module._devices(["all", "cpu"]) == ["cpu", "cuda:0", "cuda:2"]
-    assert "cuda:0 stands for cuda:1, of the same architecture" in capsys.readouterr().err
+    assert "cuda:0 represents cuda:1, of the same architecture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

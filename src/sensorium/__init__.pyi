@@ -233,6 +233,7 @@ from sensorium.spec import Requirement as Requirement
 from sensorium.stream.collision import Collision as Collision
 from sensorium.stream.collision import CollisionEvent as CollisionEvent
 from sensorium.stream.collision import reserve_contact as reserve_contact
+from sensorium.stream.options import ServerOptions as ServerOptions
 from sensorium.stream.safe_distance import SafeDistance as SafeDistance
 from sensorium.stream.safe_distance import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.security import KeyPair as KeyPair

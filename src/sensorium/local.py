@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from sensorium.client import Client
+from sensorium.client.client import Client, LocalServer
 from sensorium.stream.server import Server
 
 if TYPE_CHECKING:
@@ -16,13 +16,11 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     """Return a client of a scene in this process. Listeners receive the server's memory itself, without a socket.
 
     Requests from this thread (`step`, `spawn`, ...) are carried out at once, unless another thread runs the server's
-    loop.
-    Requests from other threads are carried out when the server is polled: by ``client.server.poll()`` or by any request
-    from this thread.
+    loop. Requests from other threads are carried out when the server is polled: by ``client.server.poll()`` or by any
+    request from this thread.
 
     A client that is garbage-collected is closed, see `sensorium.connect`. The server that was created for it stops with
-    it,
-    and the scene removes that server's additions at its next step.
+    it, and the scene removes that server's additions at its next step.
 
     Args:
         scene: the scene; its owner can continue to step it.
@@ -51,9 +49,7 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             name=options.pop("name", "local"),
             token=serving.token,
             shared_memory=options.pop("shared_memory", False),  # the socket passes the memory itself
-            _context=serving.context,
-            _pump=pump,
-            _on_close=own.close if own is not None else None,
+            local=LocalServer(serving.context, pump, own.close if own is not None else None),
             **options,
         )
     except BaseException:

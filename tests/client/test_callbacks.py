@@ -1,4 +1,4 @@
-"""Workers and strands: order, no overlap, clearing, ending, and what happens to what listeners raise."""
+"""Queues of listeners: order, no overlap, clearing, ending, and what happens to what listeners raise."""
 
 from __future__ import annotations
 
@@ -16,18 +16,42 @@ from typing import NoReturn
 
 import pytest
 
-from sensorium.client.callbacks import ErrorLog, Strand, Workers
-from sensorium.errors import ConfigError, StreamError
+from sensorium.client.callbacks import CallbackQueue, Callbacks, ErrorLog
 
 LONG = 20.0
 """Seconds after which something that should have happened has not."""
 
 
+Queue = CallbackQueue[Callable[[], object]]
+"""A queue of functions: each is called."""
+
+
 @pytest.fixture
-def workers() -> Iterator[Workers]:
-    with Workers(name="test") as made:
-        yield made
-    assert threads_named("test") == []
+def shared() -> Iterator[Callbacks]:
+    made = Callbacks()
+    opened.clear()
+    yield made
+    for queue in opened:
+        queue.close()
+    for queue in opened:
+        queue.join(LONG)
+    assert threads() == []
+
+
+opened: list[Queue] = []
+
+
+def queue_of(shared: Callbacks, name: str = "a") -> Queue:
+    queue: Queue = CallbackQueue(name, lambda call: call(), shared)
+    opened.append(queue)
+    return queue
+
+
+def drained(queue: Queue) -> bool:
+    """Wait until all that was put has been handled."""
+    done = threading.Event()
+    assert queue.put([done.set])
+    return done.wait(LONG) and queue.wait(LONG)
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +59,8 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "sensorium.client")
 
 
-def threads_named(name: str) -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name.startswith(f"{name}-")]
+def threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("sensorium-listener")]
 
 
 class Gate:
@@ -53,9 +77,9 @@ class Gate:
         self.ended = True
 
 
-def hold(strand: Strand) -> Gate:
+def hold(queue: Queue) -> Gate:
     gate = Gate()
-    assert strand.submit(gate)
+    assert queue.put([gate])
     assert gate.begun.wait(LONG)
     return gate
 
@@ -75,194 +99,183 @@ def waits(thread: threading.Thread) -> bool:
 # Order ----------------------------------------------------------------------------------------------------------------
 
 
-def test_calls_of_one_strand_are_made_in_order_and_never_at_the_same_time(workers: Workers) -> None:
-    strand, seen, inside = workers.strand("a"), list[int](), list[int]()
+def test_items_of_one_queue_are_handled_in_order_and_never_at_the_same_time(shared: Callbacks) -> None:
+    seen, inside = list[int](), list[int]()
+    done = threading.Event()
 
     def call(i: int) -> None:
         inside.append(i)
         assert inside == [i]
         seen.append(i)
         inside.clear()
+        if i == 19_999:
+            done.set()
 
+    queue = CallbackQueue("a", call, shared)
     for i in range(20_000):
-        assert workers.submit(strand, call, i)
-    assert strand.join(LONG)
-    assert seen == list(range(20_000))
-    assert workers.errors.count == 0
+        assert queue.put([i])
+    assert done.wait(LONG)
+    queue.close()
+    queue.join(LONG)
+    assert seen == list(range(20_000)) and shared.errors.count == 0
 
 
-def test_calls_of_different_strands_run_at_the_same_time(workers: Workers) -> None:
-    meeting = threading.Barrier(4)
-    strands = [workers.strand(f"s{i}") for i in range(4)]
-    for strand in strands:
-        strand.submit(meeting.wait, LONG)  # breaks, and raises, unless all four are inside
-    assert all(strand.join(LONG) for strand in strands)
-    assert workers.errors.count == 0
+def test_items_of_different_queues_are_handled_at_the_same_time(shared: Callbacks) -> None:
+    meeting = threading.Barrier(8)
+    queues = [queue_of(shared, f"s{i}") for i in range(8)]
+    for queue in queues:
+        queue.put([lambda: meeting.wait(LONG)])  # breaks, and raises, unless all are inside
+    assert all(drained(queue) for queue in queues)
+    assert shared.errors.count == 0
 
 
-def test_threads_are_made_on_first_use_and_never_more_than_asked_for() -> None:
-    with Workers(2, name="few") as workers:
-        assert workers.threads == 0 and threads_named("few") == []
-        strands = [workers.strand(f"s{i}") for i in range(10)]
-        done = list[int]()
-        first = hold(strands[0])
-        assert workers.threads == 1
-        for i, strand in enumerate(strands):
-            strand.submit(done.append, i)
-        first.may_end.set()
-        assert all(strand.join(LONG) for strand in strands)
-        assert sorted(done) == list(range(10))
-        assert len(threads_named("few")) == workers.threads <= 2
-        assert all(thread.daemon for thread in threads_named("few"))
-    assert threads_named("few") == []
-
-
-def test_an_idle_thread_is_used_before_another_is_made(workers: Workers) -> None:
-    strand = workers.strand("a")
+def test_a_queue_has_one_daemon_thread_from_its_first_item_on(shared: Callbacks) -> None:
+    queue = queue_of(shared)
+    assert threads() == []
     for _ in range(50):
-        strand.submit(int)
-        assert strand.join(LONG)
-    assert workers.threads == 1
+        assert drained(queue)
+    (thread,) = threads()
+    assert thread.daemon
 
 
-def test_a_strand_with_many_calls_does_not_keep_others_waiting() -> None:
-    """The one thread alternates: the other strand's single call is made long before the ten thousand are through."""
-    with Workers(1, name="fair") as workers:
-        busy, other = workers.strand("busy"), workers.strand("other")
-        gate, done, at = hold(busy), list[int](), list[int]()
-        for i in range(10_000):
-            busy.submit(done.append, i)
-        other.submit(lambda: at.append(len(done)))
-        gate.may_end.set()
-        assert busy.join(LONG) and other.join(LONG)
-    assert len(done) == 10_000
-    assert at[0] <= 64
-
-
-def test_one_strand_that_blocks_does_not_block_the_others(workers: Workers) -> None:
-    blocked, free, seen = workers.strand("blocked"), workers.strand("free"), list[int]()
+def test_one_listener_that_blocks_does_not_block_the_others(shared: Callbacks) -> None:
+    blocked, free, seen = queue_of(shared, "blocked"), queue_of(shared, "free"), list[int]()
     gate = hold(blocked)
     for i in range(1000):
-        free.submit(seen.append, i)
-    assert free.join(LONG)
+        free.put([lambda i=i: seen.append(i)])
+    assert drained(free)
     assert seen == list(range(1000)) and not gate.ended
     gate.may_end.set()
 
 
-def test_a_call_may_submit_to_its_own_strand(workers: Workers) -> None:
-    strand, seen = workers.strand("a"), list[int]()
+def test_a_call_may_put_items_into_its_own_queue(shared: Callbacks) -> None:
+    queue, seen, done = queue_of(shared), list[int](), threading.Event()
 
     def count(left: int) -> None:
         seen.append(left)
         if left:
-            strand.submit(count, left - 1)
+            queue.put([lambda: count(left - 1)])
+        else:
+            done.set()
 
-    strand.submit(count, 500)
-    assert strand.join(LONG)
+    queue.put([lambda: count(500)])
+    assert done.wait(LONG)
     assert seen == list(range(500, -1, -1))
 
 
-# Clearing -------------------------------------------------------------------------------------------------------------
+def test_what_a_call_returned_is_passed_on_once_its_item_is_released(shared: Callbacks) -> None:
+    class Data:
+        pass
+
+    alive, results, done = list[weakref.ref[Data]](), list[object](), threading.Event()
+
+    def after(result: object) -> None:
+        results.append((result, alive[0]()))
+        done.set()
+
+    queue: CallbackQueue[Data] = CallbackQueue("a", lambda data: "credit", shared, after)
+    data = Data()
+    alive.append(weakref.ref(data))
+    queue.put([data])
+    del data
+    assert done.wait(LONG) and results == [("credit", None)]
+    queue.close()
+    queue.join(LONG)
 
 
-def test_clear_forgets_what_is_queued_and_waits_for_what_runs(workers: Workers) -> None:
-    strand, called = workers.strand("a"), list[int]()
-    gate = hold(strand)
+# Clearing and closing -------------------------------------------------------------------------------------------------
+
+
+def test_clear_drops_what_waits_and_wait_waits_for_what_runs(shared: Callbacks) -> None:
+    queue, called = queue_of(shared), list[int]()
+    gate = hold(queue)
     for i in range(10):
-        strand.submit(called.append, i)
-    clearing = in_thread(strand.clear)
-    assert waits(clearing)
-    assert strand.pending == 0 and strand.running
+        queue.put([lambda i=i: called.append(i)])
+    queue.clear()
+    waiting = in_thread(queue.wait)
+    assert waits(waiting) and not queue.items
     gate.may_end.set()
-    clearing.join(LONG)
-    assert not clearing.is_alive() and gate.ended
-    assert strand.submit(called.append, -1) and strand.join(LONG)
-    assert called == [-1]
+    waiting.join(LONG)
+    assert not waiting.is_alive() and gate.ended
+    queue.put([lambda: called.append(-1)])
+    assert drained(queue) and called == [-1]
 
 
-def test_clear_with_a_time_out_says_that_something_still_runs(workers: Workers) -> None:
-    strand = workers.strand("a")
-    gate = hold(strand)
-    assert strand.clear(timeout=0.01) is False
+def test_wait_with_a_time_out_says_that_something_still_runs(shared: Callbacks) -> None:
+    queue = queue_of(shared)
+    gate = hold(queue)
+    assert queue.wait(timeout=0.01) is False
     gate.may_end.set()
-    assert strand.clear(timeout=LONG) is True
+    assert queue.wait(timeout=LONG) is True
 
 
-def test_clear_waits_for_the_running_call_only_not_for_those_submitted_since(workers: Workers) -> None:
-    strand = workers.strand("a")
-    first, second = hold(strand), Gate()
-    clearing = in_thread(strand.clear)
-    assert waits(clearing)
-    strand.submit(second)
-    first.may_end.set()
-    clearing.join(LONG)
-    assert not clearing.is_alive() and not second.ended
-    second.may_end.set()
-
-
-def test_wait_waits_for_the_running_call_and_leaves_the_others(workers: Workers) -> None:
-    strand, called = workers.strand("a"), list[int]()
-    gate, last = hold(strand), Gate()
-    strand.submit(called.append, 1)
-    strand.submit(last)
-    assert strand.wait(0.01) is False
-    waiting = in_thread(strand.wait)
+def test_wait_waits_for_the_running_call_only_not_for_those_that_follow(shared: Callbacks) -> None:
+    queue, called = queue_of(shared), list[int]()
+    gate, last = hold(queue), Gate()
+    queue.put([lambda: called.append(1), last])
+    waiting = in_thread(queue.wait)
     assert waits(waiting)
     gate.may_end.set()
     waiting.join(LONG)
     assert not waiting.is_alive() and not last.ended
     last.may_end.set()
-    assert strand.join(LONG) and called == [1] and strand.wait()
+    assert drained(queue) and called == [1] and queue.wait()
 
 
-def test_clear_from_within_the_call_itself_does_not_wait(workers: Workers) -> None:
-    strand, seen = workers.strand("a"), list[object]()
+def test_a_listener_that_blocks_is_left_alone_after_the_patience(
+    shared: Callbacks, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "sensorium.client")
+    shared.patience = 0.1
+    queue = queue_of(shared, "front lidar")
+    gate = hold(queue)
+    assert queue.wait() is False
+    assert "'front lidar' is left alone" in caplog.text and "0.1 s" in caplog.text
+    gate.may_end.set()
 
-    def call() -> None:
-        strand.submit(seen.append, "never")
-        seen.append(strand.clear())
 
-    strand.submit(call)
-    assert strand.join(LONG)
-    assert seen == [False]
+def test_wait_from_within_the_call_itself_does_not_wait(shared: Callbacks) -> None:
+    queue, seen = queue_of(shared), list[object]()
+    queue.put([lambda: seen.append(queue.wait())])
+    assert drained(queue) and seen == [False]
 
 
-def test_calls_that_clear_one_another_do_not_wait_for_ever(workers: Workers) -> None:
-    strands, meeting = [workers.strand(f"s{i}") for i in range(3)], threading.Barrier(3)
+def test_calls_that_wait_for_one_another_do_not_wait_for_ever(shared: Callbacks) -> None:
+    queues, meeting = [queue_of(shared, f"s{i}") for i in range(3)], threading.Barrier(3)
     ended = list[bool]()
 
-    def call(other: Strand) -> None:
+    def call(other: Queue) -> None:
         meeting.wait(LONG)
-        ended.append(other.clear())
+        ended.append(other.wait(LONG))
 
-    for strand, other in zip(strands, [*strands[1:], strands[0]], strict=True):
-        strand.submit(call, other)
-    assert all(strand.join(LONG) for strand in strands)
+    for queue, other in zip(queues, [*queues[1:], queues[0]], strict=True):
+        queue.put([lambda other=other: call(other)])
+    assert all(drained(queue) for queue in queues)
     assert sorted(ended) == [False, True, True]  # one of the circle cannot wait
-    assert workers.errors.count == 0
+    assert shared.errors.count == 0
 
 
-def test_a_closed_strand_refuses_calls_and_can_be_closed_again(workers: Workers) -> None:
-    strand = workers.strand("a")
-    assert strand.close() and strand.closed
-    assert strand.submit(int) is False
-    assert strand.close()
-    assert "closed" in repr(strand)
-
-
-def test_waiting_for_ones_own_end_is_an_error(workers: Workers) -> None:
-    strand = workers.strand("a")
-    strand.submit(strand.join)
-    assert strand.join(LONG)
-    (error,) = workers.errors.take()
-    assert isinstance(error.error, StreamError) and "this very call" in str(error.error)
-
-
-def test_join_says_when_calls_are_left_at_the_time_out(workers: Workers) -> None:
-    strand = workers.strand("a")
-    gate = hold(strand)
-    assert strand.join(0.01) is False
+def test_a_closed_queue_drops_what_waits_refuses_items_and_ends_its_thread(shared: Callbacks) -> None:
+    queue, called = queue_of(shared), list[int]()
+    gate = hold(queue)
+    queue.put([lambda: called.append(1)])
+    assert queue.close() and queue.closed and not queue.close()
+    assert queue.put([lambda: called.append(2)]) is False
+    assert "closed" in repr(queue)
     gate.may_end.set()
+    queue.join(LONG)
+    assert gate.ended and called == [] and threads() == []
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_the_last_call_of_a_closed_queue_is_made_after_the_running_one(shared: Callbacks, is_used: bool) -> None:
+    queue, seen = queue_of(shared), list[object]()
+    gate = hold(queue) if is_used else None
+    queue.close(lambda: seen.append(gate is None or gate.ended))
+    if gate is not None:
+        gate.may_end.set()
+    queue.join(LONG)
+    assert seen == [True]
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
@@ -274,20 +287,19 @@ def fail(error: BaseException) -> NoReturn:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_whatever_a_call_raises_is_kept_under_the_sensors_name_and_the_thread_goes_on(
-    workers: Workers, error: BaseException, caplog: pytest.LogCaptureFixture
+    shared: Callbacks, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strand, seen, before = workers.strand("front lidar"), list[int](), time.time()
-    strand.submit(fail, error)
-    strand.submit(seen.append, 1)
-    assert strand.join(LONG)
-    assert seen == [1] and workers.threads == 1
-    (kept,) = workers.errors.take()
-    assert kept.sensor == "front lidar" and kept.error is error and "fail" in kept.callback
+    queue, seen, before = queue_of(shared, "front lidar"), list[int](), time.time()
+    queue.put([lambda: fail(error), lambda: seen.append(1)])
+    assert drained(queue)
+    assert seen == [1] and len(threads()) == 1
+    (kept,) = shared.errors.take()
+    assert kept.sensor == "front lidar" and kept.error is error and "queue_of" in kept.callback
     assert "Traceback" in kept.traceback and "in fail" in kept.traceback
     assert before <= kept.time <= time.time()
     assert "front lidar" in str(kept) and type(error).__name__ in str(kept)
     assert "front lidar" in caplog.text and "in fail" in caplog.text
-    assert workers.errors.take() == [] and workers.errors.count == 1
+    assert shared.errors.take() == [] and shared.errors.count == 1
 
 
 def test_the_log_keeps_the_newest_and_counts_all() -> None:
@@ -299,7 +311,7 @@ def test_the_log_keeps_the_newest_and_counts_all() -> None:
     assert len(log) == 0 and log.count == 10
 
 
-def test_a_kept_error_keeps_no_data_alive(workers: Workers) -> None:
+def test_a_kept_error_keeps_no_data_alive(shared: Callbacks) -> None:
     """A listener's variables, and those of the errors an error came from, would else hold buffers for ever."""
 
     class Data:
@@ -318,143 +330,72 @@ def test_a_kept_error_keeps_no_data_alive(workers: Workers) -> None:
         except ValueError as error:
             raise RuntimeError from error
 
-    strand, data = workers.strand("a"), Data()
+    data = Data()
     alive.append(weakref.ref(data))
-    strand.submit(listener, data)
+    queue: CallbackQueue[Data] = CallbackQueue("a", listener, shared)
+    queue.put([data])
     del data
-    assert strand.join(LONG)
+    while not shared.errors.count:
+        time.sleep(0.001)
+    queue.close()
+    queue.join(LONG)
     gc.collect()
-    assert len(workers.errors) == 1 and [each() for each in alive] == [None, None]
+    assert len(shared.errors) == 1 and [each() for each in alive] == [None, None]
 
 
-def test_an_error_that_cannot_be_shown_is_reported_all_the_same(workers: Workers) -> None:
+def test_an_error_that_cannot_be_shown_is_reported_all_the_same(shared: Callbacks) -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError
 
     class Listener:
-        def __call__(self) -> None:
+        def __call__(self, item: object) -> None:
             raise Odd
 
         def __repr__(self) -> str:
             raise ValueError
 
-    strand = workers.strand("a")
-    strand.submit(Listener())
-    assert strand.join(LONG)
-    (kept,) = workers.errors.take()
+    queue: CallbackQueue[None] = CallbackQueue("a", Listener(), shared)
+    queue.put([None])
+    while not shared.errors.count:
+        time.sleep(0.001)
+    queue.close()
+    queue.join(LONG)
+    (kept,) = shared.errors.take()
     assert isinstance(kept.error, Odd) and kept.callback == "<Listener, whose repr raises ValueError>"
 
 
-def test_a_broken_log_handler_ends_no_thread(workers: Workers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_log_handler_ends_no_thread(shared: Callbacks, capsys: pytest.CaptureFixture[str]) -> None:
     class Broken(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             raise OSError("disk full")
 
-    logger, broken, strand = logging.getLogger("sensorium.client"), Broken(), workers.strand("a")
+    logger, broken, queue = logging.getLogger("sensorium.client"), Broken(), queue_of(shared)
     logger.addFilter(broken)
     try:
-        strand.submit(fail, ValueError("kept"))
-        assert strand.join(LONG)
+        queue.put([lambda: fail(ValueError("kept"))])
+        assert drained(queue)
     finally:
         logger.removeFilter(broken)
-    assert workers.errors.count == 1 and "disk full" in capsys.readouterr().err
+    assert shared.errors.count == 1 and "disk full" in capsys.readouterr().err
 
 
-def test_the_data_of_a_call_are_let_go_when_it_has_ended(workers: Workers) -> None:
-    class Data:
-        pass
-
-    strand, data = workers.strand("a"), Data()
-    alive = weakref.ref(data)
-    strand.submit(id, data)
-    del data
-    assert strand.join(LONG)
-    assert alive() is None
+# Programs and stress --------------------------------------------------------------------------------------------------
 
 
-# Ending ---------------------------------------------------------------------------------------------------------------
-
-
-def test_close_waits_for_what_runs_drops_what_waits_and_may_be_called_again() -> None:
-    workers, called = Workers(name="ends"), list[int]()
-    strand, other = workers.strand("a"), workers.strand("b")
-    gate = hold(strand)
-    strand.submit(called.append, 1)
-    closing = in_thread(workers.close)
-    assert waits(closing)
-    assert strand.submit(called.append, 2) is False and other.submit(called.append, 3) is False
-    gate.may_end.set()
-    closing.join(LONG)
-    assert not closing.is_alive() and gate.ended and called == [] and workers.closed
-    assert workers.close() and workers.threads == 0 and threads_named("ends") == []
-    assert strand.clear() and strand.join(LONG)
-
-
-def test_close_can_first_make_the_calls_that_were_submitted() -> None:
-    workers, called = Workers(2, name="drains"), list[int]()
-    strands = [workers.strand(f"s{i}") for i in range(5)]
-    gate = hold(strands[0])
-    for i in range(1000):
-        strands[i % 5].submit(called.append, i)
-    gate.may_end.set()
-    assert workers.close(LONG, drain=True)
-    assert sorted(called) == list(range(1000))
-
-
-def test_close_with_a_time_out_says_that_a_thread_is_left() -> None:
-    workers = Workers(name="slow")
-    gate = hold(workers.strand("a"))
-    assert workers.close(0.01) is False and workers.close(0.01, drain=True) is False
-    gate.may_end.set()
-    assert workers.close(LONG) is True
-
-
-def test_close_from_within_calls_returns_at_once_and_the_threads_end() -> None:
-    workers, meeting, results = Workers(name="inside"), threading.Barrier(3), list[bool]()
-
-    def call() -> None:
-        meeting.wait(LONG)
-        results.append(workers.close())
-
-    for i in range(3):
-        workers.strand(f"s{i}").submit(call)
-    for thread in threads_named("inside"):
-        thread.join(LONG)
-    assert results == [False] * 3 and threads_named("inside") == []
-    assert workers.close(LONG)
-
-
-def test_close_of_workers_that_never_ran_does_nothing() -> None:
-    assert Workers().close()
-
-
-def test_forgotten_workers_take_their_threads_with_them() -> None:
-    workers = Workers(name="forgotten")
-    strand = workers.strand("a")
-    strand.submit(int)
-    strand.join(LONG)
-    (thread,) = threads_named("forgotten")
-    del workers
-    gc.collect()
-    thread.join(LONG)
-    assert not thread.is_alive() and strand.submit(int) is False
-
-
-@pytest.mark.parametrize("ending", ["", "workers.close()", "sys.exit(3)", "atexit.register(workers.close)"])
-def test_a_program_ends_cleanly_with_calls_queued_and_running(ending: str) -> None:
-    """A running listener is waited for for a second at most, and calls submitted at the exit are refused or made."""
+@pytest.mark.parametrize("ending", ["", "[each.close() for each in queues]", "sys.exit(3)"])
+def test_a_program_ends_cleanly_with_items_waiting_and_calls_running(ending: str) -> None:
     program = f"""
-        import atexit, sys, threading
-        from sensorium.client.callbacks import Workers
-        workers = Workers()
-        strands = [workers.strand(str(i)) for i in range(8)]
+        import sys, threading
+        from sensorium.client.callbacks import Callbacks, CallbackQueue
         begun = threading.Event()
-        def again(strand, i):
+        def again(queue):
             begun.set()
-            strand.submit(again, strand, i + 1)
-        for strand in strands:
-            strand.submit(again, strand, 0)
+            queue.put([queue])
+        shared = Callbacks()
+        queues = [CallbackQueue(str(i), again, shared) for i in range(8)]
+        for queue in queues:
+            queue.put([queue])
         begun.wait()
         {ending}
         """
@@ -464,77 +405,57 @@ def test_a_program_ends_cleanly_with_calls_queued_and_running(ending: str) -> No
     assert done.stderr == "" and done.returncode == (3 if "exit(3" in ending else 0)
 
 
-# Bad use --------------------------------------------------------------------------------------------------------------
-
-
-def test_workers_need_a_thread() -> None:
-    with pytest.raises(ConfigError, match=r"Workers\.count: got 0, expected a number of threads >= 1"):
-        Workers(0)
-
-
-def test_a_strand_of_other_workers_is_refused(workers: Workers) -> None:
-    with Workers() as others, pytest.raises(StreamError, match="belongs to other workers"):
-        workers.submit(others.strand("a"), int)
-
-
-# Stress ---------------------------------------------------------------------------------------------------------------
-
-
-def test_many_threads_strands_and_clears_lose_and_double_nothing() -> None:
-    """Each strand's calls come in order, without overlap, and none that was submitted before a clear comes after it.
+def test_many_threads_queues_and_clears_lose_and_double_nothing(shared: Callbacks) -> None:
+    """Each queue's calls come in order, without overlap, and none that was put before a clear comes after it.
 
     Where nobody clears, every single call is made.
     """
     seed = random.Random(1).random
-    per_thread, threads, strands_count = 1500, 6, 9
+    per_thread, count_of_threads, count_of_queues = 1500, 6, 9
+    queues = [queue_of(shared, f"s{i}") for i in range(count_of_queues)]
+    seen: list[list[tuple[int, int]]] = [[] for _ in queues]
+    inside = [0] * count_of_queues
+    wrong = list[str]()
+    epoch = [0] * count_of_queues  # raised by each clear, after it: calls of an older epoch must not come any more
+    put_lock = [threading.Lock() for _ in queues]
 
-    with Workers(4, name="stress") as workers:
-        strands = [workers.strand(f"s{i}") for i in range(strands_count)]
-        seen: list[list[tuple[int, int]]] = [[] for _ in strands]
-        inside = [0] * strands_count
-        wrong = list[str]()
-        epoch = [0] * strands_count  # raised by each clear, after it: calls of an older epoch must not come any more
-        submit_lock = [threading.Lock() for _ in strands]
+    def call(s: int, thread: int, i: int, at: int) -> None:
+        inside[s] += 1
+        if inside[s] != 1:
+            wrong.append("overlap")
+        if at < epoch[s]:
+            wrong.append("called after its clear")
+        seen[s].append((thread, i))
+        inside[s] -= 1
+        if seed() < 0.01:
+            raise ValueError
 
-        def call(s: int, thread: int, i: int, at: int) -> None:
-            inside[s] += 1
-            if inside[s] != 1:
-                wrong.append("overlap")
-            if at < epoch[s]:
-                wrong.append("called after its clear")
-            seen[s].append((thread, i))
-            if seed() < 0.01:
-                inside[s] -= 1
-                raise ValueError
-            inside[s] -= 1
+    def put(thread: int) -> None:
+        for i in range(per_thread):
+            s = (i * 7 + thread) % count_of_queues
+            with put_lock[s]:
+                queues[s].put([lambda s=s, i=i, at=epoch[s]: call(s, thread, i, at)])
 
-        def submit(thread: int) -> None:
-            for i in range(per_thread):
-                s = (i * 7 + thread) % strands_count
-                with submit_lock[s]:
-                    strands[s].submit(call, s, thread, i, epoch[s])
+    def clear() -> None:
+        for i in range(200):
+            s = i % 3  # the first three only
+            with put_lock[s]:
+                queues[s].clear()
+                queues[s].wait(LONG)
+                epoch[s] += 1
 
-        def clear() -> None:
-            for i in range(200):
-                s = i % 3  # the first three only
-                with submit_lock[s]:
-                    strands[s].clear()
-                    epoch[s] += 1
-
-        running = [in_thread(lambda thread=t: submit(thread)) for t in range(threads)]  # type: ignore[misc]
-        running += [in_thread(clear), in_thread(clear)]
-        for each in running:
-            each.join(LONG)
-            assert not each.is_alive()
-        assert all(strand.join(LONG) for strand in strands)
-
-        assert wrong == []
-        for s, calls in enumerate(seen):
-            assert len(set(calls)) == len(calls)
-            for t in range(threads):
-                of_thread = [i for thread, i in calls if thread == t]
-                assert of_thread == sorted(of_thread)
-                if s >= 3:
-                    assert of_thread == [i for i in range(per_thread) if (i * 7 + t) % strands_count == s]
-        assert {type(each.error) for each in workers.errors.take()} == {ValueError}
-    assert threads_named("stress") == []
+    running = [in_thread(lambda thread=t: put(thread)) for t in range(count_of_threads)]  # type: ignore[misc]
+    running += [in_thread(clear), in_thread(clear)]
+    for each in running:
+        each.join(LONG)
+        assert not each.is_alive()
+    assert all(drained(queue) for queue in queues)
+    assert wrong == []
+    for s, calls in enumerate(seen):
+        assert len(set(calls)) == len(calls)
+        for t in range(count_of_threads):
+            of_thread = [i for thread, i in calls if thread == t]
+            assert of_thread == sorted(of_thread)
+            if s >= 3:
+                assert of_thread == [i for i in range(per_thread) if (i * 7 + t) % count_of_queues == s]
+    assert {type(each.error) for each in shared.errors.take()} == {ValueError}

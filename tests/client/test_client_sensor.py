@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from client_world import BODIES, CAR, FakeHost, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot
 
 from sensorium.client import client_sensor
-from sensorium.client.callbacks import Workers
+from sensorium.client.callbacks import Callbacks
 from sensorium.client.client_sensor import (
     ClientEvent,
     ClientSensor,
@@ -47,9 +47,7 @@ LONG = 20.0
 
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
-    with Workers(name="test") as workers:
-        yield FakeHost(workers)
-    assert [each for each in threading.enumerate() if each.name.startswith("test-")] == []
+    yield FakeHost(Callbacks())
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +106,7 @@ def made(host: FakeHost, cls: type[Any] = Follow, **options: Any) -> Any:
 
 def settle(sensor: ClientSensor) -> None:
     """Wait until the listener has had all that was told so far."""
-    assert sensor._strand.join(LONG)
+    drain(sensor)
 
 
 def in_threads(count: int, function: Callable[[int], object]) -> None:
@@ -322,7 +320,7 @@ def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: 
     sensor.listen(heard.append)
     host.send(snapshot(3))
     assert not sensor.is_listening and sensor.calls[2:] == ["reset", 3, 3]
-    assert host.workers.errors.count == 0
+    assert host.callbacks.errors.count == 0
 
 
 def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
@@ -390,7 +388,7 @@ def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost
         host.send(snapshot(frame))
     settle(sensor)
     assert heard == [3, 4] and sensor.is_listening
-    errors = host.workers.errors.take()
+    errors = host.callbacks.errors.take()
     assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
     assert [type(each.error) for each in errors if "listener" in each.callback] == [KeyError, KeyError]
     assert {each.sensor for each in errors} == {"follow"} and len(errors) == 4
@@ -413,71 +411,11 @@ def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) ->
     sensor.listen(heard.append)
     for frame in (5, 6):
         host.send(snapshot(frame))
-    sensor._begin_anew()
+    sensor.restart()
     for frame in (1, 2):
         host.send(snapshot(frame))
     settle(sensor)
     assert sensor.calls[2:] == ["reset", 5, 6, "reset", 1, 2] and sensor.dropped == 0
-
-
-def test_frames_that_arrive_during_on_tick_are_put_in_order(host: FakeHost) -> None:
-    begun, may_go_on = threading.Event(), threading.Event()
-
-    class Slow(Follow):
-        def on_tick(self, snapshot: Snapshot) -> Moved:
-            begun.set()
-            assert may_go_on.wait(LONG)
-            return super().on_tick(snapshot)
-
-    sensor = made(host, Slow)
-    sensor.listen(lambda event: None)
-    first = threading.Thread(target=sensor._tick, args=(snapshot(1),))
-    first.start()
-    assert begun.wait(LONG)
-    for frame in (5, 2, 4, 3):
-        sensor._tick(snapshot(frame))  # returns at once
-    assert sensor.calls[2:] == ["reset"]
-    may_go_on.set()
-    first.join(LONG)
-    assert not first.is_alive()
-    assert sensor.calls[2:] == ["reset", 1, 2, 3, 4, 5] and sensor.dropped == 0
-
-
-def test_who_brings_more_frames_than_may_wait_waits_until_there_is_room_or_it_is_stopped(host: FakeHost) -> None:
-    begun, may_go_on = threading.Event(), threading.Event()
-
-    class Slow(Follow):
-        def on_tick(self, snapshot: Snapshot) -> Moved:
-            begun.set()
-            assert may_go_on.wait(LONG)
-            return super().on_tick(snapshot)
-
-    for stop in (False, True):
-        begun.clear()
-        may_go_on.clear()
-        sensor = made(host, Slow)
-        sensor.listen(lambda event: None)
-        first = threading.Thread(target=sensor._tick, args=(snapshot(0),))
-        first.start()
-        assert begun.wait(LONG)
-        for frame in range(1, client_sensor.AHEAD + 1):
-            sensor._tick(snapshot(frame))
-        more = threading.Thread(target=sensor._tick, args=(snapshot(99),))
-        more.start()
-        more.join(0.05)
-        assert more.is_alive()
-        stopping = threading.Thread(target=sensor.stop)
-        if stop:
-            stopping.start()
-            more.join(LONG)
-            assert not more.is_alive()
-        may_go_on.set()
-        for thread in [first, more] + [stopping] * stop:
-            thread.join(LONG)
-            assert not thread.is_alive()
-        expected = [0] if stop else [*range(client_sensor.AHEAD + 1), 99]
-        assert sensor.calls[3:] == expected
-        sensor.destroy()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -504,7 +442,7 @@ def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host:
     in_threads(6, bring)
     settle(sensor)
     seen = [each for each in sensor.calls if isinstance(each, int)]
-    assert host.workers.errors.count == 0
+    assert host.callbacks.errors.count == 0
     assert seen == sorted(set(seen)) and heard == seen
     assert len(seen) + sensor.dropped == count and len(seen) > count // 20
 
@@ -553,7 +491,7 @@ def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) ->
 
     in_threads(7, lambda i: end(i) if i == 6 else run(i))
     sensor.stop()
-    assert wrong == [] and host.handles == [] and host.workers.errors.count == 0 and not sensor._runner
+    assert wrong == [] and host.handles == [] and host.callbacks.errors.count == 0 and not sensor._ticker
     frames = [each for each in sensor.calls if isinstance(each, int)]
     assert frames == sorted(set(frames))
 

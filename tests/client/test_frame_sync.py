@@ -595,7 +595,7 @@ def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
 class Done:
     frame: int
     tick: int = 0
-    time: float = 0.0
+    time_ns: int = 0
     subscriptions: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
 
@@ -625,12 +625,12 @@ class FakeClient:
     def streams(self) -> dict[str, StreamInfo]:
         return {name: StreamInfo(number, name, "test", "test.Data/1") for number, name in enumerate(self.names)}
 
-    def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> FakeHandle:
+    def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> FakeHandle:
         if name not in self.names:
             raise UnknownNameError("sensor", name, self.names)
         return self._handle(name, callback, {"name": name, **options})
 
-    def _on_frame(self, callback: Callable[[Any], None]) -> FakeHandle:
+    def on_frame(self, callback: Callable[[Any], None]) -> FakeHandle:
         return self._handle("", callback, {})
 
     def _handle(self, name: str, callback: Callable[[Any], None], options: dict[str, Any]) -> FakeHandle:

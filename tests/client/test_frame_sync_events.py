@@ -74,16 +74,27 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
         assert [envs for _, envs in seen][:2] == [[1, 2], [0, 3]] and seen[0][0] < seen[1][0]
 
 
-def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker() -> None:
-    """Over a socket: a slow listener of the same client holds up the only worker thread, the announcements come."""
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address, workers=1) as client:
+def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the subscriptions of a `FrameSync` wait for a gate, as if their threads were slow."""
+    add = sync._collector.add
+
+    def slow(name: str, data: Any) -> None:
+        assert gate.wait(PATIENCE)
+        add(name, data)
+
+    monkeypatch.setattr(sync._collector, "add", slow)
+
+
+def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a socket: the thread of the subscription is slow, and the announcements come."""
+    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=200)
         client.spawn(bp, name="ticker")
         gate = threading.Event()
         with sn.FrameSync(client, ["ticker"]) as sync:
             for k in range(30):
                 if k == 10:
-                    client.sensors["gauge"].listen(lambda data: gate.wait(PATIENCE))
+                    hold_up(sync, gate, monkeypatch)
                 frame = client.step()
                 if k == 10:
                     with pytest.raises(TimeoutError, match="'ticker'"):
@@ -95,17 +106,17 @@ def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker()
             assert sync.left_out == 0
 
 
-def test_events_that_a_listener_was_too_slow_for_are_counted_in_their_frames() -> None:
+def test_events_that_a_listener_was_too_slow_for_are_counted_in_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client takes nothing for a while: the server keeps what it may, and tells how many it could not."""
     burst, steps = 4000, 10
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address, workers=1) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
         client.spawn(bp, name="ticker")
         gate = threading.Event()
         with sn.FrameSync(client, ["ticker"], queue=100, max_events=burst) as sync:
             client.step()
             sync.next(PATIENCE)
-            client.sensors["gauge"].listen(lambda data: gate.wait(PATIENCE))
+            hold_up(sync, gate, monkeypatch)
             frames = [client.step() for _ in range(steps)]
             gate.set()
             total = 0

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot
 
 import sensorium as sn
-from sensorium.client.callbacks import Workers
+from sensorium.client.callbacks import Callbacks
 from sensorium.client.client_sensor import owner_of, spawn
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
@@ -31,9 +31,9 @@ Point = tuple[Fraction, Fraction]
 
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
-    with Workers(name="test") as workers:
-        yield FakeHost(workers)
-        assert workers.errors.take() == []
+    callbacks = Callbacks()
+    yield FakeHost(callbacks)
+    assert callbacks.errors.take() == []
 
 
 # A slow reference -----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def drive(sensor: LaneInvasion, host: FakeHost, snapshots: Sequence[Snapshot]) -
     sensor.listen(heard.append)
     for each in snapshots:
         host.send(each)
-    assert sensor._strand.join(LONG)
+    drain(sensor)
     sensor.stop()
     return heard
 
@@ -346,7 +346,7 @@ def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) 
     for thread in threads:
         thread.join(LONG)
         assert not thread.is_alive()
-    assert sensor._strand.join(LONG)
+    drain(sensor)
     sensor.destroy()
     return told(heard), sensor.dropped
 
@@ -404,7 +404,7 @@ def test_lanes_can_be_given_later_and_be_replaced_while_it_works(host: FakeHost)
     host.send(snapshot(2, (0, 3.0)))
     sensor.lanes = (lane(3.0),)
     host.send(snapshot(3, (0, 1.0)))
-    assert sensor._strand.join(LONG)
+    drain(sensor)
     sensor.destroy()
     assert [event.frame for event in heard] == [3]
 

@@ -57,9 +57,9 @@ class Wide(sn.SimpleSensor[WideCfg, WideData]):
 BODY = {"body": "body"}
 LARGE: dict[str, tuple[Any, int, str]] = {
     "history": (sn.ImuCfg(**BODY, history_length=10**9), 1, r"ImuCfg\('imu'\)\.history_length: got 1000000000, expected"
-                r" a size that fits: it needs 45000 MB with 1 environment, and 400 MB are available\. Take a smaller"),
-    "envs": (sn.ImuCfg(**BODY, history_length=10**5), 1000, r"history_length: .* 4500 MB with 1000 environments"),
-    "delay": (sn.ImuCfg(**BODY, delay=1e7), 1, r"ImuCfg\('imu'\)\.delay: got 10000000\.0, .* 45000 MB"),
+                r" a size that fits: it needs 48000 MB with 1 environment, and 400 MB are available\. Take a smaller"),
+    "envs": (sn.ImuCfg(**BODY, history_length=10**5), 1000, r"history_length: .* 4800 MB with 1000 environments"),
+    "delay": (sn.ImuCfg(**BODY, delay=1e7), 1, r"ImuCfg\('imu'\)\.delay: got 10000000\.0, .* 48000 MB"),
     "grid": (sn.RayCasterCfg(**BODY, pattern=sn.GridPatternCfg(size=(100.0, 100.0), resolution=0.02)), 1,
              r"RayCasterCfg\('ray_caster'\)\.pattern: got GridPatternCfg\(.* 2\.501e\+07 rays, 6253 MB"),
     "scan": (sn.LidarCfg(**BODY, pattern=sn.SpinningPatternCfg.os1_64(columns=1_000_000)), 1, r"pattern: .*6.4e\+07 r"),
@@ -90,8 +90,8 @@ def test_what_does_not_fit_is_refused_by_field_and_size(case: str) -> None:
 
 
 def test_sensors_that_fit_one_by_one_must_fit_together() -> None:
-    cfgs = [sn.ImuCfg(name=f"imu_{k}", **BODY, history_length=3_000_000) for k in range(4)]  # 135 MB each
-    with pytest.raises(sn.ConfigError, match=r"ImuCfg\('imu_2'\)\.history_length: .* 135 MB .*, and 1\d\d MB are avai"):
+    cfgs = [sn.ImuCfg(name=f"imu_{k}", **BODY, history_length=3_000_000) for k in range(4)]  # 144 MB each
+    with pytest.raises(sn.ConfigError, match=r"ImuCfg\('imu_2'\)\.history_length: .* 144 MB .*, and 1\d\d MB are avai"):
         sn.Scene(engine(), cfgs)
 
 

@@ -148,12 +148,13 @@ def test_listeners_of_all_sensors_get_what_the_scene_shows_in_each_frame(scene: 
                 lambda data: got.update({(data.frame, data.sensor): data}), policy="lossless", envs=parts[name],
                 truth=truths[name],
             )  # fmt: skip
-        client._on_frame(marks.append)
+        client.on_frame(marks.append)
         for _ in range(FRAMES):
             frame = client.step(generator.uniform(-1.0, 1.0, (ENVS, scene.engine.ctrl.shape[1])))
             shown[frame] = scene.publish(names, truth=True, poses=True)
         until(lambda: marks and marks[-1].frame == max(shown), "the end of the last frame")
-        announced = {(mark.frame, name) for mark in marks for name in mark.streams if mark.frame in shown}
+        known = {info.id: name for name, info in client.streams.items()}
+        announced = {(mark.frame, known[k]) for mark in marks for k in mark.streams if mark.frame in shown}
         until(lambda: announced <= got.keys(), "the last data")
     assert {key for key in got if key[0] in shown} == announced
     assert not client.errors

@@ -394,7 +394,7 @@ def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
             info = other.streams[odometer.name]
             assert (info.where, info.type_name, info.specs) == ("client", "", ())
             assert info.cfg["attach_to"] == ROAD[AUDI]
-            assert odometer.name not in server.scene and not server._streamed
+            assert odometer.name not in server.scene and not server.streamed.sensors
             with pytest.raises(sn.ConfigError, match="runs in the client that spawned it"):
                 other.sensors[odometer.name].listen(print)
             sent = server.sent_bytes

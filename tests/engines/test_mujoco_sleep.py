@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from selection import gate
 
 import sensorium as sn
 from sensorium.engines.mujoco.engine import MujocoEngine, prepare_spec
@@ -141,7 +142,7 @@ def made(kind, xml, sensors):
 
 
 CPU = ["mujoco", "mujoco unfresh", "sealed", "from_mj", "from_mj unfresh"]
-WARP = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mujoco_warp", "from_mjw")]
+WARP = ["mujoco_warp", "from_mjw"]
 
 
 def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
@@ -158,7 +159,7 @@ def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
     assert found == twin["hold"][0] and force == pytest.approx([-value for value in twin["hold"][1:]], **near)
 
 
-@pytest.mark.parametrize("kind", [*CPU, *WARP])
+@pytest.mark.parametrize("kind", gate([*CPU, *WARP], {"mujoco unfresh", "from_mj", "mujoco_warp"}))
 def test_what_sensors_read_of_bodies_that_sleep_is_what_native_sensors_say(kind):
     """A box, a ball and an arm at rest, beside a wheel that swings: asleep, woken and asleep again, as MuJoCo says."""
     world = made(kind, ROOM, [*IMUS, WRENCH])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import warp as wp
 from numpy.typing import NDArray
+from selection import gate
 from solid_meshes import blade, bumpy, closed_meshes, fins, hull, icosphere, joined, moved, places_around, single, torus
 from solid_meshes import turned as wound_inwards
 
@@ -103,7 +104,7 @@ def test_the_signed_distance_to_a_closed_mesh_is_that_of_the_reference(name: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", gate(range(3), {1}))
 def test_over_several_hundred_thousand_points_the_sign_is_right_and_the_distance_to_a_tenth_of_a_millimetre(
     seed: int,
 ) -> None:

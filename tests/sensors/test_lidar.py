@@ -497,11 +497,11 @@ TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=2e-3, rat
 @pytest.mark.parametrize(
     "extra",
     [
-        {"motion_distortion": False},
+        pytest.param({"motion_distortion": False}, marks=pytest.mark.full),
         {"exclude_parent_body": False, "noise": 0.02, "no_hit_value": -1.0},
         {"range_noise": 0.02, "drop_rate": 0.1, "reference_snr": 100.0, "detection_threshold": 3.0,
          "channel_bias": sn.Normal(0.0, 0.01), "intensity_noise": 0.1, "resolution": 0.01},
-        {"model": "dropoff", "noise_stddev": 0.1},
+        pytest.param({"model": "dropoff", "noise_stddev": 0.1}, marks=pytest.mark.full),
         {"beam_divergence": 0.05, "returns": "dual", "delay": 0.004, "history_length": 2, "resolution": 0.001},
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     full: queue.Queue[Any] = queue.Queue(maxsize=2)
     client = scene.local_client()
     try:
-        client.workers.patience = 0.2
+        client.callbacks.patience = 0.2
         imu = client.sensors["imu"]
         imu.listen(full.put, policy="lossless")
         for _ in range(10):
@@ -147,8 +148,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     finally:
         while not full.empty():  # the thread can end now
             full.get()
-        client.workers.close(PATIENCE)
-    assert client.workers.threads == 0
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sensorium-listener")])
 
 
 # Messages that are too long -------------------------------------------------------------------------------------------
@@ -196,20 +196,21 @@ def test_a_listener_is_told_the_names_that_ids_stand_for() -> None:
 # Versions -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_of_another_protocol_is_refused_with_both_versions() -> None:
-    """The refusal says what to do, and the server goes on."""
+@pytest.mark.parametrize("protocol", [1, say.PROTOCOL - 1, say.PROTOCOL + 1])
+def test_a_client_of_another_protocol_is_refused_with_both_versions(protocol: int) -> None:
+    """An old client, or a newer one. The refusal says what to do, and the server goes on."""
     with sn.serve(court(sn.ImuCfg(name="imu", body="robot/base")), "tcp://127.0.0.1:0") as server:
         with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
             dealer.linger = 0
             dealer.connect(server.address)
-            hello = say.Hello(say.PROTOCOL + 1, "99.0", "", "of tomorrow", "", 0, b"")
+            hello = say.Hello(protocol, "99.0", "", "of tomorrow", "", 0, b"")
             dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(hello))]))
             assert dealer.poll(1000 * PATIENCE)
             (record,) = unpack([memoryview(part) for part in dealer.recv_multipart()])
         answer = say.decode_at_client(record.content)
         assert isinstance(answer, say.Refused) and answer.final
         assert f"protocol {say.PROTOCOL} (sensorium {sn.__version__})" in answer.reason
-        assert f"the client {say.PROTOCOL + 1} (sensorium 99.0)" in answer.reason and "same version" in answer.reason
+        assert f"the client {protocol} (sensorium 99.0)" in answer.reason and "same version" in answer.reason
         assert server.clients == 0
 
 

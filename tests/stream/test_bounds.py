@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from streaming import PATIENCE, build, running
-from test_server import Ear
+from test_server import Listener
 
 import sensorium as sn
 from sensorium.client.requests import ServerError
@@ -108,7 +108,7 @@ def test_the_owner_of_the_server_is_not_bounded(world: sn.Scene) -> None:
 @pytest.mark.parametrize("name", ["max_queued_mb", "max_spawned_mb", "max_spawned_rays"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True, None])
 def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(sn.ConfigError, match=rf"serve\.{name}: got"):
+    with pytest.raises(sn.ConfigError, match=rf"ServerOptions\.{name}: got"):
         sn.serve(build(columns=0), "tcp://127.0.0.1:0", **{name: value})
 
 
@@ -116,16 +116,16 @@ def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
     """Sixteen lossless subscriptions to 0.5 MB a step, for 100 steps, keep 8 MB; one that reads misses nothing."""
     scene = build(columns=32768)
     with sn.serve(scene, "tcp://127.0.0.1:0", max_queued_mb=8.0, shared_memory=False) as server:
-        hoarders, reader = [Ear(server) for _ in range(4)], Ear(server)
-        for ear in hoarders:
+        hoarders, reader = [Listener(server) for _ in range(4)], Listener(server)
+        for listener in hoarders:
             for env in range(4):
-                ear.listen("sheet", first=env, count=1)
+                listener.listen("sheet", first=env, count=1)
         number = reader.listen("gauge")
         for _ in range(100):
             scene.step()
             server.poll()
-            assert server._hub.held <= 8_000_000 + 5 * 140_000
+            assert server._hub.delivery.held <= 8_000_000 + 5 * 140_000
         assert not reader.session.subscriptions[number].ended
-        ended = [each.reason for ear in hoarders for each in ear.take() if hasattr(each, "reason")]
+        ended = [each.reason for listener in hoarders for each in listener.take() if hasattr(each, "reason")]
         assert ended and all("max_queued_mb" in reason for reason in ended)
         assert any("max_queued_mb" in each for each in server.complaints())

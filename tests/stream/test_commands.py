@@ -71,7 +71,7 @@ def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Clien
     with pytest.raises(StreamError, match="no_such_knob"):
         client.sensors["gauge"].set("no_such_knob", 1.0)
     with pytest.raises(StreamError, match="nobody"):
-        client._set("nobody", "vec_noise", 1.0, None)
+        client._session.ask(say.Set, "nobody", "vec_noise", 1.0, None)
     with pytest.raises(sn.ServerError, match=r"set\('vec_noise'\)\.env_ids.*0 to 3"):
         client._session.ask(say.Set, "gauge", "vec_noise", 1.0, (7,))
     assert client.step() == 2

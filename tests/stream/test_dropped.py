@@ -73,7 +73,7 @@ def to_bodies(client: sn.Client, told: Callable[[int], None]) -> Callable[[], No
 
 
 def to_frames(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
-    return client._on_frame(lambda done: told(done.frame)).stop
+    return client.on_frame(lambda done: told(done.frame)).stop
 
 
 both = pytest.mark.parametrize("transport", ["in-process", "network"])

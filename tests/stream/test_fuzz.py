@@ -19,9 +19,9 @@ import sensorium as sn
 from sensorium.client import link
 from sensorium.errors import StreamError
 from sensorium.wire import messages as say
-from sensorium.wire.packing import BULK, CONTROL, CREDIT, DATA, PART, PARTS, RELEASE, SLOT, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, PARTS, RELEASE, SLOT, Record, pack, unpack
 
-KINDS = (CONTROL, DATA, PART, PARTS, SLOT, BULK, CREDIT, RELEASE, 0, 9, 2**32 - 1)
+KINDS = (CONTROL, DATA, PARTS, SLOT, CREDIT, RELEASE, 0, 7, 8, 9, 2**32 - 1)
 
 
 @contextlib.contextmanager
@@ -262,10 +262,10 @@ def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
                 try:
                     with sn.connect(f"tcp://127.0.0.1:{port}", timeout=2.0) as client:
                         with contextlib.suppress(StreamError, sn.SensoriumError):
-                            client._subscribe("gauge", lambda data: None)
+                            client.subscribe("gauge", lambda data: None)
                         until(lambda client=client: client._session.refusal or not client.is_connected, "the end", 5.0)
                         reasons.add(client._session.refusal[:60])
-                        client.workers.errors.take()
+                        client.callbacks.errors.take()
                 except StreamError as error:
                     reasons.add(str(error)[:60])
                 finally:

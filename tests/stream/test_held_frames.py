@@ -12,7 +12,7 @@ import pytest
 from streaming import PATIENCE, MarksSerializer, build, running, serving, until
 
 import sensorium as sn
-from sensorium.stream import frames, spawner
+from sensorium.stream import frame_counter, streamed_sensors
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 
 
@@ -50,14 +50,14 @@ class Worker(sn.StreamedSensor):
 
 
 def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "HELD_S", 0.2)
+    monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
             until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
             assert [text for text in server.complaints() if "'keeper'" in text and f"frame {first}" in text]
-            for capture in server._streamed["keeper"].captures:  # type: ignore[attr-defined]
+            for capture in server.streamed.sensors["keeper"].captures:  # type: ignore[attr-defined]
                 capture.drop()
             assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last
         assert sum("keeper" in note for note in client.notes) == 1 and not other.notes
@@ -66,7 +66,7 @@ def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monke
 def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_time_and_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(spawner, "PATIENCE", 0.3)
+    monkeypatch.setattr(streamed_sensors, "PATIENCE", 0.3)
     Worker.gate.clear()
     Worker.begun.clear()
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
@@ -75,7 +75,7 @@ def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_tim
             client.spawn("sensor.other.test_worker", name="worker").listen(lambda data: None)
             client.step()
             assert Worker.begun.wait(PATIENCE)
-            client.workers.errors.take()
+            client.callbacks.errors.take()
         server.spawn("sensor.other.test_worker", name="mine")
         begin = time.monotonic()
         caplog.set_level(logging.WARNING, "sensorium.stream")

@@ -15,7 +15,7 @@ import pytest
 from streaming import build, serving, until
 
 import sensorium as sn
-from sensorium.stream.hub import SLOTS_PER_CLIENT
+from sensorium.stream.delivery import SLOTS_PER_CLIENT
 
 LATER = 1000
 TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")
@@ -78,7 +78,7 @@ def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport:
     with linked(transport, tmp_path) as (server, client):
         box: list[Any] = []
         client.step()
-        subscription = client._subscribe("sheet", box.append, policy="lossless")
+        subscription = client.subscribe("sheet", box.append, policy="lossless")
         client.step()
         until(lambda: box and box[-1].frame == 2)
         subscription.stop()
@@ -133,7 +133,7 @@ def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
             part: dict[int, bytes] = {}
             client.sensors["sheet"].listen(lambda d: mine.update({d.frame: d["cells"].tobytes()}), policy="lossless")
             second.sensors["sheet"].listen(lambda d: whole.update({d.frame: d["cells"].tobytes()}), policy="lossless")
-            second._subscribe(
+            second.subscribe(
                 "sheet", lambda d: part.update({d.frame: d["cells"].tobytes()}), policy="lossless", envs=slice(1, 3)
             )
             frames = [client.step() for _ in range(50)]
@@ -153,7 +153,7 @@ def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once(
 
         def work(seed: int) -> None:
             random = np.random.default_rng(seed)
-            subscription = client._subscribe("sheet", take, policy="latest")
+            subscription = client.subscribe("sheet", take, policy="latest")
             for _ in range(150):
                 frame = server.frame
                 until(lambda frame=frame: server.frame > frame)

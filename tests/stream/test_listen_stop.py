@@ -70,7 +70,7 @@ def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy
         if len(mine) == 5:
             gauge.stop()
 
-    client._subscribe("gauge", other.append)
+    client.subscribe("gauge", other.append)
     gauge.listen(take, policy=policy)
     until(lambda: len(mine) == 5)
     count = len(other)
@@ -117,7 +117,7 @@ def test_what_a_listener_raises_is_reported_with_the_sensors_name_and_not_lost(
         until(lambda: len(seen) >= 40)
     client.sensors["gauge"].stop()
     assert np.diff(seen).tolist() == [1] * (len(seen) - 1)
-    assert client.workers.errors.count == len(seen)
+    assert client.callbacks.errors.count == len(seen)
     assert sum("'gauge'" in record.getMessage() for record in caplog.records) >= 40
     with pytest.raises(StreamError, match=r"'gauge' raised KeyError: .*at frame \d+.*more\)") as caught:
         client.check()
@@ -134,7 +134,7 @@ def test_an_error_of_a_listener_is_raised_where_the_connection_is_left(server: s
     with pytest.raises(StreamError, match="'gauge' raised RuntimeError: nobody looks"):
         with sn.connect(server.address) as client:
             client.sensors["gauge"].listen(broken)
-            until(lambda: client.workers.errors.count)
+            until(lambda: client.callbacks.errors.count)
 
 
 def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, client: sn.Client) -> None:
@@ -178,7 +178,7 @@ def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client
                         if over.is_set():
                             wrong.append(f"thread {own}: called after stop")
 
-                    subscription = sensor._client._subscribe(sensor.name, take)
+                    subscription = sensor._client.subscribe(sensor.name, take)
                     subscription.stop()
                     over.set()
                 else:

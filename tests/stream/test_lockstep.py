@@ -55,7 +55,7 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
                     truth = bits(data.truth["vec"]) if options.get("truth") else b""
                     kept.append((data.frame, bits(data["vec"]), truth, data.env_ids))
 
-            client._subscribe(sensor, take, policy="lossless", **options)
+            client.subscribe(sensor, take, policy="lossless", **options)
 
         listen("all", "gauge")
         listen("true", "gauge", truth=True)
@@ -113,7 +113,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
 
 def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
     """It takes what it can hold, then a step waits; nothing is lost when it goes on."""
-    with sn.connect(server.address, workers=2) as client, sn.connect(server.address) as stepper:
+    with sn.connect(server.address) as client, sn.connect(server.address) as stepper:
         gate, got = threading.Event(), []
 
         def take(data: Any) -> None:

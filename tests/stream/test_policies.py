@@ -13,6 +13,7 @@ import pytest
 from streaming import DT, PATIENCE, Child, Nursery, build, held, serving, until
 
 import sensorium as sn
+from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.wire.data import LostEvents
 
@@ -58,8 +59,8 @@ def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
     with sn.connect(server.address) as client:
         bounded: list[tuple[float, float]] = []
         fourth: list[int] = []
-        client._subscribe("gauge", lambda data: bounded.append((time.monotonic(), data.latency())), max_rate=10.0)
-        client._subscribe("gauge", lambda data: fourth.append(data.seq), policy="lossless", every=4)
+        client.subscribe("gauge", lambda data: bounded.append((time.monotonic(), data.latency())), max_rate=10.0)
+        client.subscribe("gauge", lambda data: fourth.append(data.seq), policy="lossless", every=4)
         until(lambda: len(bounded) >= 16)
         span = bounded[-1][0] - bounded[0][0]
         assert span >= 0.9 * (len(bounded) - 1) / 10.0
@@ -72,7 +73,7 @@ def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_
     """It got all up to there in order; the simulation was not held up, and another listener had everything."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         gate, slow, quick = threading.Event(), [], []
-        client._subscribe("gauge", lambda data: quick.append(data.frame), policy="lossless")
+        client.subscribe("gauge", lambda data: quick.append(data.frame), policy="lossless")
 
         def take(data: Any) -> None:
             slow.append(data.frame)
@@ -137,7 +138,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
                 got.append(("event", int(data[0]) * 50 + int(data[1])))
             gate.wait(PATIENCE)
 
-        subscription = Subscription(client._session, "ticker", take, queue=10)
+        subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=10))
         subscription._window = 4
         client._session.begin(subscription)
         total, first = 0, client.step() * 50
@@ -184,7 +185,7 @@ def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_enviro
                 first = int(random.integers(0, 8))
                 count = int(random.integers(1, 9 - first))
                 options = {"envs": slice(first, first + count), "policy": str(random.choice(["latest", "lossless"]))}
-                subscription = client._subscribe("gauge", check(first, count), **options)
+                subscription = client.subscribe("gauge", check(first, count), **options)
                 frame = server.frame
                 until(lambda frame=frame: server.frame > frame + 2)
                 subscription.stop()

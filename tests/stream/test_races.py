@@ -11,6 +11,7 @@ import pytest
 from streaming import PATIENCE, MarksSerializer, build, running, serving, until
 
 import sensorium as sn
+from sensorium.client.checks import ListenOptions
 from sensorium.client.session import Session
 from sensorium.client.subscription import Subscription
 from sensorium.errors import SensoriumWarning
@@ -99,14 +100,14 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
         got.append(data.frame)
 
     with sn.connect(address, timeout=PATIENCE) as client:
-        subscription = Subscription(client._session, "gauge", take, policy="lossless")
+        subscription = Subscription(client._session, "gauge", take, ListenOptions(policy="lossless"))
         subscription._window = 64
         with running(first):
             client._session.begin(subscription)
             for _ in range(10):
                 client.step()
             assert entered.wait(PATIENCE)
-            until(lambda: subscription._strand.pending >= 5, "data that wait for the listener")
+            until(lambda: len(subscription._queue.items) >= 5, "data that wait for the listener")
         first.close()
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
             until(lambda: client.is_connected and second.counts.subscriptions == 1)

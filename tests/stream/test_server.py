@@ -1,4 +1,4 @@
-"""What the server gives whom in which frame, what its owner may do to the scene meanwhile; the hub against a model."""
+"""What the server gives whom in which frame, and what its owner may do meanwhile; subscriptions against a model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from synthetic import advance, world
 
 import sensorium as sn
 from sensorium.spec import contact_array
-from sensorium.stream.hub import SMALL, Hub, Session, Subscription, Topic
+from sensorium.stream.delivery import SMALL
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Session, Subscription, Topic
 from sensorium.wire import messages as say
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.header import EVENTS, HEADER_BYTES, Header
-from sensorium.wire.packing import CONTROL, DATA, PART, PARTS, SLOT, Place, Record
+from sensorium.wire.packing import CONTROL, DATA, PARTS, SLOT, Place, Record
 from sensorium.wire.serializers import read_bundle, read_message
 from sensorium.wire.slots import slots_available
 from sensorium.wire.stream_info import StreamInfo
@@ -43,18 +45,18 @@ class _Said(deque[Record]):
         self.all.append(record)
 
 
-class Ear:
+class Listener:
     """A client of a server within the same thread: what it was sent is there at once."""
 
     _routes = itertools.count()
 
     def __init__(self, server: sn.Server) -> None:
-        self.server, self.hub = server, server._hub
-        self.session = Session(b"ear%d" % next(self._routes), "ear", 1, "here", hears_frames=True)
+        self.server, self.table = server, server._hub
+        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", hears_frames=True)
         self.session.outbox, self.session.last_seen = _Said(), math.inf
         self.streams: dict[int, StreamInfo] = {}
-        with self.hub.lock:
-            self.hub.sessions[self.session.route] = self.session
+        with self.table.lock:
+            self.table.sessions[self.session.route] = self.session
 
     def listen(
         self, name: str, *, lossless: bool = True, every: int = 1, rate: float = 0.0, first: int = 0, count: int = 0,
@@ -64,12 +66,12 @@ class Ear:
         number, info = len(self.streams) + 1, self.server.streams[name]
         self.streams[number] = info
         wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
-        self.hub.subscribe(self.session, wish)
+        self.table.subscribe(self.session, wish)
         return number
 
     def stop(self, number: int) -> None:
         """End a subscription."""
-        self.hub.unsubscribe(self.session, number)
+        self.table.unsubscribe(self.session, number)
 
     def take(self) -> list[Any]:
         """Return what came: control messages, and (subscription, data)."""
@@ -79,14 +81,15 @@ class Ear:
             if kind == CONTROL:
                 said.append(say.decode_at_client(content))
                 continue
-            head, body = content if kind == PARTS else (content, None)
+            head, *bodies = content if kind == PARTS else (content,)
+            body = bodies[0] if bodies else None
             head, info = memoryview(bytes(head)), self.streams[number]
             if is_bundle(head):
                 data = list(read_bundle(head, info))
             else:
                 data = [read_message(head, info, None if body is None else memoryview(bytes(body)))]
             said += [(number, each) for each in data]
-            self.hub.give_credit(self.session, number, len(data))
+            self.table.delivery.give_credit(self.session, number, len(data))
         return said
 
     def data(self, number: int = 0) -> list[Any]:
@@ -127,13 +130,13 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
         if k % 2:
             rates.poll()
         if k < 20:
-            ear = Ear(rates)
+            listener = Listener(rates)
             at = rates.frame
-            ears.append((ear, at, k % 2, {name: ear.listen(name, truth=k % 3 == 0) for name in names}))
+            ears.append((listener, at, k % 2, {name: listener.listen(name, truth=k % 3 == 0) for name in names}))
             if k % 4 == 0:
                 rates.poll()
-    for ear, begun, is_polled, numbers in ears:
-        said = ear.take()
+    for listener, begun, is_polled, numbers in ears:
+        said = listener.take()
         for name, number in numbers.items():
             of_it = [each[1] for each in said if isinstance(each, tuple) and each[0] == number]
             assert len({data.frame for data in of_it}) == len(of_it), f"{name}: twice in one frame"
@@ -150,27 +153,27 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
 
 def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates: sn.Server) -> None:
     steps(rates, 15)
-    ear = Ear(rates)
+    listener = Listener(rates)
     for name in ("fifth", "third", "late"):
-        ear.listen(name)
+        listener.listen(name)
     rates.poll()
     rates.poll()
-    greeted = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in ear.data()]
+    greeted = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in listener.data()]
     assert sorted(greeted) == [("fifth", 15, 15), ("late", 15, 13)]
     steps(rates, 3)
-    got = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in ear.data()]
+    got = [(data.sensor, data.frame, int(data.capture_tick[0])) for data in listener.data()]
     assert sorted(got) == [("late", 18, 16), ("third", 16, 16)]
 
 
 def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates: sn.Server) -> None:
     """One that gets the arrivals is not told to wait for what only another gets, which has the truth at once."""
-    ear = Ear(rates)
-    plain, true = ear.listen("late"), ear.listen("late", truth=True)
+    listener = Listener(rates)
+    plain, true = listener.listen("late"), listener.listen("late", truth=True)
     steps(rates, 2)
-    ear.take()
+    listener.take()
     for _ in range(12):
         steps(rates, 1)
-        said = ear.take()
+        said = listener.take()
         (done,) = (each for each in said if isinstance(each, say.FrameDone))
         had = sorted(each[0] for each in said if isinstance(each, tuple))
         assert done.subscriptions == tuple(had)
@@ -207,11 +210,11 @@ def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
 
 def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
     """The first and each second from there, also where another one's samples come between them."""
-    ear = Ear(rates)
-    whole, half = ear.listen("late"), ear.listen("late", every=2)
-    ear.listen("late", truth=True)
+    listener = Listener(rates)
+    whole, half = listener.listen("late"), listener.listen("late", every=2)
+    listener.listen("late", truth=True)
     steps(rates, 40)
-    said = [each for each in ear.take() if isinstance(each, tuple)]
+    said = [each for each in listener.take() if isinstance(each, tuple)]
     everything = [data.frame for number, data in said if number == whole]
     assert [data.frame for number, data in said if number == half] == everything[::2]
     assert len(everything) > 10
@@ -234,22 +237,22 @@ def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> N
     ]
     scene = world(cfgs, num_envs=5, capture=False, debug=True)
     with sn.Server(scene) as server:
-        ear = Ear(server)
+        listener = Listener(server)
         parts = {
-            ear.listen(name, truth=True, first=part.start, count=part.stop - part.start): (name, part)
+            listener.listen(name, truth=True, first=part.start, count=part.stop - part.start): (name, part)
             for name in "abc"
             for part in (slice(0, 5), slice(0, 1), slice(4, 5), slice(1, 3))
         }
         server.poll()
-        ear.take()
+        listener.take()
         seen = 0
         for k in range(60):
             if k == 30:
                 scene.reset([1, 4])
-                ear.take()
+                listener.take()
             advance(scene)
             shown = scene.publish(["a", "b", "c"], poses=True)
-            for number, data in (each for each in ear.take() if isinstance(each, tuple)):
+            for number, data in (each for each in listener.take() if isinstance(each, tuple)):
                 name, part = parts[number]
                 reading = shown[name]
                 seen += 1
@@ -273,15 +276,15 @@ def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
     cfg = sn.KinematicTactileSensorCfg(name="skin", link_name="tip", probe_local_pos=points, history_length=4)
     scene = sn.Scene(engine, [cfg])
     with sn.Server(scene) as server:
-        ear = Ear(server)
-        ear.listen("skin", truth=True, first=1, count=2)
+        listener = Listener(server)
+        listener.listen("skin", truth=True, first=1, count=2)
         server.poll()
-        ear.take()
+        listener.take()
         forces = []
         for depth in (0.001, 0.002, 0.004, 0.003, 0.001):
             engine.body_pos_w[:, 1, 2] = 0.11 - depth
             scene.update()
-            (data,) = ear.data()
+            (data,) = listener.data()
             forces.append(scene["skin"].ground_truth.force.numpy().copy()[1:])
             np.testing.assert_array_equal(data["force"], scene["skin"].data.force.numpy()[1:, 0])
             np.testing.assert_array_equal(data.truth["force"], forces[-1])
@@ -308,11 +311,12 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
     engine.forward()
     scene = sn.Scene(engine, [cfg])
     with sn.Server(scene) as server:
-        ear = Ear(server)
+        listener = Listener(server)
         parts = {
-            ear.listen("hits", first=first, count=count): (first, count) for first, count in ((0, 3), (1, 1), (2, 1))
+            listener.listen("hits", first=first, count=count): (first, count)
+            for first, count in ((0, 3), (1, 1), (2, 1))
         }
-        second = ear.listen("hits", every=2)
+        second = listener.listen("hits", every=2)
         steps(server, 1)
         got: dict[int, list[int]] = {number: [] for number in (*parts, second)}
         shown: list[int] = []
@@ -321,7 +325,7 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
             offsets = scene.publish(["hits"])["hits"].offsets
             assert offsets is not None
             shown += [scene.tick] if offsets[-1] else []
-            for number, data in (each for each in ear.take() if isinstance(each, tuple)):
+            for number, data in (each for each in listener.take() if isinstance(each, tuple)):
                 first, count = parts.get(number, (0, 3))
                 np.testing.assert_array_equal(data.offsets, offsets[first : first + count + 1] - offsets[first])
                 assert data.offsets[-1] > 0
@@ -334,10 +338,10 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
 def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
     for num_envs in (1, 512):
         with sn.Server(build(num_envs=num_envs, columns=0)) as server:
-            ear = Ear(server)
-            ear.listen("gauge", first=num_envs - 1, count=1)
+            listener = Listener(server)
+            listener.listen("gauge", first=num_envs - 1, count=1)
             steps(server, 2)
-            got = ear.data()
+            got = listener.data()
             assert [data["vec"][0, 0] for data in got] == [1024.0 * (num_envs - 1) + data.tick for data in got]
             assert len(got) == 2
 
@@ -355,18 +359,18 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
         return Sheet.computed - before
 
     with sn.Server(scene) as server:
-        ear = Ear(server)
-        first = ear.listen("sheet")
+        listener = Listener(server)
+        first = listener.listen("sheet")
         assert computed(40) == 10
         cfg = scene["sheet"].cfg
         scene.remove("sheet")
         scene.add(cfg)
         server.poll()
-        ends = [each for each in ear.take() if isinstance(each, say.Eos)]
+        ends = [each for each in listener.take() if isinstance(each, say.Eos)]
         assert [end.subscription for end in ends] == [first]
         assert scene["sheet"].buffers.listeners == 0
         assert computed(40) <= 1
-        ear.listen("sheet")
+        listener.listen("sheet")
         server.poll()
         assert scene["sheet"].buffers.listeners == 1 and computed(40) == 10
         scene.reconfigure("sheet", columns=301)
@@ -378,20 +382,22 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
     """Its stream ends, its name is free, and its client's end does no harm."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
-        ear = Ear(server)
+        listener = Listener(server)
         info = server.spawn("sensor.other.imu", attach_to="body")
-        ear.session.sensors.add(info.name)
-        ear.listen(info.name)
+        listener.session.sensors.add(info.name)
+        listener.listen(info.name)
         steps(server, 1)
         scene.remove(info.name)
         steps(server, 1)
         assert info.name not in server.streams and "imu" not in scene.sensors
-        assert [each.reason for each in ear.take() if isinstance(each, say.Eos)] == ["it was removed from its scene"]
+        assert [each.reason for each in listener.take() if isinstance(each, say.Eos)] == [
+            "it was removed from its scene"
+        ]
         with pytest.raises(sn.UnknownNameError, match="spawned sensor"):
             server.remove(info.name)
         again = server.spawn("sensor.other.imu", attach_to="body")
         assert again.name == info.name
-        server._gone.append(ear.session)
+        server._gone.append(listener.session)
         server.poll()
 
 
@@ -400,15 +406,15 @@ def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_
     scene = build(columns=0)
     first = sn.Server(scene)
     with sn.Server(scene) as second:
-        ear = Ear(second)
+        listener = Listener(second)
         ticker = second.spawn("sensor.other.test_ticker", attach_to="body")
-        ear.listen(ticker.name)
+        listener.listen(ticker.name)
         steps(second, 2)
         first.close()
         steps(second, 2)
         scene.remove("world")
         steps(second, 2)
-        assert [data.frame for data in ear.data()] == [1, 2, 3, 4, 5, 6]
+        assert [data.frame for data in listener.data()] == [1, 2, 3, 4, 5, 6]
         assert not second.failures.count
     assert list(scene) == ["gauge"]
 
@@ -418,10 +424,10 @@ def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way()
     with sn.Server(scene) as server:
         with pytest.raises(sn.ConfigError, match="give it another name"):
             server.spawn("sensor.other.test_ticker", attach_to="body")
-        ear = Ear(server)
-        ear.listen("world")
+        listener = Listener(server)
+        listener.listen("world")
         steps(server, 2)
-        assert len(ear.data()) == 2
+        assert len(listener.data()) == 2
     assert list(scene) == ["world"]
 
 
@@ -429,7 +435,7 @@ def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() ->
     """A listener of the other server stops: the poses of this one's go on, and end with its last listener."""
     scene = world([sn.ImuCfg(name="imu", body="body", rate_hz=20.0, delay=0.03)])
     with sn.Server(scene) as one, sn.Server(scene) as other:
-        mine, its = Ear(one), Ear(other)
+        mine, its = Listener(one), Listener(other)
         number = its.listen("imu")
         mine.listen("imu")
         one.poll()
@@ -475,7 +481,7 @@ class Faulty(StreamedSensor):
         elif self.fault == "nobody":
             self.stream.send(b"")
         elif self.fault == "removal":
-            for name in list(self.server._streamed):
+            for name in list(self.server.streamed.sensors):
                 self.server.remove(name)
 
     def close(self) -> None:
@@ -491,8 +497,8 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
     """The others go on, each frame ends, and nothing of it is left."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
-        ear = Ear(server)
-        gauge = ear.listen("gauge")
+        listener = Listener(server)
+        gauge = listener.listen("gauge")
         monkeypatch.setattr(Faulty, "server", server)
         monkeypatch.setattr(Faulty, "fault", fault)
         if fault in ("set", "set_owner"):
@@ -501,17 +507,18 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
         else:
             names = [server.spawn("sensor.other.test_faulty").name for _ in range(2)]
             for name in names:
-                ear.listen(name)
+                listener.listen(name)
             steps(server, 3)
             for name in names:
                 if name in server.streams:
                     server.remove(name)
         steps(server, 2)
-        said = ear.take()
+        said = listener.take()
         frames = [each[1].frame for each in said if isinstance(each, tuple) and each[0] == gauge]
         done = [each.frame for each in said if isinstance(each, say.FrameDone)]
         assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
-        assert set(server.streams) == {"gauge", "world"} and not server._streamed and not server._readings
+        assert set(server.streams) == {"gauge", "world"}
+        assert not server.streamed.sensors and not server.streamed.readings
         assert server.failures.count == {"tick": 2, "env": 2, "close": 2}.get(fault, 0)
     assert list(scene) == ["gauge"]
 
@@ -526,13 +533,13 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
         steps(server, 2)
         before = held()
         for k in range(300):
-            ear = Ear(server)
-            numbers = [ear.listen("gauge", truth=k % 2 == 0), ear.listen("world")]
+            listener = Listener(server)
+            numbers = [listener.listen("gauge", truth=k % 2 == 0), listener.listen("world")]
             if k % 3:
                 steps(server, 1)
             for number in numbers[k % 2 :]:
-                ear.stop(number)
-            server._hub.remove_session(ear.session)
+                listener.stop(number)
+            server._hub.remove_session(listener.session)
         steps(server, 2)
         after = held()
         assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
@@ -546,12 +553,12 @@ def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
     with sn.Server(build(columns=0)) as server:
         doorkeeper = server._doorkeeper
         for _ in range(50):
-            ear = Ear(server)
+            listener = Listener(server)
             for _ in range(20):
-                doorkeeper._hear(ear.session, say.Frames(True))
-                ear.stop(ear.listen("gauge"))
+                doorkeeper._hear(listener.session, say.Frames(True))
+                listener.stop(listener.listen("gauge"))
             assert len(server._hub.fresh) == 0 and len(doorkeeper.new_hearers) == 1
-            doorkeeper.end(ear.session)
+            doorkeeper.end(listener.session)
         assert not doorkeeper.new_hearers
 
 
@@ -562,7 +569,7 @@ def test_the_speed_of_the_loop_is_checked() -> None:
                 server.run(speed=speed, until=lambda: True)
 
 
-# The hub against a model ----------------------------------------------------------------------------------------------
+# The table of subscriptions against a model ---------------------------------------------------------------------------
 
 
 def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
@@ -572,15 +579,15 @@ def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() 
     (expected,) = model.subscriptions
     expected.real.session.shares_memory = True
     topic = expected.real.topic
-    payload = model.hub.allocate(topic, 2 * SMALL, [expected.real])
-    assert payload.segment >= 0 and model.hub.counts.segments == 1
-    model.hub.remove_topic(topic.info.id, "removed")
-    model.hub.tidy()
-    assert model.hub.counts.segments == 1
+    payload = model.table.delivery.allocate(topic, 2 * SMALL, [expected.real])
+    assert payload.segment >= 0 and model.table.counts.segments == 1
+    model.table.remove_topic(topic.info.id, "removed")
+    model.table.delivery.tidy()
+    assert model.table.counts.segments == 1
     del payload
-    model.hub.tidy()
-    assert model.hub.counts.segments == 0
-    model.hub.close()
+    model.table.delivery.tidy()
+    assert model.table.counts.segments == 0
+    model.table.close()
 
 
 @dataclass
@@ -600,11 +607,11 @@ class Expected:
 
 
 class Model:
-    """A hub, its clients, and what each should have; random operations on them."""
+    """A table, its clients, and what each should have; random operations on them."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         self.random = random.Random(seed)
-        self.hub = Hub(lambda: None, slots_available(), **options)
+        self.table = SubscriptionTable(lambda: None, uses_slots=slots_available(), **options)
         self.subscriptions: list[Expected] = []
         self.by_number: dict[tuple[bytes, int], Expected] = {}
         self.slots: list[tuple[Session, Place, bytes]] = []
@@ -615,36 +622,40 @@ class Model:
         for k in range(3):
             self.connect(k)
 
+    def writer(self, segment: int) -> Any:
+        delivery = self.table.delivery
+        return delivery._segments.get(segment) or delivery._retired.get(segment)
+
     def add_topic(self, number: int) -> None:
         about = {"id": number, "name": f"t{number}", "kind": "x", "type_name": "x/1", "num_envs": 4}
-        self.hub.add_topic(Topic(StreamInfo(**about, events=number == 3)))  # type: ignore[arg-type]
+        self.table.add_topic(Topic(StreamInfo(**about, events=number == 3)))  # type: ignore[arg-type]
 
     def connect(self, k: int) -> None:
         session = Session(b"%d" % k, f"c{k}", 1, "here", shares_memory=k != 0)
-        self.hub.sessions[session.route] = session
+        self.table.sessions[session.route] = session
 
     def subscribe(self) -> None:
-        session, topic = self.random.choice([*self.hub.sessions.values()]), self.random.choice([*self.hub.topics])
+        session, topic = self.random.choice([*self.table.sessions.values()]), self.random.choice([*self.table.topics])
         number, lossless = next(self.numbers), self.random.random() < 0.5
         window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
         wish = say.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
-        self.hub.subscribe(session, wish)
+        self.table.subscribe(session, wish)
         kind = "events" if topic == 3 else "lossless" if lossless else "latest"
         expected = Expected(session.subscriptions[number], kind, window, limit)
         self.subscriptions.append(expected)
         self.by_number[session.route, number] = expected
 
     def offer(self) -> None:
-        topic = self.hub.topics[self.random.choice([*self.hub.topics])]
-        for receivers in self.hub.wanted(topic, topic.subscriptions).values():
+        topic = self.table.topics[self.random.choice([*self.table.topics])]
+        for receivers in self.table.wanted(topic, topic.subscriptions).values():
             number = next(self.sent)
             size = self.random.choice((HEADER_BYTES, SMALL + self.random.randint(1, 9000)))
-            payload = self.hub.allocate(topic, size, receivers)
+            payload = self.table.delivery.allocate(topic, size, receivers)
             memoryview(payload.data)[:HEADER_BYTES] = self.content(number)
             for each in self.subscriptions:
                 if each.real in receivers:
                     each.offered.append(number)
-            self.hub.offer(payload, receivers)
+            self.table.delivery.offer(payload, receivers)
             del payload
 
     @staticmethod
@@ -653,7 +664,7 @@ class Model:
 
     def read(self) -> None:
         """Take all that is in the outboxes."""
-        for session, records in self.hub.outgoing():
+        for session, records in self.table.outgoing():
             for kind, number, dropped, content in records:
                 if kind == CONTROL:
                     message = say.decode_at_client(content)
@@ -663,13 +674,13 @@ class Model:
                 expected = self.by_number[session.route, number]
                 if kind == SLOT:
                     place = Place.unpack(content)
-                    writer = self.hub._writer(place.segment)
+                    writer = self.writer(place.segment)
                     assert writer is not None and session.shares_memory
                     memory = bytes(writer.memory(place.slot)[:HEADER_BYTES])
                     self.slots.append((session, place, memory))
                 else:
-                    assert kind in (DATA, PART)
-                    memory = bytes(memoryview(content)[:HEADER_BYTES])
+                    assert kind in (DATA, PARTS)
+                    memory = bytes(memoryview(content[0] if kind == PARTS else content)[:HEADER_BYTES])
                 self.receive(expected, dropped, memory, content)
 
     def receive(self, expected: Expected, dropped: int, memory: bytes, content: Any) -> None:
@@ -694,35 +705,35 @@ class Model:
             each = self.random.choice(waiting)
             count = self.random.randint(1, each.under_way)
             each.under_way -= count
-            self.hub.give_credit(each.real.session, each.real.number, count)
+            self.table.delivery.give_credit(each.real.session, each.real.number, count)
 
     def release(self, count: int = 1) -> None:
         for _ in range(min(count, len(self.slots))):
             session, place, memory = self.slots.pop(self.random.randrange(len(self.slots)))
-            if self.hub.sessions.get(session.route) is session:
-                writer = self.hub._writer(place.segment)
+            if self.table.sessions.get(session.route) is session:
+                writer = self.writer(place.segment)
                 assert writer is not None and bytes(writer.memory(place.slot)[:HEADER_BYTES]) == memory, (
                     "written while held"
                 )
-                self.hub.release(session, place.segment, place.slot)
+                self.table.delivery.release(session, place.segment, place.slot)
 
     def end(self) -> None:
-        if self.hub.sessions and self.subscriptions:
+        if self.table.sessions and self.subscriptions:
             real = self.random.choice(self.subscriptions).real
-            self.hub.unsubscribe(real.session, real.number)
+            self.table.unsubscribe(real.session, real.number)
 
     def disconnect(self) -> None:
         self.read()
-        session = self.random.choice([*self.hub.sessions.values()])
-        self.hub.remove_session(session)
+        session = self.random.choice([*self.table.sessions.values()])
+        self.table.remove_session(session)
         for each in self.subscriptions:
             if each.real.session is session:
                 each.ended, each.under_way = "gone", 0
         self.connect(int(session.route))
 
     def replace_topic(self) -> None:
-        number = self.random.choice([*self.hub.topics])
-        self.hub.remove_topic(number, "removed")
+        number = self.random.choice([*self.table.topics])
+        self.table.remove_topic(number, "removed")
         self.add_topic(number)
 
     def check(self) -> None:
@@ -744,7 +755,7 @@ class Model:
     def check_held(self, most: int) -> None:
         """Compare the count of what is held with what is found in queues and under way."""
         shares, sizes = [], {}
-        for session in self.hub.sessions.values():
+        for session in self.table.sessions.values():
             under_way = list(session.orphans)
             for each in session.subscriptions.values():
                 shares += [payload.share for payload in each.queue]
@@ -753,8 +764,8 @@ class Model:
             sizes[session] = sum(sent.share.size for sent in under_way if sent.share is not None)
             assert session.under_way == sizes[session]
             assert session.under_way <= most // 6 or session.awaited == 1 or not session.under_way
-        assert self.hub.held == sum({id(share): share.size for share in shares}.values())
-        assert self.hub.held <= most + 3 * 26_000  # one message of each client is always under way
+        assert self.table.delivery.held == sum({id(share): share.size for share in shares}.values())
+        assert self.table.delivery.held <= most + 3 * 26_000  # one message of each client is always under way
 
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
@@ -777,14 +788,14 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
         model.credit()
     assert sum(len(each.got) for each in model.subscriptions) > got
     assert all(not each.real.queued for each in model.subscriptions if not each.ended and not each.real.ended)
-    for session in list(model.hub.sessions.values()):
-        model.hub.remove_session(session)
-    assert model.hub.held == 0
-    model.hub.close()
+    for session in list(model.table.sessions.values()):
+        model.table.remove_session(session)
+    assert model.table.delivery.held == 0
+    model.table.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_hub_does_what_the_policies_say_whatever_happens(seed: int) -> None:
+def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
     """Lossless: all in order or an end; latest: drops add up; events: lost ones add up; held slots are not written."""
     model = Model(seed)
     operations = {
@@ -800,12 +811,12 @@ def test_the_hub_does_what_the_policies_say_whatever_happens(seed: int) -> None:
     assert sum(len(each.got) for each in model.subscriptions) > 300
     model.read()
     for each in model.subscriptions:
-        model.hub.unsubscribe(each.real.session, each.real.number)
+        model.table.unsubscribe(each.real.session, each.real.number)
     model.release(len(model.slots))
-    counts = model.hub.counts
+    counts = model.table.counts
     assert (counts.subscriptions, counts.slots_lent) == (0, 0)
-    assert all(writer.free == writer.count for writer in model.hub._segments.values())
-    for number in list(model.hub.topics):
-        model.hub.remove_topic(number, "removed")
-    assert model.hub.counts.segments == 0
-    model.hub.close()
+    assert all(writer.free == writer.count for writer in model.table.delivery._segments.values())
+    for number in list(model.table.topics):
+        model.table.remove_topic(number, "removed")
+    assert model.table.counts.segments == 0
+    model.table.close()

@@ -13,6 +13,7 @@ from streaming import DT, PATIENCE, GaugeCfg, build, running, serving, until
 
 import sensorium as sn
 from sensorium.client import subscription as subscriptions
+from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
@@ -72,7 +73,7 @@ def lockstep() -> Iterator[tuple[sn.Server, sn.Client]]:
     """A server in lock-step with a client."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         yield server, client
-        client.workers.errors.take()
+        client.callbacks.errors.take()
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_what_deserialize_raises_costs_that_message_and_no_other(
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
     (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    unreturned = client.sensors["counter"]._ear.subscription._unreturned
+    unreturned = client.sensors["counter"]._slot.subscription._unreturned
     until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
     errors = client.errors
     assert errors
@@ -195,7 +196,7 @@ def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list
     first = sn.serve(build(num_envs, columns=0), "tcp://127.0.0.1:0", lockstep=True)
     with sn.connect(first.address, timeout=PATIENCE) as client:
         for name, envs in asked.items():
-            client._subscribe("gauge", lambda data, name=name: got[name].append(data.env_ids.tolist()), envs=envs)
+            client.subscribe("gauge", lambda data, name=name: got[name].append(data.env_ids.tolist()), envs=envs)
         with running(first):
             client.step()
             until(lambda: all(got.values()))
@@ -298,7 +299,7 @@ def test_the_word_that_events_were_lost_is_no_sample_of_the_statistics(lockstep:
             told.append((data.events_lost, subscription.stats))
         gate.wait(PATIENCE)
 
-    subscription = Subscription(client._session, "ticker", take, queue=2)
+    subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=2))
     subscription._window = 2
     client._session.begin(subscription)
     frames = [client.step() for _ in range(5)]
@@ -320,8 +321,8 @@ def test_an_error_log_that_overflows_raises_the_first_and_the_true_count(
     sensor = client.sensors["gauge"]
     sensor.listen(fail, policy="lossless")
     frames = [client.step() for _ in range(150)]
-    until(lambda: sensor.stats.frame == frames[-1] and client.workers.errors.count >= 150)
-    count = client.workers.errors.count  # it may have been greeted
+    until(lambda: sensor.stats.frame == frames[-1] and client.callbacks.errors.count >= 150)
+    count = client.callbacks.errors.count  # it may have been greeted
     with pytest.raises(sn.StreamError, match=rf"raised ValueError: call {frames[0] - (count - 150)} .*and {count - 1}"):
         client.check()
     client.check()  # it was told
@@ -453,7 +454,7 @@ def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn
     for _ in range(10):
         last = client.step(substeps=200)
     (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    waiting = sensor._ear.subscription._waiting
+    waiting = sensor._slot.subscription._queue.items
     until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
     before = len(got)
     gate.set()

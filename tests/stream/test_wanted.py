@@ -31,10 +31,10 @@ def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> N
 
             assert computed(ten) == 0
             got: dict[str, list[int]] = {"a": [], "b": []}
-            first = client._subscribe("sheet", lambda data: got["a"].append(data.frame), policy="lossless")
+            first = client.subscribe("sheet", lambda data: got["a"].append(data.frame), policy="lossless")
             until(lambda: server.counts.subscriptions == 1)
             assert 10 <= computed(ten) <= 11  # the frame at which it began is computed as well
-            second = stepper._subscribe("sheet", lambda data: got["b"].append(data.frame), policy="lossless")
+            second = stepper.subscribe("sheet", lambda data: got["b"].append(data.frame), policy="lossless")
             until(lambda: server.counts.subscriptions == 2)
             assert 10 <= computed(ten) <= 11
             until(lambda: got["a"][-1] == server.frame)
@@ -82,7 +82,7 @@ def test_a_sensor_that_is_listened_to_at_a_rate_still_shows_the_newest() -> None
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client:
             got: list[tuple[int, float]] = []
-            client._subscribe(
+            client.subscribe(
                 "sheet", lambda data: got.append((data.tick, float(data["cells"][0, 0]))), policy="lossless", every=5
             )
             for _ in range(20):

@@ -141,7 +141,6 @@ CONNECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "text": ((), {"timeout": "5"}, r"connect\.timeout: got '5'"),
     "token": ((), {"token": 12345}, r"connect\.token: got '\(not shown\)', expected text"),
     "name": ((), {"name": 5}, r"connect\.name: got 5, expected text"),
-    "workers": ((), {"workers": 2.0}, r"connect\.workers: got 2\.0"),
     "max_message": ((), {"max_message": True}, r"connect\.max_message: got True"),
     "shared_memory": ((), {"shared_memory": "no"}, r"connect\.shared_memory: got 'no'"),
     "keys": ((), {"keys": 5}, r"connect\.keys: got '\(not shown\)', expected a pair"),
@@ -294,7 +293,7 @@ def test_an_error_in_a_function_on_ticks_names_the_function(client: sn.Client) -
 
     listener = client.on_tick(follow_the_body)
     client.step()
-    until(lambda: client.workers.errors.count)
+    until(lambda: client.callbacks.errors.count)
     listener.stop()
     error = client.errors[0]
     assert error.sensor == "world" and error.callback == repr(follow_the_body) and "lost it" in str(error)

@@ -272,7 +272,7 @@ def test_the_received_memory_itself_is_what_is_seen() -> None:
 def test_nothing_can_be_written(case: str) -> None:
     """Not even where the memory below is writable."""
     data = CASES[case]()
-    writable = np.array(np.frombuffer(bytes(data.raw._head), np.uint8))
+    writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
     data = type(data)(RawData.read(writable, data.info))
     for array in arrays_of(data).values():
         with pytest.raises(ValueError, match="read-only"):
@@ -299,7 +299,7 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
     """At once, without the garbage collector: a slot or pooled buffer goes back then."""
     data = CASES[case]()
     kind, info = type(data), data.info
-    content = bytes(data.raw._head)
+    content = bytes(data.raw.head)
     gc.disable()
     try:
         for name in arrays_of(data):
@@ -346,7 +346,7 @@ COPIES: dict[str, Callable[[SensorData], SensorData]] = {
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
     data = CASES[case]()
-    writable = np.array(np.frombuffer(bytes(data.raw._head), np.uint8))
+    writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
     data = type(data)(RawData.read(writable, data.info))
     copied = COPIES[how](data)
     assert type(copied) is type(data)
@@ -364,7 +364,7 @@ def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
     whole = field_message(make_reading(), poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
     data = FieldData(RawData.read(whole[:start], make_info(), whole[start:]))
-    assert bytes(data.copy().raw._head) == whole.tobytes()
+    assert bytes(data.copy().raw.head) == whole.tobytes()
     assert pickle.loads(pickle.dumps(data)).force.tobytes() == data.force.tobytes()
 
 

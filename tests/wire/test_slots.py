@@ -21,7 +21,7 @@ import pytest
 
 from sensorium.errors import ConfigError, StreamError, WireError
 from sensorium.wire import slots
-from sensorium.wire.slots import PAGE, Probe, SlotReader, SlotWriter, probe_slots, slots_available, why_no_slots
+from sensorium.wire.slots import PAGE, Probe, SlotReader, SlotWriter, probe_slots, slots_available
 
 SECONDS = 30.0
 """Nothing here needs longer."""
@@ -375,9 +375,7 @@ def test_where_the_system_gives_no_memory_slots_are_not_available(monkeypatch: p
 def test_a_probe_says_whether_slots_can_be_read() -> None:
     with Probe() as probe:
         assert probe_slots(probe.name, probe.token)
-        assert why_no_slots(probe.name, probe.token) == ""
         assert not probe_slots(probe.name, bytes(16))
-        assert "token" in why_no_slots(probe.name, bytes(16))
     assert not probe_slots(probe.name, probe.token)
 
 
@@ -444,25 +442,6 @@ def test_slots_never_taken_cost_no_memory() -> None:
             writer.memory(slot)[:] = bytes(size)
             writer.release(slot)
             assert used() == PAGE + size
-
-
-def test_prepared_slots_have_their_memory_before_they_are_taken() -> None:
-    """They are the ones taken next; held ones are left as they are."""
-    size = 64 * PAGE
-    with SlotWriter(size, 4) as writer:
-        assert writer.take() == 0
-        writer.memory(0)[:] = b"x" * size
-        writer.prepare(2)
-        assert os.stat(writer.name).st_blocks * 512 == PAGE + 3 * size
-        assert (writer.free, writer.references(0)) == (3, 1)
-        for expected in (1, 2):
-            assert writer.take() == expected
-            writer.memory(expected)[:] = bytes(size)
-        assert os.stat(writer.name).st_blocks * 512 == PAGE + 3 * size
-        writer.prepare(100)
-        assert writer.free == 1
-        assert os.stat(writer.name).st_blocks * 512 == PAGE + 4 * size
-        assert bytes(writer.memory(0)) == b"x" * size
 
 
 def test_slots_begin_at_pages_and_do_not_overlap() -> None:

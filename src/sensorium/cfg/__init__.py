@@ -2,8 +2,7 @@
 
 A config holds plain values, and the library never modifies it. All faults of one config are reported at once as a
 `ConfigError`. Knobs (the amounts of imperfection) accept a number, a vector or a distribution that is redrawn per env
-at
-reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
+at reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
 from sensorium.cfg.base import (
@@ -22,6 +21,7 @@ from sensorium.cfg.base import (
     as_plain,
     bad,
     differ,
+    in_unit,
     is_finite,
     meanings,
     must,
@@ -32,7 +32,6 @@ from sensorium.cfg.base import (
 )
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, parse_amount
 from sensorium.cfg.sensor import (
-    NON_NEGATIVE_KNOBS,
     SELECTORS,
     MountedSensorCfg,
     Selector,
@@ -43,9 +42,9 @@ from sensorium.cfg.sensor import (
 from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NON_NEGATIVE_KNOBS", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS",
     "Amount", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef",
     "ObjType", "OffsetCfg", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg",
-    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "differ", "find_kind", "is_finite", "meanings",
+    "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "differ", "find_kind", "in_unit", "is_finite", "meanings",
     "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Strict,
@@ -86,15 +87,29 @@ def rules_of(field: FieldInfo) -> list[Rule]:
     return [mark for mark in marks if isinstance(mark, Rule)]
 
 
+def in_unit(unit: str = "", **bounds: float) -> Any:
+    """Return an annotation of a field: its unit and bounds, as the JSON schema of its config has them.
+
+    ``Annotated[Float, in_unit("Hz", exclusiveMinimum=0.0)]``. Clients of a server check what they choose against it.
+    """
+    return Field(json_schema_extra={**({"unit": unit} if unit else {}), **bounds})
+
+
 def is_finite(value: float | Sequence[float]) -> bool:
     """Return whether a number, or each of several, is finite: a test for `must`."""
     return all(map(math.isfinite, value if isinstance(value, Sequence) else (value,)))
 
 
-Positive = Annotated[Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0")]
-NonNegative = Annotated[Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")]
+Positive = Annotated[
+    Float, must(lambda number: 0.0 < number < math.inf, "a finite number > 0"), in_unit(exclusiveMinimum=0.0)
+]
+NonNegative = Annotated[
+    Float, must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0"), in_unit(minimum=0.0)
+]
 Finite = Annotated[Float, must(math.isfinite, "a finite number")]
-Share = Annotated[Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]")]
+Share = Annotated[
+    Float, must(lambda share: 0.0 <= share <= 1.0, "a share in [0, 1]"), in_unit(minimum=0.0, maximum=1.0)
+]
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------
@@ -357,8 +372,8 @@ def meanings(cls: type[BaseModel]) -> dict[str, str]:
     """Return the meaning of each field of a config: the docstring under it, or its description.
 
     The source is read on demand: pydantic's `use_attribute_docstrings` reads it at each class definition, which takes
-    0.4 s
-    for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a prompt).
+    0.4 s for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a
+    prompt).
     """
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):

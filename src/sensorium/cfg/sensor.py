@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, name_in
+from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, in_unit, name_in
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
 from sensorium.cfg.stage import Stages
 from sensorium.errors import ConfigError, Fault, nearest
@@ -27,11 +27,11 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     name: str = ""
     """Name in the scene; by default the kind, e.g. ``"imu"``."""
-    update_period: Float = 0.0
+    update_period: Annotated[Float, in_unit("s", minimum=0.0)] = 0.0
     """Seconds between samples; 0 samples at every physics tick. Need not be a multiple of the time step."""
-    rate_hz: Float | None = None
+    rate_hz: Annotated[Float | None, in_unit("Hz", exclusiveMinimum=0.0)] = None
     """Samples per second; an alternative to `update_period`."""
-    history_length: int = 0
+    history_length: Annotated[int, in_unit(minimum=0)] = 0
     """Number of samples kept in `.history`; 0 keeps none."""
     debug_vis: bool = False
     """Whether viewers draw the sensor."""
@@ -43,8 +43,7 @@ class SensorCfg(Cfg, Generic[DataT]):
     """A subclass of the sensor's data class for readings; None uses the data class itself."""
     selectable: ClassVar[tuple[str, ...]] = ()
     """Names allowed in a config field `fields`, in the order of the data class. Where set, only the fields in
-    `selected`
-    are computed."""
+    `selected` are computed."""
     always: ClassVar[tuple[str, ...]] = ()
     """Selectable fields that are always computed."""
 
@@ -115,8 +114,8 @@ class SensorCfg(Cfg, Generic[DataT]):
         return {"kind": self.kind(), **super().to_dict()}
 
 
-NON_NEGATIVE_KNOBS = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
-_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
+_NON_NEGATIVE = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
+_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in _NON_NEGATIVE[:5])
 """Endings of prefixed knobs such as `gyro_noise`."""
 
 
@@ -128,21 +127,21 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     changes.
     """
 
-    noise: Knob = None
+    noise: Annotated[Knob, in_unit(minimum=0.0)] = None
     """Standard deviation of white noise, per sample, in the field's unit (rad for a rotation)."""
-    noise_density: Knob = None
+    noise_density: Annotated[Knob, in_unit(minimum=0.0)] = None
     """White noise as a two-sided density (Allan's N), unit/sqrt(Hz): sigma = N * sqrt(sample rate)."""
     bias: Knob = None
     """Constant offset, in the field's unit."""
-    random_walk: Knob = None
+    random_walk: Annotated[Knob, in_unit(minimum=0.0)] = None
     """Standard deviation of the bias increment, per sample, in the field's unit."""
-    random_walk_density: Knob = None
+    random_walk_density: Annotated[Knob, in_unit(minimum=0.0)] = None
     """Rate random walk (Allan's K), unit*sqrt(Hz): sigma of the increment = K / sqrt(sample rate)."""
-    resolution: Knob = None
+    resolution: Annotated[Knob, in_unit(minimum=0.0)] = None
     """Quantisation step, in the field's unit; 0 leaves the signal continuous."""
-    delay: Amount | None = None
+    delay: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
     """Seconds from capture to arrival, rounded to the nearest tick, half up."""
-    jitter: Amount | None = None
+    jitter: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
     """Extra delay, drawn per sample, s. A number means uniform in [0, jitter). At most `delay`."""
     loss: Float | GilbertElliott | None = None
     """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts of loss."""
@@ -151,8 +150,7 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that defines this has
-    a
-    config field for each knob of these data fields, such as `gyro_noise`."""
+    a config field for each knob of these data fields, such as `gyro_noise`."""
 
     @classmethod
     def knob_prefixes(cls) -> dict[str, str]:
@@ -166,16 +164,18 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
             hints[own] = hint
             for prefix, (field, unit) in cls.prefixed_knobs.items() if own == "prefixed_knobs" else ():
                 for knob, unit_of_knob in COLUMN_KNOBS.items():
-                    meaning = f"`{knob}` of {field}, {unit_of_knob.format(unit)}."
+                    named = unit_of_knob.format(unit)
+                    extra: Any = {"unit": named} | ({} if knob == "bias" else {"minimum": 0.0})
                     hints[f"{prefix}_{knob}"] = Knob
-                    setattr(cls, f"{prefix}_{knob}", Field(default=None, description=meaning))
+                    described = Field(None, description=f"`{knob}` of {field}, {named}.", json_schema_extra=extra)
+                    setattr(cls, f"{prefix}_{knob}", described)
         cls.__annotations__ = hints
 
     @field_validator("*", mode="after")
     @classmethod
     def _non_negative(cls, value: Any, info: ValidationInfo) -> Any:
         name = info.field_name or ""
-        if name not in NON_NEGATIVE_KNOBS and not name.endswith(_NON_NEGATIVE_ENDINGS):
+        if name not in _NON_NEGATIVE and not name.endswith(_NON_NEGATIVE_ENDINGS):
             return value
         if not isinstance(value, float | tuple | Mapping | Uniform | Choice):
             return value
@@ -224,8 +224,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Sensor with a mount. Give exactly one selector.
 
     A singular selector means exactly one place and gives no mount axis. A plural one (a full-match pattern or a list)
-    gives
-    a mount axis after env. ``body="world"``, or an explicit ``body=None``, mounts the sensor on the world.
+    gives a mount axis after env. ``body="world"``, or an explicit ``body=None``, mounts the sensor on the world.
     """
 
     site: Selector = None

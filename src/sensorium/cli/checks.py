@@ -59,12 +59,11 @@ def check_device_name(device: str) -> None:
         )
 
 
-def check_addresses(addresses: Iterable[str], bulk_port: int = 0) -> None:
+def check_addresses(addresses: Iterable[str]) -> None:
     """Reject addresses at which the server cannot listen. No client can connect during the check.
 
     Args:
         addresses: ``tcp://`` and ``ipc://`` addresses.
-        bulk_port: port for large messages on the hosts of the TCP addresses; 0 or less for any or none.
 
     Raises:
         UsageError: which one, and why.
@@ -83,11 +82,6 @@ def check_addresses(addresses: Iterable[str], bulk_port: int = 0) -> None:
         number = _number(address, host)
         if number and (why := _why_not(number, 0 if takes_any else int(port))):
             raise _cannot(address, why, "Give another address; port 0 selects a free port.")
-        if 0 < bulk_port == (0 if takes_any else int(port)):
-            raise UsageError.of("--bulk-port", bulk_port, "another port than that of --address", "0 takes a free one.")
-        if bulk_port > 0 and number and (why := _why_not(number, bulk_port)):
-            fix = "Name another one: 0 takes a free one, -1 has none."
-            raise UsageError(f"--bulk-port: cannot listen at port {bulk_port} of {host}: {why}. {fix}")
 
 
 def _cannot(address: str, why: str, fix: str) -> UsageError:

@@ -22,7 +22,7 @@ from sensorium.cli.checks import check_addresses, check_device_name, check_envs,
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout
 from sensorium.cli.signals import ending
-from sensorium.errors import ConfigError, StreamError, UsageError, nearest
+from sensorium.errors import ConfigError, UsageError, nearest
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -53,20 +53,16 @@ class Serve:
     """Simulate a robot and serve its sensors to other processes.
 
     The first line on stdout is the address, "listening at tcp://127.0.0.1:7447"; then the served sensors are listed.
-    Listen
-    from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS). Clients can
-    spawn
-    further sensors at run time, e.g. sensor.other.safe_distance. On a terminal a status line shows the frame, the
-    simulation
-    speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C stops the server.
+    Listen from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS).
+    Clients can spawn further sensors at run time, e.g. sensor.other.safe_distance. On a terminal a status line shows
+    the frame, the simulation speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C
+    stops the server.
 
     MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks until the server stops and needs
-    no
-    rig file.
+    no rig file.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
-    are
-    not options, because other users of the machine can see those.
+    are not options, because other users of the machine can see those.
 
     For example:
       sensorium serve demo
@@ -81,8 +77,7 @@ class Serve:
     """MJCF or URDF file, or demo."""
     rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
-    itself
-    declares, or those of the demo."""
+    itself declares, or those of the demo."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
@@ -90,8 +85,7 @@ class Serve:
     tcp://127.0.0.1:7447."""
     control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
     """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
-    By
-    default the demo trots. In lock-step it is always client."""
+    By default the demo trots. In lock-step it is always client."""
     lockstep: bool = False
     """Clients control the steps (client.step(ctrl)), and each step waits for lossless listeners."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
@@ -102,23 +96,16 @@ class Serve:
     """Simulated time after which the server stops, s; 0: runs until Ctrl-C."""
     reserve: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="contact|RIG.toml")] = ()
     """Prepare the model for sensors that clients may spawn later and that must be known at the start: contact for
-    collisions
-    of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other sensors
-    need no
-    preparation."""
+    collisions of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other
+    sensors need no preparation."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the token that clients must present; created if missing. Alternatively set SENSORIUM_TOKEN."""
     keys: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the server's keys; created if missing. All traffic is then encrypted, and clients need the public key,
-    which
-    is printed."""
+    which is printed."""
     allow_key: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY")] = ()
     """Public key of a client that may connect, with --keys; may be repeated. By default: all clients that know the
-    server's
-    key."""
-    bulk_port: Annotated[int, arg(metavar="PORT")] = 0
-    """Port over which clients on other machines get large messages, beside that of ADDRESS; 0: a free one, -1: none,
-    all goes over ADDRESS. With --keys there is none."""
+    server's key."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Greatest total memory of the sensors that clients spawn."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
@@ -139,7 +126,7 @@ class Serve:
         self._check()
         addresses = list(self.address) or [ADDRESS]
         keys, token = self._secrets(addresses)
-        check_addresses(addresses, self.bulk_port)
+        check_addresses(addresses)
         with busy("loading"):
             if self.control not in ("", *CONTROLS):
                 from sensorium.cli.control import check_control
@@ -181,8 +168,6 @@ class Serve:
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
-        if not -1 <= self.bulk_port < 65536:
-            raise UsageError.of("--bulk-port", self.bulk_port, "a port of 0 to 65535, or -1", "0 takes a free one.")
         if not 0.0 <= self.speed < float("inf"):
             raise UsageError.of(
                 "--speed", self.speed, "a number >= 0", "Give 1 for real time, 0 for as fast as possible."
@@ -226,9 +211,6 @@ class Serve:
 
         if self.allow_key and self.keys is None:
             raise UsageError.of("--allow-key", self.allow_key[0], "--keys as well", "Add --keys FILE.")
-        if self.bulk_port > 0 and self.keys is not None:
-            fix = "Leave it out: with keys all goes over ADDRESS, since nothing else is encrypted."
-            raise UsageError.of("--bulk-port", self.bulk_port, "none beside --keys", fix)
         for key in self.allow_key:
             try:
                 check_key("serve", "allowed_keys", key)
@@ -283,17 +265,10 @@ class Serve:
         from sensorium.stream.server import serve
 
         bounds = {name: getattr(self, name) for name in BOUNDS}
-        try:
-            with UsageError.naming(**{name: f"--{name.replace('_', '-')}" for name in BOUNDS}):
-                return serve(
-                    scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep,
-                    bulk_port=None if self.bulk_port < 0 else self.bulk_port, **bounds,
-                )  # fmt: skip
-        except StreamError as error:
-            if "bulk_port" in str(error):
-                fix = "0 takes a free one, -1 has none."
-                raise UsageError.of("--bulk-port", self.bulk_port, "a port that is free", fix) from None
-            raise
+        with UsageError.naming(**{name: f"--{name.replace('_', '-')}" for name in BOUNDS}):
+            return serve(
+                scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep, **bounds
+            )
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""

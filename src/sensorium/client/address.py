@@ -8,6 +8,7 @@ from typing import Any
 
 from sensorium.client import checks
 from sensorium.errors import ConfigError
+from sensorium.wire.keyfiles import is_key
 
 
 def check_address(address: str) -> str:
@@ -81,13 +82,3 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
     if keys is not None and not server_key:
         raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
     return prepare
-
-
-def is_key(text: object) -> bool:
-    """Return whether a text is a key."""
-    from zmq.utils import z85
-
-    try:
-        return isinstance(text, str) and len(text) == 40 and len(z85.decode(text.encode())) == 32
-    except (ValueError, KeyError, UnicodeEncodeError):
-        return False

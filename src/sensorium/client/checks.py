@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,10 @@ import numpy.typing as npt
 from sensorium.errors import ConfigError
 from sensorium.wire.attributes import plain
 from sensorium.wire.pose import Pose
+
+Policy = Literal["latest", "lossless"]
+"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
+Envs = slice | int | range | None
 
 MOST = 2**31 - 1
 """Greatest whole number, where nothing else bounds it."""
@@ -146,46 +151,56 @@ def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
     return found
 
 
-def listened_envs(call: str, value: Any, num_envs: int) -> Any:
-    """Refuse a single environment that is none; what else may be listened to says the subscription."""
-    if value is None or isinstance(value, range):
-        return value
-    if isinstance(value, slice):
-        ends = (value.start, value.stop, value.step)
-        if all(end is None or _index(end) is not None for end in ends):
-            return value
-    found = _index(value)
-    if found is None or not 0 <= found < num_envs:
-        expected = f"None for all, {_one_of(num_envs)}, or a slice of them without a step"
-        raise ConfigError.single(call, "envs", value, expected)
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """How a listener listens; see `RemoteSensor.listen`."""
+
+    policy: Policy = "latest"
+    every: int = 1
+    max_rate: float | None = None
+    envs: Envs = None
+    truth: bool = False
+    queue: int | None = None
 
 
-def listening(name: str, num_envs: int, **options: Any) -> dict[str, Any]:
-    """Return the options of `RemoteSensor.listen` that were given, checked.
+def listening(name: str, num_envs: int, **options: Any) -> ListenOptions:
+    """Return the options of `RemoteSensor.listen`, checked.
 
     Args:
         name: of the sensor.
         num_envs: environments of the server.
         options: by name.
     """
-    call = f"listen({name!r})"
-    for argument, value in options.items():
-        match argument:
-            case "every":
-                options[argument] = whole(call, argument, value)
-            case "queue" if value is not None:
-                options[argument] = whole(call, argument, value)
-            case "max_rate" if value is not None:
-                expected = "a finite number of messages per second > 0, or None"
-                options[argument] = number(call, argument, value, expected)
-            case "truth":
-                options[argument] = flag(call, argument, value)
-            case "envs":
-                options[argument] = listened_envs(call, value, num_envs)
-            case _:
-                pass
-    return options
+    call, given = f"listen({name!r})", ListenOptions(**options)
+    if given.policy not in ("latest", "lossless"):
+        raise ConfigError.single(call, "policy", given.policy, "'latest' or 'lossless'")
+    env_range(given.envs, num_envs, name)
+    expected = "a finite number of messages per second > 0, or None"
+    return ListenOptions(
+        policy=given.policy,
+        every=whole(call, "every", given.every),
+        max_rate=None if given.max_rate is None else number(call, "max_rate", given.max_rate, expected),
+        envs=given.envs,
+        truth=flag(call, "truth", given.truth),
+        queue=None if given.queue is None else whole(call, "queue", given.queue),
+    )
+
+
+def env_range(envs: Any, num_envs: int, name: str) -> tuple[int, int]:
+    """Return (first, number) of the environments that a listener of a sensor asks for."""
+    if envs is None:
+        return 0, num_envs
+    single = _index(envs)
+    if single is not None and 0 <= single < num_envs:
+        return single, 1
+    if isinstance(envs, slice | range):
+        ends = (envs.start, envs.stop, envs.step)
+        if all(end is None or _index(end) is not None for end in ends):
+            chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
+            if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
+                return chosen.start, len(chosen)
+    expected = f"None for all, {_one_of(num_envs)}, or a slice of them without a step"
+    raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
 
 
 def controls(call: str, value: Any) -> tuple[tuple[int, ...], bytes]:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, WeakValueDictionary, ref
 
@@ -16,12 +17,12 @@ from sensorium import errors
 from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_giver
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
-from sensorium.client.callbacks import LOGGER, ListenerError, Workers
+from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
 from sensorium.client.requests import ServerError
-from sensorium.client.sensors import Ear, RemoteSensor
-from sensorium.client.session import Done, FrameListener, Session, Wish
+from sensorium.client.sensors import ListenerSlot, RemoteSensor
+from sensorium.client.session import FrameListener, Session, Wish
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies, Body, SceneDescription
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
-WORKERS = 4
-"""Threads that call listeners."""
 MOST_SUBSTEPS = 1_000_000
 """Physics ticks of one step at most; the server refuses more."""
 
@@ -54,18 +53,35 @@ _closers: WeakSet[threading.Thread] = WeakSet()
 def _close_all() -> None:
     """End what a program has left open, while its threads still run: a socket that is cut off could hold up its end."""
     for client in list(_open):
-        client.workers.patience = 1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
+        client.callbacks.patience = (
+            1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
+        )
         client.close()
     for closer in list(_closers):
         closer.join(1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server in this process.
+
+    Attributes:
+        context: its ZeroMQ context.
+        pump: where its loop is on this very thread: lets it work for some seconds; else returns False.
+        on_close: called when the client has ended.
+    """
+
+    context: zmq.Context[Any]
+    pump: Callable[[float], bool]
+    on_close: Callable[[], None] | None
+
+
 class Client:
     """A connection to a server; `connect` makes one. It is a context manager, which closes it.
 
-    Everything may be called from any thread. Listeners are called on worker threads. Where the connection breaks, or
-    the server is started anew, the client connects again by itself: listeners go on, and sensors that it spawned are
-    spawned again.
+    Everything may be called from any thread. Each listener is called on a thread of its own. Where the connection
+    breaks, or the server is started anew, the client connects again by itself: listeners go on, and sensors that it
+    spawned are spawned again.
 
     One that nobody holds any more is closed, with a `ResourceWarning`. Its sensors hold it, and so does whoever listens
     to one, until he stops: see `connect`.
@@ -80,7 +96,7 @@ class Client:
             works on the request, or compiles kernels.
         shared_memory: read large data from shared memory, where the server is on this machine.
         max_message: most bytes of one message; listening to a sensor whose messages are longer ends with that reason.
-        workers: most threads that call listeners.
+        local: the server, where it is in this process; `Scene.local_client` gives it.
 
     Raises:
         StreamError: nobody answers there, or the server refuses; with its words.
@@ -98,10 +114,7 @@ class Client:
         timeout: float = 5.0,
         shared_memory: bool = True,
         max_message: int = 2**30,
-        workers: int = WORKERS,
-        _context: zmq.Context[Any] | None = None,
-        _pump: Callable[[float], bool] = lambda seconds: False,
-        _on_close: Callable[[], None] | None = None,
+        local: LocalServer | None = None,
     ) -> None:
         self.address = check_address(address)
         checks.text("connect", "token", token, secret=True)
@@ -109,17 +122,15 @@ class Client:
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
         shared_memory = checks.flag("connect", "shared_memory", shared_memory)
         max_message = checks.whole("connect", "max_message", max_message, 1, 2**62)
-        workers = checks.whole("connect", "workers", workers, 1, 1024)
         prepare = key_giver(server_key, keys)
-        self.workers = Workers(workers, "sensorium-listener")
+        self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
-        self._ears: dict[str, Ear] = {}
+        self._slots: dict[str, ListenerSlot] = {}
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
         self._session = Session(
-            self.address, greeting(name or _program(), token, _version(), max_message), timeout=timeout,
-            workers=self.workers, pump=_pump, on_close=_on_close, prepare=prepare, context=_context,
-            uses_slots=shared_memory, max_message=max_message,
+            self.address, greeting(name or _program(), token, max_message), timeout=timeout, callbacks=self.callbacks,
+            local=local, prepare=prepare, uses_slots=shared_memory, max_message=max_message,
         )  # fmt: skip
         _open.add(self)
         try:
@@ -242,7 +253,7 @@ class Client:
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
         """Name -> sensor; a new one appears here by itself."""
-        return _Sensors(self)
+        return _Sensors(self, self._session, self._sensors, self._slots)
 
     @property
     def bodies(self) -> Bodies:
@@ -263,7 +274,7 @@ class Client:
     @property
     def errors(self) -> list[ListenerError]:
         """What listeners raised since somebody asked the last time, oldest first."""
-        return self.workers.errors.take()
+        return self.callbacks.errors.take()
 
     @property
     def notes(self) -> list[str]:
@@ -276,7 +287,7 @@ class Client:
         Raises:
             StreamError: caused by what the listener raised.
         """
-        self.workers.errors.check()
+        self.callbacks.errors.check()
 
     # Steps and controls -----------------------------------------------------------------------------------------------
 
@@ -325,11 +336,6 @@ class Client:
             StreamError: the server refused; with its words.
         """
         return int(self._session.ask(say.Reset, checks.env_ids("reset", env_ids, self.num_envs)))
-
-    def _set(self, name: str, knob: str, value: Any, env_ids: Any) -> None:
-        call = f"set({checks.text(f'{name!r}.set', 'knob', knob)!r})"
-        envs = checks.env_ids(call, env_ids, self.num_envs)
-        self._session.ask(say.Set, name, knob, checks.knob_value(call, value), envs)
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -464,7 +470,7 @@ class Client:
     def on_tick(
         self, callback: Callable[[Snapshot], object], *, envs: Any = None, policy: Any = "lossless"
     ) -> Subscription:
-        """Have a function called with the state of all bodies in each frame, on a worker thread; returns the listener.
+        """Have a function called with the state of all bodies in each frame, on its own thread; returns the listener.
 
         Args:
             callback: takes a `Snapshot`.
@@ -481,18 +487,31 @@ class Client:
                 "the server has no stream of the bodies' states: its engine was prepared without them. Reserve it: "
                 "Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
-        return self._subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
+        return self.subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Subscription:
-        return self.on_tick(callback, envs=envs)
+    def subscribe(
+        self,
+        name: str,
+        callback: Callable[[Any], object],
+        *,
+        on_end: Callable[[str], object] | None = None,
+        **options: Any,
+    ) -> Subscription:
+        """Return one more listener of a sensor, beside that of ``sensors[name].listen``; its `stop` ends it.
 
-    def _subscribe(self, name: str, callback: Callable[[Any], object], **options: Any) -> Subscription:
-        options = checks.listening(name, self.num_envs, **options)
-        subscription = Subscription(self._session, name, callback, keeps=self, **options)
+        Args:
+            name: of the sensor.
+            callback: takes the data, as for `RemoteSensor.listen`.
+            on_end: called once with the reason when it ends without `stop`.
+            options: of `RemoteSensor.listen`.
+        """
+        asked = checks.listening(name, self.num_envs, **options)
+        subscription = Subscription(self._session, name, callback, asked, on_end=on_end, keeps=self)
         self._session.begin(subscription)
         return subscription
 
-    def _on_frame(self, callback: Callable[[Done], object]) -> FrameListener:
+    def on_frame(self, callback: Callable[[say.FrameDone], object]) -> FrameListener:
+        """Have a function called at the end of each frame, on the thread of the connection."""
         return self._session.hear_frames(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
@@ -536,19 +555,25 @@ class _TickListener:
 class _Sensors(Mapping[str, RemoteSensor]):
     """Name -> sensor, as the server has them now. One object per name, so that listening twice replaces."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(
+        self,
+        client: Client,
+        session: Session,
+        made: WeakValueDictionary[str, RemoteSensor],
+        slots: dict[str, ListenerSlot],
+    ) -> None:
+        self._client, self._session, self._made, self._slots = client, session, made, slots
 
     def __getitem__(self, name: str) -> RemoteSensor:
-        client, session = self._client, self._client._session
+        session = self._session
         session.known()
         with session.lock:
             if name not in session.streams:
                 raise UnknownNameError("sensor", name if isinstance(name, str) else repr(name), session.streams)
-            sensor = client._sensors.get(name)
+            sensor = self._made.get(name)
             if sensor is None:
-                ear = client._ears.setdefault(name, Ear(session, name))
-                sensor = client._sensors[name] = RemoteSensor(client, ear)
+                slot = self._slots.setdefault(name, ListenerSlot(session, name))
+                sensor = self._made[name] = RemoteSensor(self._client, slot)
             return sensor
 
     def __iter__(self) -> Iterator[str]:
@@ -588,10 +613,4 @@ def _program() -> str:
     return Path(sys.argv[0] or "python").name
 
 
-def _version() -> str:
-    from sensorium import __version__
-
-    return str(__version__)
-
-
-__all__ = ["Client", "ServerError", "connect"]
+__all__ = ["Client", "LocalServer", "ServerError", "connect"]

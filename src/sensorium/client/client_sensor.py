@@ -1,19 +1,18 @@
 """Client sensors: sensors that run in the client, on what it is told of the world in each frame.
 
 An author derives from `ClientSensor`; defining the class registers it. The server only knows that such a sensor exists.
-Snapshots may arrive on several threads at once and in any order: the base class gives them to `on_tick` one at a time
-and in the order of frames, so that an author needs no locks.
+The base class gives snapshots to `on_tick` one at a time and in the order of frames, so that an author needs no locks.
 """
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from sensorium.client.callbacks import Strand, Workers
+from sensorium.client.callbacks import CallbackQueue, Callbacks
 from sensorium.errors import ConfigError, StaleError
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
@@ -28,9 +27,6 @@ ENTRY_POINT_GROUP = "sensorium.client_sensors"
 OURS = ("sensorium.client.lane_invasion",)
 """Modules with our own client sensors."""
 REGISTRY = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
-
-AHEAD = 16
-"""Snapshots that wait while one is worked on; more, and who brings them waits."""
 
 MAX_QUEUED = 1024
 """Events of one sensor that wait for its listener; more are lost, and counted."""
@@ -48,8 +44,8 @@ class SensorHost(Protocol):
     """What a client sensor needs of its client."""
 
     @property
-    def workers(self) -> Workers:
-        """The threads that call listeners."""
+    def callbacks(self) -> Callbacks:
+        """What the queues of its listeners share."""
         ...
 
     @property
@@ -57,8 +53,8 @@ class SensorHost(Protocol):
         """The bodies of the world."""
         ...
 
-    def _on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
-        """Have a snapshot of these environments in each frame, on any threads, until it is stopped."""
+    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
+        """Have a snapshot of these environments in each frame, in order, on one thread, until it is stopped."""
         ...
 
 
@@ -135,17 +131,15 @@ class ClientSensor(SpawnedSensor):
 
     _registry = REGISTRY
     _host: SensorHost
-    _strand: Strand
+    _queue: CallbackQueue[tuple[Callable[[Any], object], object]]
     _on_destroy: Callable[[], object] | None
-    _changed: threading.Condition
+    _lock: threading.RLock
+    _ticking: threading.RLock
     _callback: Callable[[Any], object] | None
     _handle: Handle | None
-    _waiting: list[tuple[int, int, Snapshot]]
     _frame: int
-    _runner: int
-    _runs: int
+    _ticker: int
     _starts: int
-    _arrived: int
     _late: int
     _lost: int
     _lost_since: int
@@ -169,18 +163,18 @@ class ClientSensor(SpawnedSensor):
         raise NotImplementedError
 
     def emit(self, event: object) -> None:
-        """Give something to the listener, on a worker thread; without effect where nobody listens."""
-        with self._changed:
+        """Give something to the listener, on a thread of its own; without effect where nobody listens."""
+        with self._lock:
             callback = self._callback
             if callback is None:
                 return
-            if self._strand.pending >= MAX_QUEUED:
+            if len(self._queue.items) >= MAX_QUEUED:
                 self._lost += 1
                 self._lost_since += 1
                 return
             if self._lost_since and isinstance(event, ClientEvent):
                 event, self._lost_since = replace(event, events_lost=self._lost_since), 0
-            self._strand.submit(callback, event)
+            self._queue.put([(callback, event)])
 
     @property
     def bodies(self) -> Bodies:
@@ -205,7 +199,7 @@ class ClientSensor(SpawnedSensor):
     # For the user -----------------------------------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Any], object]) -> None:
-        """Begin to work, and call the listener with what there is to tell, in order, on a worker thread.
+        """Begin to work, and call the listener with what there is to tell, in order, on a thread of its own.
 
         A listener that was there before is replaced, and not called any more.
 
@@ -215,10 +209,10 @@ class ClientSensor(SpawnedSensor):
         """
         if not callable(callback):
             raise ConfigError.single(type(self).__name__, "listen", callback, "a function of one argument")
-        with self._changed:
+        with self._lock:
             self._check_alive()
             begins = self._callback is None
-            self._strand.clear(0.0)
+            self._queue.clear()
             self._callback, self._lost_since = callback, 0
             if begins:
                 self._starts += 1
@@ -226,19 +220,19 @@ class ClientSensor(SpawnedSensor):
             start = self._starts
         if begins:
             self._begin(start)
-        elif self._runner != threading.get_ident():
-            self._strand.wait()
+        elif self._ticker != threading.get_ident():
+            self._queue.wait()
 
     def _begin(self, start: int) -> None:
         """Ask for snapshots, unless somebody has stopped it meanwhile."""
         try:
-            handle = self._host._on_tick(self._tick, envs=self._envs)
+            handle = self._host.on_tick(self._tick, envs=self._envs)
         except BaseException:
-            with self._changed:
+            with self._lock:
                 if self._starts == start:
                     self._callback = None
             raise
-        with self._changed:
+        with self._lock:
             wanted = self._callback is not None and self._starts == start
             if wanted:
                 self._handle = handle
@@ -250,28 +244,25 @@ class ClientSensor(SpawnedSensor):
 
         It waits until a running call of the listener, and of `on_tick`, has ended, but not from within.
         """
-        with self._changed:
+        with self._lock:
             self._callback = None
-            self._strand.clear(0.0)
+            self._queue.clear()
             handle, self._handle = self._handle, None
-            self._changed.notify_all()
         if handle is not None:
             handle.stop()
-        with self._changed:
-            if self._runner == threading.get_ident():
-                return
-            runs = self._runs
-            patience = self._host.workers.patience
-            self._changed.wait_for(lambda: not self._runner or self._runs != runs, patience)
-        self._strand.wait()
+        if self._ticker == threading.get_ident():
+            return
+        if self._ticking.acquire(timeout=self._host.callbacks.patience):
+            self._ticking.release()
+        self._queue.wait()
 
     def destroy(self) -> None:
         """Stop, and let go of everything. May be called again."""
-        with self._changed:
+        with self._lock:
             destroyed, self._destroyed = self._destroyed, True
         self.stop()
         if not destroyed:
-            self._strand.close(0.0)
+            self._queue.close()
             try:
                 self.close()
             finally:
@@ -305,73 +296,56 @@ class ClientSensor(SpawnedSensor):
 
     # Ticks ------------------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        self._changed = threading.Condition()
+    def _prepare(self, host: SensorHost, name: str) -> None:
+        self._host = host
+        self._queue = CallbackQueue(name, partial(_call, name, host.callbacks), host.callbacks)  # it holds no sensor
+        self._lock, self._ticking = threading.RLock(), threading.RLock()
         self._callback = self._handle = self._on_destroy = None
-        self._waiting = []  # a heap by frame
         self._frame = -1  # the newest that was seen
-        self._runner = 0  # the thread that is in on_tick
-        self._runs = self._starts = self._arrived = self._late = self._lost = self._lost_since = 0
+        self._ticker = 0  # the thread that is in on_tick
+        self._starts = self._late = self._lost = self._lost_since = 0
         self._fresh = self._destroyed = False
 
-    def _begin_anew(self) -> None:
+    def restart(self) -> None:
         """Forget what was seen: the server is a new one, which counts its frames from the start."""
-        with self._changed:
-            self._waiting.clear()
+        with self._lock:
             self._frame, self._fresh = -1, True
-            self._changed.notify_all()
 
     def _check_alive(self) -> None:
         if self._destroyed:
             raise StaleError(f"sensor {self._name!r} is destroyed.")
 
     def _tick(self, snapshot: Snapshot) -> None:
-        """Take a snapshot: from any thread, in any order. One of the threads works on all that have arrived."""
-        me = threading.get_ident()
-        with self._changed:
-            while len(self._waiting) >= AHEAD and self._runner != me and self._is_new(snapshot):
-                self._changed.wait()
-            if not self._is_new(snapshot):
-                self._late += self._callback is not None
-                return
-            self._arrived += 1
-            heapq.heappush(self._waiting, (snapshot.frame, self._arrived, snapshot))
-            if self._runner:
-                return
-            self._runner = me
-        while True:
-            with self._changed:
-                found = self._take()
-                self._changed.notify_all()
-                if found is None:
-                    self._runner = 0
+        """Look at a snapshot, unless a later one was seen."""
+        with self._ticking:
+            with self._lock:
+                if self._callback is None:
                     return
-                self._runs += 1
+                if snapshot.frame <= self._frame:
+                    self._late += 1
+                    return
+                self._frame = snapshot.frame
                 fresh, self._fresh = self._fresh, False
+            before, self._ticker = self._ticker, threading.get_ident()
             try:
                 if fresh:
                     self.reset()
-                told = self.on_tick(found)
+                told = self.on_tick(snapshot)
                 if told is not None:
                     self.emit(told)
             except BaseException as error:  # as of listeners
-                self._host.workers.errors.report(self._name, self.on_tick, error)
-            del found
+                self._host.callbacks.errors.report(self._name, self.on_tick, error)
+            finally:
+                self._ticker = before
 
-    def _is_new(self, snapshot: Snapshot) -> bool:
-        return self._callback is not None and snapshot.frame > self._frame
 
-    def _take(self) -> Snapshot | None:
-        """Return the earliest snapshot that waits and is new; None if there is none, or nobody listens."""
-        if self._callback is None:
-            self._waiting.clear()
-        while self._waiting:
-            frame, _, snapshot = heapq.heappop(self._waiting)
-            if frame > self._frame:
-                self._frame = frame
-                return snapshot
-            self._late += 1
-        return None
+def _call(name: str, callbacks: Callbacks, item: tuple[Callable[[Any], object], object]) -> None:
+    """Call a listener with an event of a sensor."""
+    callback, event = item
+    try:
+        callback(event)
+    except BaseException as error:
+        callbacks.errors.report(name, callback, error)
 
 
 S = TypeVar("S", bound=ClientSensor)
@@ -408,9 +382,8 @@ def spawn(
     """
     check_envs(cls, envs)
     sensor = cls(**arguments)
-    sensor._prepare()
+    sensor._prepare(host, name)
     place(sensor, name, description, envs, transform, owner)
-    sensor._host, sensor._strand = host, host.workers.strand(name)
     try:
         sensor.set(description)
         sensor.set_owner(owner)

@@ -72,7 +72,7 @@ class FrameCollector(Generic[D]):
     """Collects data by frame until the frame is complete. It knows no client and may be used by any threads at once.
 
     A frame is complete when it has been announced, with how many data each sensor has in it, and all of those have
-    come: an announcement overtakes data, since these wait for credit and for a worker thread, so that the order in
+    come: an announcement overtakes data, since these wait for credit and for their thread, so that the order in
     which they arrive says nothing. Announcements, and the data of each sensor, come in the order of frames, but among
     each other in any. Where later data of a sensor have come, those that are missing never will. A sensor that has
     none at all then counts as not due.

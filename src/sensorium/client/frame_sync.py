@@ -12,6 +12,7 @@ from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
 from sensorium.wire.data import LostEvents, SensorData
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
+from sensorium.wire.messages import FrameDone
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.stream_info import StreamInfo
 
@@ -29,21 +30,6 @@ class _Subscribed(_Handle, Protocol):
     def count(self) -> int: ...
 
 
-class _Done(Protocol):
-    """The end of a frame, as the server announces it."""
-
-    @property
-    def frame(self) -> int: ...
-    @property
-    def tick(self) -> int: ...
-    @property
-    def time(self) -> float: ...
-    @property
-    def subscriptions(self) -> tuple[int, ...]: ...
-    @property
-    def counts(self) -> tuple[int, ...]: ...
-
-
 class SyncClient(Protocol):
     """What a `FrameSync` asks of a client."""
 
@@ -52,8 +38,8 @@ class SyncClient(Protocol):
         """Name -> what there is to listen to."""
         ...
 
-    def _subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
-    def _on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
+    def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
+    def on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
 
 
 class FrameSync:
@@ -103,7 +89,7 @@ class FrameSync:
         mine: dict[str, _Subscribed] = {}
         infos: dict[str, StreamInfo] = {}
 
-        def missing(name: str, count: int, done: _Done) -> SensorData:
+        def missing(name: str, count: int, done: FrameDone) -> SensorData:
             return _lost(infos[name], mine[name], count, done)
 
         collector: FrameCollector[SensorData] = FrameCollector(
@@ -116,12 +102,12 @@ class FrameSync:
         try:
             for name in collector.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
-                mine[name] = client._subscribe(
+                mine[name] = client.subscribe(
                     name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
                 )
                 handles.append(mine[name])
             # The last: frames that are announced from now on have all subscriptions.
-            handles.append(client._on_frame(lambda done: collector.done(done.frame, _due(done, mine), done)))
+            handles.append(client.on_frame(lambda done: collector.done(done.frame, _due(done, mine), done)))
         except BaseException:
             self.close()
             raise
@@ -208,15 +194,15 @@ def _ender(collector: FrameCollector[SensorData], name: str) -> Callable[[str], 
     return lambda reason: collector.end(name, reason)
 
 
-def _due(done: _Done, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
+def _due(done: FrameDone, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
     """Return the sensors of which a frame has data for these subscriptions, and how many."""
     counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
     return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
 
 
-def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: _Done) -> LostEvents:
+def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone) -> LostEvents:
     """Return the word that so many events of a frame are not given."""
-    time_ns = round(done.time * 1e9)
+    time_ns = done.time_ns
     header = Header(
         LOST | EVENTS, type_id(info.type_name), info.id, frame=done.frame, tick=done.tick, time_ns=time_ns,
         capture_ns=time_ns, first_env=subscribed.first, num_envs=subscribed.count, lost=min(count, 2**32 - 1),

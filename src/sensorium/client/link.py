@@ -9,32 +9,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from sensorium.client.bulk import BulkBrokenError, BulkLine, port_of
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import messages as say
-from sensorium.wire.packing import (
-    BULK,
-    CONTROL,
-    DATA,
-    PART,
-    PARTS,
-    RELEASE,
-    SLOT,
-    Place,
-    Record,
-    pack,
-    unpack,
-    unpack_length,
-)
+from sensorium.wire.packing import CONTROL, DATA, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
+
+if TYPE_CHECKING:
+    from sensorium.client.session import Session
 
 HELLO_S = 0.25
 """Seconds between two greetings that are not answered."""
@@ -44,40 +34,13 @@ MOST_PER_ENVELOPE = 1024
 """Records that go in one message to the server."""
 SILENCE_S = 1.0
 """Seconds without a word of the server after which it counts as not there."""
-STALL_S = 3.0
-"""Seconds without a byte of a large message, while the server speaks otherwise, after which all goes one way."""
-MOST_BREAKS = 2
-"""Times that the connection for large messages breaks before any came, after which all goes one way."""
-
 ENVELOPE = 64 * 1024
 """Bytes of records that go in one message to the server, but for one that is longer; and what is left beside that."""
 
+_END = Record(0, 0, 0, None)
+
 Message = tuple[Any, int]
 """Memory of a data message (or of its head and of its body), and how many samples were left out before it."""
-
-
-class Listener(Protocol):
-    """Who takes what comes in; all on the link's thread."""
-
-    def on_welcome(self, welcome: say.Welcome) -> None:
-        """Take the answer to the greeting: everything begins anew."""
-        ...
-
-    def on_refused(self, reason: str, final: bool) -> None:
-        """Take that the server does not talk to us, or no longer."""
-        ...
-
-    def on_lost(self) -> None:
-        """Take that the connection broke; the link connects anew by itself."""
-        ...
-
-    def on_control(self, message: say.ToClient) -> None:
-        """Take a control message."""
-        ...
-
-    def on_data(self, subscription: int, messages: list[Message]) -> None:
-        """Take data messages of one subscription, in order."""
-        ...
 
 
 class Link:
@@ -85,7 +48,7 @@ class Link:
 
     Args:
         address: of the server.
-        listener: takes what comes in.
+        session: of the client; takes what comes in, on the link's thread.
         hello: makes the greeting; its argument is what the socket was addressed by before, empty at first.
         prepare: sets further options of a socket (keys) before it connects.
         context: the server's context, for ``inproc://``; None makes one.
@@ -96,7 +59,7 @@ class Link:
     def __init__(
         self,
         address: str,
-        listener: Listener,
+        session: Session,
         hello: Callable[[bytes], say.Hello],
         *,
         prepare: Callable[[Any], None],
@@ -105,7 +68,7 @@ class Link:
         max_message: int,
     ) -> None:
         self.address = address
-        self._listener, self._hello, self._prepare = listener, hello, prepare
+        self._session, self._hello, self._prepare = session, hello, prepare
         self._owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._uses_slots, self._max_message = uses_slots, max_message
@@ -121,14 +84,7 @@ class Link:
         self._gives_up = False
         self._most_taken = 2**24
         self._stopping = False
-        self._next_beat = 0.0
-        self._uses_bulk = True
-        self._line: BulkLine | None = None
-        self._is_introduced = False
-        self._filling = zmq.Poller()
-        self._is_broken = False
-        self._breaks_in_a_row = 0
-        self._envelope: Any = None
+        self._next_ping = 0.0
         self._poller = zmq.Poller()
         self._dealer: Any = None
         self._monitor: Any = None
@@ -139,8 +95,8 @@ class Link:
                 self._context.destroy(linger=0)
             self._waker.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="sensorium-client", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="sensorium-client", daemon=True)
+        self.thread.start()
 
     @property
     def is_up(self) -> bool:
@@ -174,8 +130,8 @@ class Link:
         """Say goodbye, end the thread and close the socket. May be called again, and from a callback."""
         self._stopping = True
         self._waker.wake()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if self.thread is not threading.current_thread():
+            self.thread.join()
 
     # On the thread ----------------------------------------------------------------------------------------------------
 
@@ -183,24 +139,28 @@ class Link:
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
         try:
             while not self._stopping:
-                events = self._look()
+                wait = max(0, int(1e3 * (self._next_ping - time.monotonic())) + 1)
+                events = dict(self._poller.poll(wait))
+                self._waker.rest(self._waker.fileno() in events)
                 if self._monitor is not None and self._monitor in events:
                     self._look_at_connection()
-                if self._line is not None and self._line.fileno() in events:
-                    self._introduce(self._line)
                 if self._dealer in events:
                     self._take()
-                self._tend()
+                if self._is_up:
+                    self._give()
+                if time.monotonic() >= self._next_ping:
+                    self._next_ping = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._ping()
             if self._is_up:
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
                 self._give()
         except zmq.ContextTerminated:  # a server in this process was closed meanwhile
             self._is_up = False
-            self._listener.on_refused("the server was closed", True)
+            self._session.on_refused("the server was closed", True)
         except Exception:
             LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
             self._is_up = False
-            self._listener.on_refused("the client failed; see the log of 'sensorium.client'", True)
+            self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
         finally:
             self._disconnect(linger=200)
             for reader in self._segments.values():
@@ -210,25 +170,10 @@ class Link:
                 self._context.destroy(linger=200)
             self._waker.close()
 
-    def _look(self) -> dict[Any, int]:
-        """Wait until there is something to do, and return what is ready."""
-        events = dict(self._poller.poll(max(0, int(1e3 * (self._next_beat - time.monotonic())) + 1)))
-        self._waker.rest(self._waker.fileno() in events)
-        return events
-
-    def _tend(self) -> None:
-        """Send what is to be sent."""
-        if self._is_up:
-            self._give()
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
-            self._beat()
-
     def _connect(self) -> None:
         """Make a socket with a new name and have it connect."""
         before, self._route = self._route, b"s" + secrets.token_bytes(15)  # a first byte 0 is ZeroMQ's own
         self._before = before
-        self._is_broken = False
         dealer = self._context.socket(zmq.DEALER)
         dealer.routing_id = self._route
         dealer.linger = 0
@@ -253,7 +198,6 @@ class Link:
         self._poller.register(dealer, zmq.POLLIN)
 
     def _disconnect(self, linger: int) -> None:
-        self._hang_up()
         if self._monitor is not None:
             self._poller.unregister(self._monitor)
             self._dealer.disable_monitor()
@@ -271,17 +215,17 @@ class Link:
                 self._start_over()
         else:
             self._gives_up = True
-            self._listener.on_refused("its keys are not those of the server, or it speaks another protocol", True)
+            self._session.on_refused("its keys are not those of the server, or it speaks another protocol", True)
 
     def _start_over(self) -> None:
         """Begin anew after the connection broke: under a new name, for the old one may have lost messages."""
         self._is_up = False
         self._outbox.clear()
-        self._listener.on_lost()
+        self._session.on_lost()
         self._disconnect(linger=0)
         self._connect()
 
-    def _beat(self) -> None:
+    def _ping(self) -> None:
         if self._gives_up:
             return
         if self._is_up:
@@ -319,7 +263,6 @@ class Link:
             except zmq.Again:
                 break
             self._heard = time.monotonic()
-            self._envelope = frames[0]
             first = memoryview(frames[0].bytes)
             parts = [first, *(frame.buffer for frame in frames[1:])]
             del frames
@@ -328,126 +271,35 @@ class Link:
             except WireError as error:
                 LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._listener.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                self._session.on_refused(f"the server sent what is none of our protocol: {error}", True)
                 return
-            finally:
-                self._envelope = None
-        if self._is_broken and self._is_up and not self._stopping:  # nothing of what came said why
-            self._start_over()
 
     def _read(self, parts: list[Any]) -> None:
         number = -1
         messages: list[Message] = []
-        for kind, a, b, content in unpack(parts):
+        for kind, a, b, content in chain(unpack(parts), (_END,)):
+            if messages and a != number:
+                subscriber = self._session.subscribers.get(number)
+                if subscriber is not None:
+                    subscriber.take(messages)
+                messages = []
+            number = a
             if kind == CONTROL:
-                if messages:
-                    self._listener.on_data(number, messages)
-                    number, messages = -1, []
                 self._hear(say.decode_at_client(content))
                 continue
             if kind == DATA:
                 memory: Any = bytes(content)  # so that one small message does not keep all others of its block
-            elif kind == PART:
-                memory = np.frombuffer(content, np.uint8)
             elif kind == PARTS:
                 memory = tuple(np.frombuffer(part, np.uint8) for part in content)
+                memory = memory if len(memory) > 1 else memory[0]
             elif kind == SLOT:
                 memory = self._slot(Place.unpack(content))
-            elif kind == BULK:
-                if messages:  # they need not wait for it
-                    self._listener.on_data(number, messages)
-                    number, messages = -1, []
-                memory = self._large(unpack_length(content))
-                if memory is None:
-                    continue
+            elif content is None:
+                return
             else:
                 raise WireError(f"a record of kind {kind}")
-            if a != number:
-                if messages:
-                    self._listener.on_data(number, messages)
-                number, messages = a, []
             messages.append((memory, b))
             del memory
-        if messages:
-            self._listener.on_data(number, messages)
-
-    # Large messages over a connection of their own --------------------------------------------------------------------
-
-    def _accept(self, invitation: say.Bulk) -> None:
-        """Begin to make the connection that the server offers; where that cannot be, it goes on without."""
-        port = dict(invitation.ports).get(port_of(self.address))
-        if not self._uses_bulk or port is None:
-            return
-        if not 0 < port < 65536:
-            raise WireError(f"large messages from port {port}")
-        self._hang_up()
-        try:
-            line = BulkLine(self._envelope.get("Peer-Address"), port, invitation.key)
-        except (OSError, zmq.ZMQError) as error:
-            LOGGER.info("large messages of %s come with all others: %s", self.address, error)
-            return
-        self._line, self._is_introduced = line, False
-        self._poller.register(line.fileno(), zmq.POLLOUT)
-
-    def _introduce(self, line: BulkLine) -> None:
-        self._poller.unregister(line.fileno())
-        try:
-            line.introduce()
-            self._is_introduced = True
-            self._filling = zmq.Poller()
-            for each in (line.fileno(), self._waker.fileno(), self._monitor):
-                self._filling.register(each, zmq.POLLIN)
-        except OSError as error:
-            LOGGER.info("large messages of %s come with all others: %s", self.address, error)
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            if not self._is_introduced and self._line.fileno() in self._poller:
-                self._poller.unregister(self._line.fileno())
-            self._line.close()
-            self._line = None
-
-    def _large(self, length: int) -> Any:
-        """Return the memory of the next large message, once it has come; None if it never will.
-
-        Nothing else is taken meanwhile, so that all stays in order; what is to be sent goes out.
-        """
-        line = self._line
-        if self._is_broken:
-            return None
-        if line is None or not self._is_introduced or length > self._max_message:
-            raise WireError(f"a large message of {length} bytes, which was not agreed upon")
-        buffer = line.buffer(length)
-        memory, rest, last = buffer.array(np.uint8), buffer.view, time.monotonic()
-        while True:
-            try:
-                count = line.read(rest)
-            except BulkBrokenError as error:
-                return self._break(str(error))
-            if count:
-                rest = rest[count:]
-                self._heard = last = time.monotonic()
-                if not rest:
-                    self._breaks_in_a_row = 0
-                    return memory
-            events = dict(self._filling.poll(max(0, int(1e3 * (self._next_beat - time.monotonic())) + 1)))
-            self._waker.rest(self._waker.fileno() in events)
-            if self._stopping or self._monitor in events:
-                return self._break("the whole connection ends")
-            self._tend()
-            if time.monotonic() - last > STALL_S and self._dealer.events & zmq.POLLIN:
-                self._uses_bulk = False
-                return self._break(f"nothing came for {STALL_S:g} s")
-
-    def _break(self, reason: str) -> None:
-        """Note that a large message, and all that follow, will not come."""
-        LOGGER.info("the connection for large messages of %s ended: %s", self.address, reason)
-        self._hang_up()
-        self._is_broken = True
-        self._breaks_in_a_row += 1
-        if self._breaks_in_a_row >= MOST_BREAKS:
-            self._uses_bulk = False
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
@@ -476,16 +328,16 @@ class Link:
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
-                self._listener.on_welcome(message)
+                self._session.on_welcome(message)
             case say.Catalogue():
                 if self._wants_catalogue:  # it comes once more where the greeting was said twice
                     self._wants_catalogue = False
-                    self._listener.on_control(message)
+                    self._session.on_control(message)
             case say.Refused(reason=reason, final=final):
                 if self._is_up:
                     self._send_now(say.Bye())  # it was heard: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
-                self._listener.on_refused(reason, final)
+                self._session.on_refused(reason, final)
             case say.Segment():
                 number = message.segment
 
@@ -504,19 +356,19 @@ class Link:
                 reader_or_none = self._segments.pop(segment, None)
                 if reader_or_none is not None:
                     reader_or_none.close()
-            case say.Bulk():
-                self._accept(message)
             case _:
-                self._listener.on_control(message)
+                self._session.on_control(message)
 
 
-def greeting(name: str, token: str, version: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
+def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
     """Return what makes this process' greeting."""
 
     def hello(before: bytes) -> say.Hello:
-        return say.Hello(say.PROTOCOL, version, token, name, hosts.gethostname(), os.getpid(), before, max_message)
+        from sensorium import __version__ as version
+
+        return say.Hello(say.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
 
 
-__all__ = ["Link", "Listener", "Message", "greeting"]
+__all__ = ["Link", "Message", "greeting"]

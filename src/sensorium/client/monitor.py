@@ -41,7 +41,7 @@ class Monitor:
         client: the client.
         options: what to listen to.
         on_sample: called with each sample, the number of those of its sensor so far, and what its subscription has
-            had, on worker threads, one after the other; an `OSError` that it raises, such as that of a pipe which
+            had, on their threads, one after the other; an `OSError` that it raises, such as that of a pipe which
             nobody reads, ends everything.
 
     Raises:
@@ -56,7 +56,6 @@ class Monitor:
         self.newest: dict[str, SensorData] = {}
         """Sensor -> its newest sample."""
         self._on_sample = on_sample
-        self._latency: dict[str, float] = {}
         self._taken: dict[str, int] = {}
         self._bytes: dict[str, deque[tuple[float, int]]] = {}
         self._failure: OSError | None = None
@@ -91,7 +90,6 @@ class Monitor:
         name, count = data.sensor, self.options.count
         if self._failure is not None or (count and self._taken[name] >= count):
             return
-        self._latency[name] = data.latency()
         self.newest[name] = data
         self._taken[name] += 1
         sensor = self._sensors[name]
@@ -116,12 +114,11 @@ class Monitor:
         while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
             marks.popleft()
         (_, before), span = marks[0], now - marks[0][0]
-        data = self.newest.get(name)
         state = "" if self._connected else "no server"
         if not sensor.is_listening:
             state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
         rate = 1e-6 * (stats.nbytes - before) / span if span > 0.0 and not state else 0.0
-        return Flow(stats, 0.0 if data is None else data.age, self._latency.get(name, 0.0), rate, state)
+        return Flow(stats, rate, state)
 
     def news(self) -> list[str]:
         """Return what has happened to the connection since somebody asked, in words."""

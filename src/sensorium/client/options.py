@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from sensorium.client.address import check_address, is_key
+from sensorium.client.address import check_address
+from sensorium.client.checks import Policy
 from sensorium.client.client import Client
-from sensorium.client.subscription import Policy
 from sensorium.errors import StreamError, UsageError
-from sensorium.wire.keyfiles import KEY_CHARACTERS, TOKEN_VARIABLE, find_keys, find_token
+from sensorium.wire.keyfiles import KEY_CHARACTERS, TOKEN_VARIABLE, find_keys, find_token, is_key
 
 OF_SAMPLES = ("env", "every", "max_rate", "policy", "truth", "count", "seconds")
 """Options that say nothing where no sensor is listened to."""

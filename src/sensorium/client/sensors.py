@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from sensorium.client import checks
 from sensorium.client.callbacks import LOGGER
+from sensorium.client.checks import Envs, Policy
 from sensorium.client.session import Session
-from sensorium.client.subscription import Envs, Policy, Stats, Subscription
+from sensorium.client.subscription import Stats, Subscription
 from sensorium.errors import StaleError, StreamError, UnknownNameError
+from sensorium.wire import messages as say
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.client.client import Client
 
 
-class Ear:
-    """Who listens to a sensor, and what came of it; one for each name, so that listening twice replaces.
+class ListenerSlot:
+    """The listener of a sensor, if any, and what came of it; one for each name, so that listening twice replaces.
 
     It outlives the `RemoteSensor`s of that name and knows no client.
     """
@@ -51,8 +53,8 @@ class Ear:
 class RemoteSensor:
     """A sensor of the simulation, by its name: `client.sensors["lidar"]`."""
 
-    def __init__(self, client: Client, ear: Ear) -> None:
-        self._client, self._session, self._ear, self._name = client, ear.session, ear, ear.name
+    def __init__(self, client: Client, slot: ListenerSlot) -> None:
+        self._client, self._session, self._slot, self._name = client, slot.session, slot, slot.name
 
     # What it is -------------------------------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class RemoteSensor:
         truth: bool = False,
         queue: int | None = None,
     ) -> None:
-        """Have a function called with each sample, on a worker thread, one after the other.
+        """Have a function called with each sample, on a thread of its own, one after the other.
 
         A listener that was there before is replaced, and not called any more. What the function raises is logged with
         the sensor's name, and kept in `client.errors`; the next sample comes all the same.
@@ -135,17 +137,16 @@ class RemoteSensor:
             ConfigError: an argument is none of these.
             StaleError: the server has the sensor no more.
         """
-        ear = self._ear
-        with ear.lock, self._while_there():
+        slot = self._slot
+        with slot.lock, self._while_there():
             options = checks.listening(
-                self._name, self.info.num_envs, every=every, max_rate=max_rate, envs=envs, truth=truth, queue=queue
-            )
-            new = Subscription(
-                self._session, self._name, callback, policy=policy, on_end=ear.ended, keeps=self._client, **options
-            )
+                self._name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
+                queue=queue,
+            )  # fmt: skip
+            new = Subscription(self._session, self._name, callback, options, on_end=slot.ended, keeps=self._client)
             self._session.begin(new)
-            old, ear.subscription = ear.subscription, new
-            ear.reason = ""
+            old, slot.subscription = slot.subscription, new
+            slot.reason = ""
         if old is not None:
             old.stop()
 
@@ -154,32 +155,32 @@ class RemoteSensor:
 
         It waits until a running call has ended, but not from within that.
         """
-        ear = self._ear
-        with ear.lock:
-            old, ear.subscription = ear.subscription, None
+        slot = self._slot
+        with slot.lock:
+            old, slot.subscription = slot.subscription, None
             if old is not None:
-                ear.last_stats = old.stats
+                slot.last_stats = old.stats
         if old is not None:
             old.stop()
-            ear.last_stats = old.stats
+            slot.last_stats = old.stats
 
     @property
     def is_listening(self) -> bool:
         """Whether a function is called with what comes."""
-        subscription = self._ear.subscription
+        subscription = self._slot.subscription
         return subscription is not None and not subscription.ended
 
     @property
     def stats(self) -> Stats:
         """What the listener has had so far, or the one before it."""
-        subscription = self._ear.subscription
-        return self._ear.last_stats if subscription is None else subscription.stats
+        subscription = self._slot.subscription
+        return self._slot.last_stats if subscription is None else subscription.stats
 
     @property
     def why_ended(self) -> str:
         """Why the server ended the listening; empty where it did not."""
-        subscription = self._ear.subscription
-        return self._ear.reason if subscription is None else subscription.reason
+        subscription = self._slot.subscription
+        return self._slot.reason if subscription is None else subscription.reason
 
     def read(self, timeout: float = 5.0, **options: Any) -> Any:
         """Return one sample, the next that comes; for looking at a sensor now and then.
@@ -208,8 +209,8 @@ class RemoteSensor:
             event.set()
 
         with self._while_there():
-            options = checks.listening(self._name, self.info.num_envs, **options)
-            subscription = Subscription(self._session, self._name, take, on_end=end, keeps=self._client, **options)
+            asked = checks.listening(self._name, self.info.num_envs, **options)
+            subscription = Subscription(self._session, self._name, take, asked, on_end=end, keeps=self._client)
             self._session.begin(subscription)
         end_time = time.monotonic() + timeout
         try:
@@ -239,7 +240,9 @@ class RemoteSensor:
             ConfigError: an argument is none of these.
             StreamError: the server refused; with its words.
         """
-        self._client._set(self._name, knob, value, env_ids)
+        call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
+        envs = checks.env_ids(call, env_ids, self._client.num_envs)
+        self._session.ask(say.Set, self._name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
         """Have the server remove the sensor, which stops listening; only the client that spawned it can.
@@ -259,4 +262,4 @@ class RemoteSensor:
         return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"
 
 
-__all__ = ["Ear", "RemoteSensor"]
+__all__ = ["ListenerSlot", "RemoteSensor"]

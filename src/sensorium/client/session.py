@@ -1,6 +1,6 @@
 """What a client knows of its server, what it asked of it, and who listens: all that the threads of a client see.
 
-It does not know the `Client`, which therefore can be let go while its threads run. Who listens does: see `Subscriber`.
+It does not know the `Client`, which therefore can be let go while its threads run. A `Subscription` does.
 """
 
 from __future__ import annotations
@@ -11,52 +11,27 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
-from sensorium.client.callbacks import LOGGER, Workers
+from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.link import Link, Message
+from sensorium.client.link import Link
 from sensorium.client.requests import Requests
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.wire import messages as say
-from sensorium.wire.header import HEADER_BYTES, MAGIC, Header
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warned import Warned, told
 
+if TYPE_CHECKING:
+    from sensorium.client.client import LocalServer
+    from sensorium.client.subscription import Subscription
+
 _NOTHING = StreamInfo(2**32 - 1, "", "", "")
-
-
-class Subscriber(Protocol):
-    """Who listens to a sensor. While it is among the session's, it keeps alive whatever it holds, such as a client."""
-
-    name: str
-    number: int
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is over."""
-        ...
-
-    def begin(self, info: StreamInfo, number: int) -> None:
-        """Subscribe, at first and again on a new connection."""
-        ...
-
-    def take(self, messages: list[Message]) -> None:
-        """Take what came in; on the link's thread."""
-        ...
-
-    def finish(self, reason: str) -> None:
-        """Take that the server has ended it."""
-        ...
-
-    def stop(self, *, reason: str = "") -> None:
-        """End it."""
-        ...
 
 
 @dataclass
@@ -81,32 +56,10 @@ class Wish:
 
     def request(self, name: str) -> tuple[Any, ...]:
         """Return what the server is asked with."""
-        values = dict(self.blueprint.chosen)
-        if self.local is not None:
-            values["__client_side__"] = self.local.definition().to_dict()
+        local = None if self.local is None else self.local.definition().to_dict()
         pose = tuple(float(part) for part in self.transform.to_array())
-        return self.blueprint.id, values, name, pose, self.attach_to, -1 if self.env is None else self.env
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The end of a frame.
-
-    Attributes:
-        frame: its number.
-        tick: physics tick.
-        time: simulation time, s.
-        streams: the sensors that had something in it.
-        subscriptions: numbers of the subscriptions that got something.
-        counts: how many messages each of those was sent; they may still be under way.
-    """
-
-    frame: int
-    tick: int
-    time: float
-    streams: tuple[str, ...]
-    subscriptions: tuple[int, ...]
-    counts: tuple[int, ...]
+        env = -1 if self.env is None else self.env
+        return self.blueprint.id, self.blueprint.chosen, name, pose, self.attach_to, env, local
 
 
 class Session:
@@ -116,9 +69,8 @@ class Session:
         address: of the server.
         hello: see `Link`.
         timeout: longest wait for the server, s.
-        workers: the threads that call listeners.
-        pump: where the server's loop is on this very thread: lets it work for some seconds; else returns False.
-        on_close: called at the end.
+        callbacks: what the queues of listeners share.
+        local: the server, where it is in this process.
         options: further arguments of `Link`.
     """
 
@@ -128,13 +80,13 @@ class Session:
         hello: Callable[[bytes], say.Hello],
         *,
         timeout: float,
-        workers: Workers,
-        pump: Callable[[float], bool],
-        on_close: Callable[[], None] | None,
+        callbacks: Callbacks,
+        local: LocalServer | None,
         **options: Any,
     ) -> None:
-        self.address, self.timeout, self.workers, self.pump = address, timeout, workers, pump
-        self._on_close = on_close
+        self.address, self.timeout, self.callbacks = address, timeout, callbacks
+        self.pump: Callable[[float], bool] = (lambda seconds: False) if local is None else local.pump
+        self._on_close = None if local is None else local.on_close
         self.server: Any = None
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -148,14 +100,15 @@ class Session:
         """Why the server does not talk to us."""
         self._resumed = False
         self.notes: deque[str] = deque(maxlen=100)
-        self.requests = Requests(address, self.changed, lambda: self.closed, pump)
+        self.requests = Requests(address, self.changed, lambda: self.closed, self.pump)
         self._numbers = itertools.count(1)
-        self.subscribers: dict[int, Subscriber] = {}
+        self.subscribers: dict[int, Subscription] = {}
         self.frame_listeners: dict[int, FrameListener] = {}
         self.spawned: dict[str, Wish] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
-        self.link = Link(address, self, hello, **options)
+        context = None if local is None else local.context
+        self.link = Link(address, self, hello, context=context, **options)
 
     # What the server has said -----------------------------------------------------------------------------------------
 
@@ -216,7 +169,7 @@ class Session:
         return self._reply(kind, *values, timeout=timeout).result
 
     def _reply(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> say.Reply:
-        if threading.current_thread() is self.link._thread:
+        if threading.current_thread() is self.link.thread:
             raise StreamError("a request from the thread of the connection could never be answered")
         self.known()
         with self.changed:
@@ -241,7 +194,7 @@ class Session:
 
     # Who listens ------------------------------------------------------------------------------------------------------
 
-    def begin(self, subscriber: Subscriber) -> None:
+    def begin(self, subscriber: Subscription) -> None:
         """Let somebody listen; he is kept until `forget`.
 
         Raises:
@@ -261,7 +214,7 @@ class Session:
                 self.subscribers.pop(number, None)  # it listens to nothing, and is not to begin anew
                 raise
 
-    def _begin_again(self, subscriber: Subscriber) -> None:
+    def _begin_again(self, subscriber: Subscription) -> None:
         """Let somebody who listened go on, or end it with the reason: what is wrong with one concerns no other."""
         try:
             self.begin(subscriber)
@@ -270,7 +223,7 @@ class Session:
                 "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
             )
 
-    def forget(self, subscriber: Subscriber, *, tell: bool = True) -> None:
+    def forget(self, subscriber: Subscription, *, tell: bool = True) -> None:
         """Let go of somebody who listened, and tell the server so."""
         with self.lock:
             if self.subscribers.get(subscriber.number) is subscriber:
@@ -278,7 +231,7 @@ class Session:
                 if tell and not self.closed:
                     self.link.tell(say.Unsubscribe(subscriber.number))
 
-    def hear_frames(self, callback: Callable[[Done], object], keeps: object = None) -> FrameListener:
+    def hear_frames(self, callback: Callable[[say.FrameDone], object], keeps: object = None) -> FrameListener:
         """Have a function called at the end of each frame, on the link's thread.
 
         Args:
@@ -325,13 +278,6 @@ class Session:
         with self.changed:
             self.frame = max(self.frame, frame)
 
-    def on_data(self, subscription: int, messages: list[Message]) -> None:
-        """Take data messages of one subscription."""
-        subscriber = self.subscribers.get(subscription)
-        if subscriber is not None:
-            self.saw(frame_of(messages[-1][0]))
-            subscriber.take(messages)
-
     def on_control(self, message: say.ToClient) -> None:
         """Take a control message."""
         match message:
@@ -362,19 +308,17 @@ class Session:
                 try:
                     self.note(text)
                 except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
-                    self.workers.errors.report("(server)", self.note, warning)
+                    self.callbacks.errors.report("(server)", self.note, warning)
             case _:
                 pass
 
     def _end_frame(self, message: say.FrameDone) -> None:
         self.saw(message.frame)
-        streams = tuple(self._names.get(number, "") for number in message.streams)
-        done = Done(message.frame, message.tick, message.time_ns * 1e-9, streams, message.subscriptions, message.counts)
         for listener in list(self.frame_listeners.values()):
             try:
-                listener.callback(done)
+                listener.callback(message)
             except Exception as error:
-                self.workers.errors.report("(frames)", listener.callback, error)
+                self.callbacks.errors.report("(frames)", listener.callback, error)
 
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
@@ -417,7 +361,7 @@ class Session:
             )
             self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscriber]) -> None:
+    def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscription]) -> None:
         """Spawn anew what a server that was started anew does not know."""
         for name, wish in lost.items():
             try:
@@ -426,7 +370,7 @@ class Session:
                     self.note(told(category, text, f"spawning {name!r} again"))
                 sensor = wish.sensor() if wish.sensor is not None else None
                 if sensor is not None:
-                    sensor._begin_anew()
+                    sensor.restart()
             except Exception as error:  # of an author's sensor, too
                 if not self.closed:
                     self.note(f"{name!r} could not be spawned again: {error}")
@@ -455,7 +399,6 @@ class Session:
         self.link.stop()
         if self._respawner is not None:
             self._respawner.join()
-        self.workers.close()
         if self._on_close is not None:
             self._on_close()
 
@@ -463,7 +406,9 @@ class Session:
 class FrameListener:
     """Handle of somebody who hears of frames; `Session.hear_frames` makes it."""
 
-    def __init__(self, session: Session, number: int, callback: Callable[[Done], object], keeps: object) -> None:
+    def __init__(
+        self, session: Session, number: int, callback: Callable[[say.FrameDone], object], keeps: object
+    ) -> None:
         self.callback = callback
         self._session, self._number, self._keeps = session, number, keeps
 
@@ -475,10 +420,3 @@ class FrameListener:
                 if not session.closed:
                     session.link.tell(say.Frames(False))
         self._keeps = None
-
-
-def frame_of(memory: Any) -> int:
-    """Return the frame of a data message; -1 of what is none."""
-    head = memory[0] if isinstance(memory, tuple) else memory
-    is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
-    return Header.peek(head).frame if is_ours else -1

@@ -39,10 +39,6 @@ class Flow(NamedTuple):
     """How much comes in of a sensor."""
 
     stats: Stats
-    age: float = 0.0
-    """How old the newest sample was at its frame, s of simulation time."""
-    latency: float = 0.0
-    """Wall clock from its capture to when it was here, s."""
     megabytes_per_second: float = 0.0
     state: str = ""
     """Why nothing comes, in words; empty where it does."""
@@ -96,8 +92,8 @@ def stats_row(name: str, flow: Flow, data: SensorData | None) -> tuple[str, ...]
     return (
         name,
         flow.state or f"{stats.rate:.4g}/s",
-        milliseconds(flow.age),
-        milliseconds(flow.latency),
+        milliseconds(stats.age),
+        milliseconds(stats.latency),
         str(stats.received),
         str(stats.dropped),
         str(stats.lost),
@@ -127,8 +123,8 @@ def line(name: str, flow: Flow, data: SensorData | None) -> str:
         numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
         shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
     return (
-        f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(flow.age)}, "
-        f"latency {milliseconds(flow.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
+        f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(stats.age)}, "
+        f"latency {milliseconds(stats.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
         f"{flow.megabytes_per_second:.3g} MB/s; {'; '.join(shown)}"
     )
 
@@ -313,21 +309,3 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     widths = [max(len(each[i]) for each in lines) for i in range(len(headings))]
     shown = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in lines]
     return "\n".join([shown[0], "-" * max(map(len, shown)), *shown[1:]])
-
-
-__all__ = [
-    "CATALOGUE_HEADINGS",
-    "STATS_HEADINGS",
-    "VALUE_HEADINGS",
-    "Flow",
-    "as_json",
-    "catalogue",
-    "definition_json",
-    "line",
-    "milliseconds",
-    "number",
-    "stats_row",
-    "stream_json",
-    "table",
-    "values_rows",
-]

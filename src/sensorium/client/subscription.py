@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from sensorium.client.callbacks import LOGGER
+from sensorium.client.callbacks import LOGGER, CallbackQueue
+from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.wire import messages as say
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.data import SensorData
-from sensorium.wire.header import LOST, Header, body_offset
+from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
 from sensorium.wire.layout import plan
 from sensorium.wire.packing import CREDIT, Record
 from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
 from sensorium.wire.stream_info import StreamInfo
 
-Policy = Literal["latest", "lossless"]
-"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
-Envs = slice | int | range | None
+_Arrived = tuple[int, float, Any, int]
+"""A message that waits: number of the subscription, when it came (s, monotonic), memory, samples left out before."""
 
 LARGE = 16 * 1024
 """Bytes from which on messages are large: few of them are under way at a time."""
@@ -40,6 +39,8 @@ WINDOW_LATEST = 64
 """Small messages under way to a listener of the latest; half of them may wait for it here."""
 PROMPT = 0.01
 """How long a message may wait for a listener of the latest and still be given, though newer ones came, s."""
+JOIN_S = 0.5
+"""Longest wait for the thread of a listener that has stopped, s."""
 RATE_OVER = 2.0
 """Seconds of wall clock that `Stats.rate` looks back."""
 
@@ -70,19 +71,13 @@ class Stats:
 
 
 class Subscription:
-    """One listener of one sensor; `RemoteSensor.listen` and `Client._subscribe` make them.
+    """One listener of one sensor; `RemoteSensor.listen` and `Client.subscribe` make them.
 
     Args:
         session: of the client whose it is.
         name: of the sensor.
-        callback: called with each data object, on a worker thread, one after the other.
-        policy: see `RemoteSensor.listen`, which has the same arguments and errors; `checks.listening` has checked the
-            others.
-        every: likewise.
-        max_rate: likewise.
-        envs: likewise.
-        truth: likewise.
-        queue: likewise.
+        callback: called with each data object, on a thread of its own, one after the other.
+        options: how it listens.
         on_end: called once with the reason when it ends without `stop`.
         keeps: what is kept alive until it ends, such as the client.
     """
@@ -92,13 +87,8 @@ class Subscription:
         session: Session,
         name: str,
         callback: Callable[[Any], object],
+        options: ListenOptions,
         *,
-        policy: Policy = "latest",
-        every: int = 1,
-        max_rate: float | None = None,
-        envs: Envs = None,
-        truth: bool = False,
-        queue: int | None = None,
         on_end: Callable[[str], object] | None = None,
         keeps: object = None,
     ) -> None:
@@ -107,28 +97,23 @@ class Subscription:
 
         if not callable(callback):
             raise wrong("callback", callback, "a function of one argument, the data")
-        if policy not in ("latest", "lossless"):
-            raise wrong("policy", policy, "'latest' or 'lossless'")
         self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
             raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
-        self.lossless = policy == "lossless" or info.events
-        self.every, self.max_rate, self.truth = every, max_rate, truth
-        self._envs, self._queue = envs, queue
+        self.lossless = options.policy == "lossless" or info.events
+        self._options = options
         self._info = info
         self._aim(info)
-        self._strand = session.workers.strand(name)
-        self._lock = threading.RLock()  # what is let go under it may, by its end, stop listeners
+        self._queue: CallbackQueue[_Arrived] = CallbackQueue(name, self._deliver, session.callbacks, self._return)
+        self._lock = self._queue.lock
         self.number = -1
         self.reason = ""
         """Why it ended, where it did without `stop`; it is there before `on_end` is called."""
         self._ended = False
         self._unreturned = 0
-        self._waiting: deque[tuple[float, Any, int]] = deque()  # of the latest: when it came, message, dropped before
-        self._is_behind = False  # whether only the newest of them is worth anything
-        self._is_queued = False  # whether a worker will look at them
+        self._is_behind = False  # whether, of the latest, only the newest that waits is worth anything
         self._received = self._dropped = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
@@ -139,8 +124,8 @@ class Subscription:
         Raises:
             ConfigError: it has not the environments.
         """
-        self.first, self.count = env_range(self._envs, info.num_envs, self.name)
-        queue, specs = self._queue, info.specs
+        self.first, self.count = env_range(self._options.envs, info.num_envs, self.name)
+        queue, specs = self._options.queue, info.specs
         nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
         large = nbytes >= LARGE
         if self.lossless:
@@ -149,7 +134,9 @@ class Subscription:
             self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
         else:  # where nobody knows how long messages are, as where they are large: the server has them wait
             is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
-            length = body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self.truth).nbytes
+            length = (
+                body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self._options.truth).nbytes
+            )
             self._window, self._room = WINDOW_LATEST if is_known and length <= LARGE else 1, 1
 
     @property
@@ -171,25 +158,25 @@ class Subscription:
         is_whole = True
         with self._lock:
             before, self._info, self.number, self._unreturned = self._info, info, number, 0
-            self._waiting.clear()
+            self._queue.clear()
             if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # of a server that was started anew
                 try:
                     self._aim(info)
                 except ConfigError:
                     is_whole = False
         if not is_whole:
-            self.finish(f"the server has {info.num_envs} envs now, and envs={self._envs} was asked for")
+            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was asked for")
             return
         self._session.link.tell(
             say.Subscribe(
                 number,
                 info.id,
                 self.lossless,
-                self.every,
-                self.max_rate or 0.0,
+                self._options.every,
+                self._options.max_rate or 0.0,
                 self.first,
                 self.count,
-                self.truth,
+                self._options.truth,
                 self._window,
                 self._room,
             )
@@ -197,78 +184,84 @@ class Subscription:
 
     def take(self, messages: list[Message]) -> None:
         """Have the listener called with what came in; on the link's thread."""
-        if self.lossless:
-            self._strand.submit(self._deliver, self.number, messages)
-            return
-        now = time.monotonic()
+        now, number, credit = time.monotonic(), self.number, 0
+        self._session.saw(_frame_of(messages[-1][0]))
         with self._lock:
-            self._waiting.extend((now, memory, dropped) for memory, dropped in messages)
-            credit = self._leave_out(now)
-            number, begins, self._is_queued = self.number, not self._is_queued, True
+            self._queue.put([(number, now, memory, dropped) for memory, dropped in messages])
+            if not self.lossless:
+                waiting = self._queue.items
+                self._is_behind |= bool(waiting) and now - waiting[0][1] > PROMPT
+                credit = self._leave_out(1 if self._is_behind else max(1, self._window // 2))  # for what is newer
         if credit:
             self._session.link.send(Record(CREDIT, number, credit))
-        if begins:
-            self._strand.submit(self._deliver_latest)
 
-    def _leave_out(self, now: float) -> int:
-        """Leave out what is too old, or too much, for a listener of the latest; return the credits for it."""
-        waiting = self._waiting
-        if waiting and now - waiting[0][0] > PROMPT:
-            self._is_behind = True
-        most = 1 if self._is_behind else max(1, self._window // 2)  # the other half brings what is newer
-        before = len(waiting)
+    def _leave_out(self, most: int) -> int:
+        """Leave out the oldest that wait, beyond `most`; return the credits for them. Under the lock."""
+        waiting, count = self._queue.items, 0
         while len(waiting) > most:
-            self._dropped += 1 + waiting.popleft()[2]
-        return before - len(waiting)
+            self._dropped += 1 + waiting.popleft()[3]
+            count += 1
+        return count
 
-    def _deliver_latest(self) -> None:
-        """Call the listener with what waits for it, on a worker thread."""
-        for _ in range(WINDOW_LATEST):
-            with self._lock:
-                credit = self._leave_out(time.monotonic())
-                self._is_behind = False
-                if self._ended or not self._waiting:
-                    self._is_queued = False
-                    return
-                number, info = self.number, self._info
-                _, memory, dropped = self._waiting.popleft()
-                self._dropped += dropped
-            credit += self._give(info, memory)
-            del memory  # before the server may send more: it could be in one of its slots
-            self._return(number, credit)
-        self._strand.submit(self._deliver_latest)  # others may have waited
-
-    def _deliver(self, number: int, messages: list[Message]) -> None:
-        """Call the listener with what came in, on a worker thread."""
-        info = self._info
-        messages.reverse()
-        while messages:
-            memory, dropped = messages.pop()
-            if self._ended or number != self.number:
-                return
-            self._dropped += dropped
-            credit = self._give(info, memory)
-            del memory
-            self._return(number, credit)
-
-    def _give(self, info: StreamInfo, memory: Any) -> int:
-        """Call the listener with one message, or with each of a bundle; return the credits for it."""
+    def _deliver(self, item: _Arrived) -> tuple[int, int]:
+        """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
+        number, when, memory, dropped = item
         credit = 0
+        if not self.lossless:
+            with self._lock:
+                if (self._is_behind or time.monotonic() - when > PROMPT) and self._queue.items:
+                    self._dropped += 1 + dropped
+                    credit = 1 + self._leave_out(1)
+                    number, _, memory, dropped = self._queue.items.popleft()
+                self._is_behind = False
+        del item
+        if self._ended or number != self.number:
+            return number, 0
+        self._dropped += dropped
+        info, callback, before, begun, done = self._info, self._callback, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
-        try:
-            credit = _credits(head)
-            self._nbytes += len(head) + (0 if body is None else len(body))
-            if body is None and is_bundle(head):
-                self._call_all(read_bundle(head, info))
-            else:
-                data = read_message(head, info, body)
-                del head, body
-                self._call(data)
-                del data  # the listener may keep it; we do not
-        except BaseException as error:
-            self._misread(info, error)
-        return credit
+        data: SensorData | None = None
+        messages: Iterator[SensorData] | None = None
+        while not self._ended:
+            try:
+                if messages is None:
+                    messages = iter(())  # where the first line fails
+                    credit += _credits(head)
+                    self._nbytes += len(head) + (0 if body is None else len(body))
+                    is_many = body is None and is_bundle(head)
+                    messages = read_bundle(head, info) if is_many else map(read_message, (head,), (info,), (body,))
+                for data in messages:
+                    begun += 1
+                    if begun == 1:
+                        self._note(data.raw.header)
+                    self._received += 1
+                    callback(data)
+                    done = begun
+                    if self._ended:
+                        break
+                break
+            except BaseException as error:
+                if begun > done:
+                    self._session.callbacks.errors.report(self.name, callback, error)
+                    done = begun
+                else:
+                    self._misread(info, error)
+        if self._received > before:
+            self._times.append((time.monotonic(), self._received - before))
+        data = messages = head = body = None  # the traceback of an error that is kept holds this frame
+        return number, credit
+
+    def _note(self, header: Header) -> None:
+        """Note what a message, or the first of a bundle, says of its frame, or of lost events."""
+        if header.flags & LOST:
+            self._received -= 1
+            self._lost += header.lost
+            text = "%d events of %r were lost: the listener is too slow, or queue= too small"
+            LOGGER.warning(text, header.lost, self.name)
+        else:
+            age = (header.time_ns - header.capture_ns) * 1e-9
+            self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
 
     def _misread(self, info: StreamInfo, error: BaseException) -> None:
         """Report a message that could not be read; where none ever can be, end."""
@@ -277,62 +270,19 @@ class Subscription:
         except UnknownNameError as unknown:
             self.stop(reason=f"its data cannot be read here: {unknown}")
         else:
-            self._session.workers.errors.report_unreadable(self.name, error)
+            self._session.callbacks.errors.report_unreadable(self.name, error)
 
-    def _call(self, data: SensorData) -> None:
-        """Call the listener once."""
-        header = data.raw.header
-        if header.flags & LOST:
-            self._note_lost(header.lost)
-        else:
-            self._received += 1
-            age = (header.time_ns - header.capture_ns) * 1e-9
-            self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
-            self._times.append((time.monotonic(), 1))
-        callback = self._callback
-        try:
-            callback(data)
-        except BaseException as error:
-            self._session.workers.errors.report(self.name, callback, error)
-
-    def _call_all(self, messages: Iterator[SensorData]) -> None:
-        """Call the listener with each message of a bundle."""
-        callback, begun, done = self._callback, 0, 0
-        while not self._ended:
-            try:
-                for data in messages:
-                    begun += 1
-                    self._received += 1
-                    if begun == 1:
-                        header = data.raw.header
-                        self._last = (0.0, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
-                    callback(data)
-                    done = begun
-                    if self._ended:
-                        break
-                break
-            except BaseException as error:
-                if begun > done:
-                    self._session.workers.errors.report(self.name, callback, error)
-                    done = begun
-                else:
-                    self._session.workers.errors.report_unreadable(self.name, error)
-        self._times.append((time.monotonic(), begun))
-
-    def _return(self, number: int, count: int) -> None:
+    def _return(self, delivered: tuple[int, int]) -> None:
         """Give credits back: at once what the server waits for, else in good portions."""
+        number, count = delivered
         with self._lock:
             if number != self.number or self._ended:
                 return  # of a connection that broke: the new one has credits of its own
             count += self._unreturned
-            waits = self.lossless and count * 4 < self._window and self._strand.pending
+            waits = self.lossless and count * 4 < self._window and bool(self._queue.items)
             self._unreturned = count if waits else 0
         if count and not waits:
             self._session.link.send(Record(CREDIT, number, count))
-
-    def _note_lost(self, count: int) -> None:
-        self._lost += count
-        LOGGER.warning("%d events of %r were lost: the listener is too slow, or queue= too small", count, self.name)
 
     def stop(self, *, reason: str = "") -> None:
         """End it; from now on the listener is not called. May be called again.
@@ -347,14 +297,15 @@ class Subscription:
             first, self._ended = not self._ended, True
             if first:
                 self.reason = reason
-                self._waiting.clear()
         if first:
             self._session.forget(self)
-        end = time.monotonic() + self._session.workers.patience
+        self._queue.close()
+        end = time.monotonic() + self._session.callbacks.patience
         with contextlib.suppress(StreamError):  # of a server that is closed
-            while not self._strand.close(0.01) and time.monotonic() < end and self._session.pump(0.0):
+            while not self._queue.wait(0.01) and time.monotonic() < end and self._session.pump(0.0):
                 pass  # on the thread of a loop in this process, which the listener may be waiting for
-        self._strand.close()
+        if self._queue.wait():
+            self._queue.join(JOIN_S)  # so that its thread holds nothing any more
         self._keeps = None
         if first and reason and self._on_end is not None:
             self._on_end(reason)
@@ -365,22 +316,29 @@ class Subscription:
             if self._ended:
                 return
             self.reason, self._ended = reason, True
-            self._waiting.clear()
         self._session.forget(self, tell=False)
-        if not self._strand.submit(self._tell_end, reason):
-            self._keeps = None
+        self._queue.close(self._tell_end)
 
-    def _tell_end(self, reason: str) -> None:
-        """Tell why it ended, on a worker thread, which would end with the client."""
+    def _tell_end(self) -> None:
+        """Tell why it ended, on its thread, which would end with the client."""
         try:
             if self._on_end is not None:
-                self._on_end(reason)
+                self._on_end(self.reason)
+        except BaseException as error:
+            self._session.callbacks.errors.report(self.name, self._on_end, error)
         finally:
             self._keeps = None
 
     def __repr__(self) -> str:
         state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
         return f"<Subscription to {self.name!r}: {state}>"
+
+
+def _frame_of(memory: Any) -> int:
+    """Return the frame of a data message; -1 where it is not one of ours."""
+    head = memory[0] if isinstance(memory, tuple) else memory
+    is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
+    return Header.peek(head).frame if is_ours else -1
 
 
 def _credits(head: Any) -> int:
@@ -391,23 +349,4 @@ def _credits(head: Any) -> int:
     return 0 if len(head) > 6 and head[6] & LOST else 1
 
 
-def env_range(envs: Envs, num_envs: int, name: str) -> tuple[int, int]:
-    """Return (first, number) of the environments that a listener asks for.
-
-    Raises:
-        ConfigError: they are no range of environments that there are.
-    """
-    expected = f"None, an environment from 0 to {num_envs - 1}, or a slice of them without a step"
-    if envs is None:
-        return 0, num_envs
-    if isinstance(envs, int | np.integer) and not isinstance(envs, bool):
-        if 0 <= envs < num_envs:
-            return int(envs), 1
-    elif isinstance(envs, slice | range):
-        chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
-        if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
-            return chosen.start, len(chosen)
-    raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
-
-
-__all__ = ["Envs", "Policy", "Stats", "Subscription"]
+__all__ = ["Stats", "Subscription"]

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.devices import keeps_current
 from sensorium.compute.loading import kernel
 from sensorium.compute.program import Compute
@@ -106,11 +105,10 @@ class Clock:
         """Ticks that jumps passed over: no sensor was sampled at them."""
         self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
-        self.words_wp = compute.time_wp
+        self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that meets NaN or infinity in the engine's state."""
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
-        self._bad_seen = AsyncCopy(compute, self.bad)
         self._host: Any = self.words.numpy().data if compute.is_cpu else None
         self.write()
 
@@ -155,17 +153,6 @@ class Clock:
         for index, value in enumerate(values):
             command.set_param_at_index(index, value)
         command.launch(self.compute.stream)
-
-    def take_bad(self) -> bool:
-        """Return whether a kernel met a non-finite state since the last call; on CUDA the answer comes some calls late.
-
-        The host does not wait for it.
-        """
-        arrived = self._bad_seen.take()
-        found = arrived is not None and bool(arrived[0])
-        if self._bad_seen.start() or found:
-            self.bad.zero_()  # behind the copy
-        return found
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Note a reset of the envs in a uint8 mask at the current tick."""

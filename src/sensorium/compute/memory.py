@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf, prod
 from typing import Any
@@ -90,8 +90,16 @@ class Memory:
                 available = f"{in_mb(max(left, 0))} are available"
                 raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
 
-    def _check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
-        """Check bytes that follow from a shape; the config's field is only looked for where they do not fit."""
+    def check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
+        """Raise where bytes do not fit that follow from a shape; only then the config's field is looked for.
+
+        Args:
+            nbytes: bytes that are going to be allocated.
+            shape: the shape that drives them, environments included.
+
+        Raises:
+            ConfigError: they do not fit.
+        """
         if any(nbytes > each.nbytes - each.taken for each in self._allowances):
             title, where, value = self._driver(shape)
             self.check(nbytes, where, value, title)
@@ -141,18 +149,9 @@ class Memory:
     def allocating(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         """Check one tensor that is going to be allocated, and count it."""
         nbytes = prod(shape) * dtype.itemsize
-        self._check_shape(nbytes, shape)
+        self.check_shape(nbytes, shape)
         for each in self._allowances:
             each.taken += nbytes
-
-    def check_fields(self, nbytes: float, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise where the memory of data fields does not fit.
-
-        Args:
-            nbytes: bytes of all of them.
-            shapes: field -> shape.
-        """
-        self._check_shape(nbytes, (self._num_envs, *max(shapes.values(), key=prod, default=())))
 
     def _driver(self, shape: Sequence[int], *, has_envs: bool = True) -> tuple[str, str, object]:
         """Return config, field and value that gave a shape its longest axis; the whole shape where none is found."""

@@ -25,8 +25,8 @@ A kernel that many sensors use takes what is theirs as a task, a struct, so that
             return
         t.x_out[env, column] = 2.0 * t.x_in[env, column]
 
-A `Segment` is one run of consecutive Warp launches with fixed arguments, or one Python call such as a torch hook. A
-`Program` is segments in order.
+A `Segment` is one run of consecutive Warp launches with fixed arguments. A `Call` is one Python call, such as a torch
+hook. A `Program` is segments and calls in order.
 
 Launches are recorded once. A segment's first runs replay the recorded launches one by one; they are timed, and it is
 decided whether shards pay. Once it has run so often that a capture pays as well, each shard is captured as a graph and
@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 import warp as wp
@@ -347,9 +347,9 @@ class Compute:
             loading.load(wanted, self.wp_device)
             self._is_loaded |= dict.fromkeys(wanted, True)
 
-    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Segment:
+    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Call:
         """Return a segment that calls `hook` each time, with `mask` as the active one."""
-        return Segment(self, [hook], self.all_envs if mask is None else mask)
+        return Call(self, hook, self.all_envs if mask is None else mask)
 
     def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
         """Return a kernel's first argument.
@@ -396,26 +396,41 @@ class Compute:
         return self._workers
 
 
-class Segment:
-    """Consecutive launches with fixed arguments, or one Python call. Built by `Compute.record` and `Compute.call`."""
+@dataclass(slots=True)
+class Call:
+    """A Python call in a program, with the mask that is active in it. Built by `Compute.call`."""
 
-    def __init__(
-        self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch] | None = None
-    ) -> None:
+    compute: Compute
+    hook: Hook
+    mask: torch.Tensor
+    is_recorded: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return f"Call({getattr(self.hook, '__qualname__', self.hook)})"
+
+    @keeps_current
+    def run(self) -> None:
+        """Call it."""
+        with self.compute.masked(self.mask):
+            self.hook()
+
+
+class Segment:
+    """Consecutive launches with fixed arguments. Built by `Compute.record`."""
+
+    is_recorded: ClassVar[bool] = True
+
+    def __init__(self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch]) -> None:
         self.compute, self._hooks, self._mask = compute, hooks, mask
-        self.is_recorded = launches is not None
-        """Whether this is a run of recorded launches (and not a Python call)."""
-        self._launches = [launch for launch in launches or () if 0 not in launch.dim]
-        self._steps: list[list[_Shard] | list[_Call]] = [] if self.is_recorded else [[_Call(compute, hooks[0], mask)]]
-        self._runs = 0 if self.is_recorded else TIMED_RUNS
+        self._launches = [launch for launch in launches if 0 not in launch.dim]
+        self._steps: list[list[_Shard]] = []
+        self._runs = 0
         self._fastest = inf
         """Shortest of the timed runs, s."""
         self.is_captured = False
         """Whether graphs have been made; they are replayed while `compute.capture` is on."""
 
     def __repr__(self) -> str:
-        if not self.is_recorded:
-            return f"Segment(call {getattr(self._hooks[0], '__qualname__', self._hooks[0])})"
         names = [launch.kernel.key for launch in self._launches]
         return f"Segment({', '.join(names)}; {self.shards} shard(s))"
 
@@ -445,7 +460,7 @@ class Segment:
         if self._runs < TIMED_RUNS:
             self._run_timed()
             return
-        if self.is_recorded and not self.is_captured and self.compute.capture:
+        if not self.is_captured and self.compute.capture:
             self._runs += 1
             if self._runs > self.compute.capture_after:
                 self._capture()
@@ -551,38 +566,21 @@ class _Shard:
         self._graph = graph.capture(self._commands, self._compute.wp_device)
 
 
-@dataclass(slots=True)
-class _Call:
-    """A Python call, with the mask that is active in it."""
-
-    compute: Compute
-    hook: Hook
-    mask: torch.Tensor
-
-    @keeps_current
-    def run(self) -> None:
-        with self.compute.masked(self.mask):
-            self.hook()
-
-
 class Program:
-    """Segments in order.
+    """Segments and calls in order.
 
     Args:
         segments: the segments; neighbours that are both recorded are joined.
     """
 
     @graph.launching
-    def __init__(self, segments: Iterable[Segment]) -> None:
-        runs: list[list[Segment]] = []
-        for segment in segments:
-            if segment.is_recorded and not segment._launches:
-                continue
-            if runs and runs[-1][-1].is_recorded and segment.is_recorded:
-                runs[-1].append(segment)
-            else:
-                runs.append([segment])
-        self._segments = [Segment.joined(run) for run in runs]
+    def __init__(self, segments: Iterable[Segment | Call]) -> None:
+        self._segments: list[Segment | Call] = []
+        for is_call, run in groupby(segments, lambda each: isinstance(each, Call)):
+            if is_call:
+                self._segments += run
+            elif launching := [each for each in run if isinstance(each, Segment) and each._launches]:
+                self._segments.append(Segment.joined(launching))
 
     def __repr__(self) -> str:
         return f"Program({', '.join(map(repr, self._segments))})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
@@ -90,8 +91,8 @@ class SensorBuffers:
 
     def _allocate(self) -> None:
         plan, num_envs, device = self.plan, self.compute.num_envs, self.compute.device
-        shapes = {spec.name: spec.shape for spec in (*plan.specs, *plan.mid_specs)}
-        self.compute.memory.check_fields(num_envs * sum(spec.nbytes for spec in plan.mid_specs), shapes)
+        largest = max((spec.shape for spec in (*plan.specs, *plan.mid_specs)), key=prod, default=())
+        self.compute.memory.check_shape(num_envs * sum(spec.nbytes for spec in plan.mid_specs), (num_envs, *largest))
 
         def record() -> Record:
             return Record(plan.mid_specs, num_envs, device)

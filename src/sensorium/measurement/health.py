@@ -27,6 +27,7 @@ class StateWatch:
 
     def __init__(self, compute: Compute, clock: Clock) -> None:
         self._compute, self._clock = compute, clock
+        self._bad = AsyncCopy(compute, clock.bad)
         self._checked: int | None = None
         self._reported: set[tuple[str, int]] = set()
         self._found: list[tuple[SensorBuffers, AsyncCopy]] = []
@@ -58,12 +59,20 @@ class StateWatch:
             self._checked = clock.control_tick
         if self._found:
             self._look()
-        elif clock.take_bad():
+        elif self._take_bad():
             self._found = [(sensor, AsyncCopy(self._compute, sensor.bad)) for sensor in sensors]
             for _, copy in self._found:
                 copy.start()
             self._found_at = (clock.control_tick, clock.tick)
             self._look()
+
+    def _take_bad(self) -> bool:
+        """Return whether a kernel met a non-finite state since the last call; on CUDA as of some calls ago."""
+        arrived = self._bad.take()
+        found = arrived is not None and bool(arrived[0])
+        if self._bad.start() or found:
+            self._clock.bad.zero_()  # behind the copy
+        return found
 
     def _look(self) -> None:
         """Warn, if the flags of all sensors have arrived."""

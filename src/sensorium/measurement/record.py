@@ -37,7 +37,7 @@ class Words(NamedTuple):
     dtypes would be compiled per dtype, and Warp 1.19 mixes such overloads up in captured CPU graphs).
     """
 
-    length: int
+    per_row: int
     """Words of one row."""
     wide: int
     """1 for 4-byte words, 0 for bytes."""

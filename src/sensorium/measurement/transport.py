@@ -295,7 +295,7 @@ class Ring:
         for k, name in enumerate(self._narrow):
             assert self.shown is not None
             ring = self._rings[name]
-            rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).length
+            rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).per_row
         t.fields = wp.array(rows, dtype=Row, device=device)
         return t
 
@@ -320,7 +320,7 @@ class Ring:
         for name in names:
             words = words_of(source[name])
             inputs = [self._transport, *words, words_of(self._rings[name], 2).address]
-            self._compute.launch(_freeze, (words.length,), inputs)
+            self._compute.launch(_freeze, (words.per_row,), inputs)
 
     def dispatch(self) -> None:
         """Stamp the newest slot and draw when it arrives (a recordable task), after it was stored."""
@@ -345,7 +345,7 @@ class Ring:
             if name not in self._narrow:
                 words = words_of(ring, 2)
                 inputs = [self._transport, *words, words_of(self.shown[name]).address]
-                self._compute.launch(_gather, (words.length,), inputs)
+                self._compute.launch(_gather, (words.per_row,), inputs)
 
     def read(self) -> None:
         """Find what has arrived by now and put it into `shown`, `shown_stamp`, `shown_valid`."""

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import SAMPLE, Rows, Segment, is_first, kernel, mode_now
+from sensorium.compute import SAMPLE, Rows, is_first, kernel, mode_now
 from sensorium.compute.graph import launching
+from sensorium.compute.program import Call, Segment
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.chain import EVERYTHING, NOISE, QUANTISE, WALK_AND_BIAS, ChainTable
 from sensorium.measurement.plan import is_recorded
@@ -92,7 +93,7 @@ def _observed_flags(
 
 
 @launching
-def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[Segment]:
+def pipeline_work(members: Sequence[SensorBuffers], mask: torch.Tensor) -> list[Segment | Call]:
     """Return the work of one sample of some sensors in order, with one launch of the chain for all of them.
 
     Args:
@@ -131,11 +132,11 @@ class SensorWork:
     def __init__(self, buffers: SensorBuffers, mask: torch.Tensor) -> None:
         self._buffers, self._plan, self._mask = buffers, buffers.plan, mask
         self._compute = buffers.compute
-        self._segments: list[Segment] = []
+        self._segments: list[Segment | Call] = []
 
     # One sample -------------------------------------------------------------------------------------------------------
 
-    def before_chain(self) -> list[Segment]:
+    def before_chain(self) -> list[Segment | Call]:
         """Return the work of a sample up to the chain of its group."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
         if not plan.checks_state:
@@ -182,7 +183,7 @@ class SensorWork:
                     self._add(partial(hold_first, buffers))
                     self._hook(hooks.physics, buffers.slot, buffers.slot_timeline)
 
-    def after_chain(self) -> list[Segment]:
+    def after_chain(self) -> list[Segment | Call]:
         """Return the work of a sample after the chain of its group: what that did not freeze, and the stamps."""
         self._segments = []
         buffers, plan, ring = self._buffers, self._plan, self._buffers.ring
@@ -192,7 +193,7 @@ class SensorWork:
             self._add(ring.dispatch)
         return self._segments
 
-    def between_samples(self) -> list[Segment]:
+    def between_samples(self) -> list[Segment | Call]:
         """Return the work of a tick between samples: the sensor's look at it; for stages, the truth and their look."""
         buffers, plan, hooks = self._buffers, self._plan, self._plan.hooks
         for hook in (hooks.observe, hooks.between):
@@ -217,8 +218,7 @@ class SensorWork:
     def _add(self, work: Callable[[], object], recorded: bool = True) -> None:
         """Add launches that are recorded now, or else a call."""
         compute, owner = self._compute, self._buffers
-        segment = compute.record(work, self._mask, owner) if recorded else compute.call(work, self._mask)
-        self._segments.append(segment)
+        self._segments.append(compute.record(work, self._mask, owner) if recorded else compute.call(work, self._mask))
 
     def _hook(self, hook: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         self._add(partial(hook, *args, **kwargs), is_recorded(hook))
@@ -287,7 +287,7 @@ class SensorWork:
         buffers = self._buffers
         self._compute.launch(_observed_flags, (buffers.bad.shape[1],), [when, buffers.bad, *buffers.flags])
 
-    def _copy(self, source: Mapping[str, torch.Tensor], target: Record) -> None:
+    def _copy(self, source: Mapping[str, torch.Tensor] | Record, target: Record) -> None:
         """Copy what a recorded `post_process` returned, tensors at addresses that stay."""
         for name in target:
             given, wanted = source[name], target[name]
@@ -306,7 +306,7 @@ def move(buffers: SensorBuffers, source: Record, target: Record, when: int, name
 def _move_tensor(buffers: SensorBuffers, source: torch.Tensor, target: torch.Tensor, when: int) -> None:
     words = words_of(source)
     inputs = [when, *words, words_of(target).address]
-    buffers.compute.launch(_move, (-(-words.length // int(WORDS)),), inputs)
+    buffers.compute.launch(_move, (-(-words.per_row // int(WORDS)),), inputs)
 
 
 def hold_first(buffers: SensorBuffers) -> None:
@@ -322,16 +322,14 @@ def begin_measured(buffers: SensorBuffers, raw: Record, slot: Record) -> None:
     hold_first(buffers)
 
 
-def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor]:
+def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tensor] | Record:
     """Turn what a `post_process` returned into field -> tensor: a mapping, a record, a data object or a lone tensor."""
     if isinstance(value, torch.Tensor):
         if len(specs) != 1:
             raise TypeError(f"post_process returned one tensor for the fields {[spec.name for spec in specs]}")
         return {specs[0].name: value}
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping | Record):
         return value
-    if isinstance(value, Record):
-        return dict(value.items())
     return {spec.name: getattr(value, spec.name) for spec in specs}
 
 

@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from types import NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pydantic.json_schema import GenerateJsonSchema
 
 from sensorium import registry
-from sensorium.cfg import NON_NEGATIVE_KNOBS, SELECTORS, MountedSensorCfg, SensorCfg, meanings
+from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
@@ -28,7 +30,7 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.spec import Requirement
-from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind, plain
 
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
@@ -40,13 +42,6 @@ RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 
 _TICK = "sensor_tick"
 _HANDLED = ("name", "offset")
-_UNITS = frozenset(
-    "m s N K W A V T Hz kg rad deg dB Pa 1 px pixels degC m/s rad/s m/s^2 rad/s^2 m^2 1/m 1/m^2 1/s N/m Pa/K "
-    "kg/m^3".split()
-) | {"N m", "N s", "N m s", "N m/A", "N s/m", "N s/m^2", "N m s/rad", "kg m^2", "W/K", "J/K"}
-_UNIT = re.compile(r", ([^,.;:()]+?)(?= per sample| at the |[,.;:]|$| \()")
-_ALIKE = {"pixels": "px", "degrees": "deg", "degrees Celsius": "degC", "1": ""}
-_NAMED_UNITS = {"update_period": "s", "rate_hz": "Hz", "delay": "s", "jitter": "s"}
 
 
 class PresetLike(Protocol):
@@ -182,17 +177,6 @@ def _defined(each: Any) -> SensorDefinition:
     return each if isinstance(each, SensorDefinition) else each.definition()
 
 
-def requirements(id: str) -> tuple[Requirement, ...]:
-    """Return what a sensor needs of an engine, as far as it can be known without a model.
-
-    Names within them are made up: they tell kinds, options and slots only.
-
-    Raises:
-        UnknownNameError: there is no such blueprint.
-    """
-    return _find(id).requirements
-
-
 def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
     """Return a fault of a field that was not chosen in the word that was: ``attach_to`` for ``body``."""
     word = asked.get(fault.field.partition(".")[0])
@@ -230,7 +214,6 @@ class _Blueprint:
         selectors: the selectors it takes, of one that sits somewhere.
         attach: the field that `attach_to` gives: ``"body"``, ``"primary"``, ``"joints"``, or empty where it gives none.
         on_world: whether it may sit on the world.
-        requirements: what it needs of an engine.
     """
 
     cfg_class: type[SensorCfg[Any]]
@@ -238,7 +221,6 @@ class _Blueprint:
     selectors: tuple[str, ...]
     attach: str
     on_world: bool
-    requirements: tuple[Requirement, ...]
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
         """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
@@ -313,14 +295,12 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         attach = "joints"
     elif "body" in known:
         attach, on_world = "body", False
-    texts = meanings(cfg_class)
-    attributes = []
-    for name, info in known.items():
-        if name in _HANDLED or (is_mounted and name in SELECTORS and name not in selectors):
-            continue
-        required = info.is_required() and name != attach
-        default = None if info.is_required() else info.get_default(call_default_factory=True)
-        attributes.append(_attribute(name, info.annotation, default, required, texts.get(name, "")))
+    left_out = {*_HANDLED, *(name for name in SELECTORS if is_mounted and name not in selectors)}
+    attributes = [
+        Attribute.from_schema(name, schema, required=known[name].is_required() and name != attach)
+        for name, schema in cfg_class.model_json_schema(schema_generator=_Schema)["properties"].items()
+        if name not in left_out
+    ]
     if "update_period" in known and _TICK not in known:
         attributes.insert(0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`."))
     needed = _requirements(cfg_class, least, selectors, attach)
@@ -334,7 +314,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         kind=kind,
         attach=_attach_in_words(attach, on_world),
     )
-    return _Blueprint(cfg_class, definition, selectors, attach, on_world, needed)
+    return _Blueprint(cfg_class, definition, selectors, attach, on_world)
 
 
 def _attach_in_words(attach: str, on_world: bool) -> str:
@@ -367,11 +347,7 @@ def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, info in cfg_class.model_fields.items():
         if info.is_required():
-            shape = _shape(info.annotation)
-            if name == "primary":
-                made[name] = {"mode": "body", "pattern": "body"}
-            elif shape["type"] in ("float", "int", "vector") or (shape["type"] == "json" and not shape["words"]):
-                made[name] = 1.0
+            made[name] = {"mode": "body", "pattern": "body"} if name == "primary" else 1.0
     return made
 
 
@@ -408,83 +384,14 @@ def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-# Fields ---------------------------------------------------------------------------------------------------------------
+class _Schema(GenerateJsonSchema):
+    """The JSON schema of a config: what pydantic cannot describe is anything, and defaults are plain values."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        return {}
+
+    def encode_default(self, dft: Any) -> Any:
+        return plain(dft)
 
 
-NON_NEGATIVE = ("update_period", "rate_hz", "history_length")
-_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in NON_NEGATIVE_KNOBS[:5])
-
-
-def _attribute(name: str, annotation: Any, default: Any, required: bool, text: str) -> Attribute:
-    """Return the attribute of one field."""
-    shape = _shape(annotation)
-    doc = " ".join(text.split())
-    if shape["type"] not in ("bool", "string") and "restrict_to_recommended" not in shape:
-        shape["unit"] = "" if shape["words"] else _unit(name, doc)
-        if name in (*NON_NEGATIVE, *NON_NEGATIVE_KNOBS) or name.endswith(_NON_NEGATIVE_ENDINGS):
-            shape |= {"low": 0.0, "open_low": name == "rate_hz"}
-    return Attribute(id=name, default=_default(default), doc=doc, required=required, **shape)
-
-
-def _shape(annotation: Any) -> dict[str, Any]:
-    """Return type, size, words and recommended values of a field's annotation."""
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    found: dict[str, Any] = {"type": "json", "words": False}
-    origin, args = get_origin(annotation), get_args(annotation)
-    if annotation in (bool, int, float, str):
-        found["type"] = "string" if annotation is str else annotation.__name__
-    elif origin is Literal:
-        kinds = {type(arg) for arg in args}
-        only = kinds.pop() if len(kinds) == 1 else None
-        found["type"] = {str: "string", int: "int", bool: "bool"}.get(only or NoneType, "json")
-        found["words"] = found["type"] == "json"
-        found |= {"recommended_values": args, "restrict_to_recommended": True}
-    elif origin is tuple and args and all(_is_float(arg) for arg in args if arg is not Ellipsis):
-        found |= {"type": "vector", "size": 0 if Ellipsis in args else len(args)}
-    elif origin in (Union, UnionType):
-        members = [_shape(arg) for arg in args if arg is not NoneType]
-        if len(members) == 1:
-            return members[0]
-        found["words"] = any(member["type"] == "string" or member["words"] for member in members)
-        closed = [member for member in members if member["type"] == "bool" or "recommended_values" in member]
-        if len(closed) == len(members):
-            values = [value for member in members for value in member.get("recommended_values", (True, False))]
-            found |= {"recommended_values": tuple(values), "restrict_to_recommended": True}
-        else:
-            values = [value for member in closed for value in member.get("recommended_values", ())]
-            found |= {"recommended_values": tuple(values)} if values else {}
-    return found
-
-
-def _is_float(annotation: Any) -> bool:
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return annotation is float
-
-
-def _default(value: Any) -> Any:
-    """Return a default as a plain value; empty where there is none."""
-    if value is None:
-        return ""
-    if isinstance(value, tuple | list):
-        return [_default(part) for part in value]
-    to_dict = getattr(value, "to_dict", None)
-    return to_dict() if callable(to_dict) else value
-
-
-def _unit(name: str, text: str) -> str:
-    """Return the unit that the first sentence of a meaning ends in; empty where it names none."""
-    if name in _NAMED_UNITS:
-        return _NAMED_UNITS[name]
-    if name.endswith("_deg"):
-        return "deg"
-    sentence = re.split(r"(?<=\w)\. ", text)[0]
-    for match in _UNIT.finditer(sentence):
-        unit = match.group(1).strip()
-        if unit in _UNITS or unit in _ALIKE:
-            return _ALIKE.get(unit, unit)
-    return ""
-
-
-__all__ = ["OWN_IDS", "build_cfg", "definitions", "requirements"]
+__all__ = ["OWN_IDS", "build_cfg", "definitions"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -228,7 +229,7 @@ class Collision(StreamedSensor):
             UnsupportedError: nothing can touch the owner, or its contacts were not reserved.
         """
         owner = cast(Owner, self.owner)
-        own, others = _sides(owner, self.bodies, model, **self._variant())
+        own, others = _sides(owner, self.bodies, touchable(model), model.name, **self._variant())
         found = _reserved(own, others, model.prepared)
         if found is None:
             why = model.supports(_report(("body", tuple(others)[:1]), own)) or "the model was prepared without them."
@@ -344,25 +345,32 @@ def touchable(model: Model) -> dict[str, bool]:
 
 
 def _sides(
-    owner: Owner, bodies: Bodies, model: Model, *, whole_tree: bool, own_links: bool
+    owner: Owner, bodies: Bodies, able: Mapping[str, bool], engine: str, *, whole_tree: bool, own_links: bool
 ) -> tuple[Side, dict[str, int]]:
     """Return the side of the owner, and name and id of all that can touch it.
+
+    Args:
+        owner: what collides.
+        bodies: all bodies.
+        able: see `touchable`.
+        engine: name of the engine, for messages.
+        whole_tree: see `Collision`.
+        own_links: see `Collision`.
 
     Raises:
         UnsupportedError: no shape of the owner collides, or nothing else does.
     """
-    able = touchable(model)  # what is static cannot touch what is static
     own = ("subtree", owner.root.name) if whole_tree else ("body", owner.body.name)
     mine = owner.links if whole_tree else {owner.body.id}
     links = [bodies[each].name for each in mine if bodies[each].name in able]
     if not links:
-        raise UnsupportedError(owner.body.name, "contacts", model.name, "none of its shapes collides with anything.")
+        raise UnsupportedError(owner.body.name, "contacts", engine, "none of its shapes collides with anything.")
     ids = {name: WORLD if name == "world" else bodies[name].id for name in able}
     left_out = {owner.body.id} if own_links else owner.links
-    is_static = all(able[name] for name in links)
+    is_static = all(able[name] for name in links)  # what is static cannot touch what is static
     others = {name: body for name, body in ids.items() if body not in left_out and not (is_static and able[name])}
     if not others:
-        raise UnsupportedError(owner.body.name, "contacts", model.name, "there is nothing else that it could touch.")
+        raise UnsupportedError(owner.body.name, "contacts", engine, "there is nothing else that it could touch.")
     return own, others
 
 
@@ -428,21 +436,25 @@ def reserve_contact(
         SelectionError: a pattern is broken, or matches no body that can touch anything.
         UnsupportedError: the engine reports no contacts.
     """
-    from sensorium import registry
+    from sensorium import registry  # clients import this module for its serializer, without what configs need
 
     if isinstance(model, str):
         raise ConfigError.single("reserve_contact", "model", model, "an engine, or the names of bodies")
-    known = _Names(tuple(model)) if isinstance(model, Iterable) else model
-    names = known.names("body")
+    if isinstance(model, Iterable):
+        able = {name: name == "world" for name in model}
+        names: Sequence[str] = [name for name in able if name != "world"]
+        known: Any = SimpleNamespace(name="names", parent_body=lambda body: None, supports=lambda need: None)
+    else:
+        able, names, known = touchable(model), model.names("body"), model
     everything = Bodies(
         Body(row, name, name.partition("/")[0] if "/" in name else "") for row, name in enumerate(names)
     )
+    candidates = [name for name in names if name in able]
     cfg_class = registry.cfg_for_kind("collision_events")
-    able = [name for name in touchable(known) if name != "world"]
     found: dict[Side, list[SensorCfg[Any]]] = {}
-    for name in _matching((bodies,) if isinstance(bodies, str) else bodies, able):
+    for name in _matching((bodies,) if isinstance(bodies, str) else bodies, candidates):
         owner = owner_of(everything[name], everything, known)
-        own, others = _sides(owner, everything, known, whole_tree=whole_tree, own_links=own_links)
+        own, others = _sides(owner, everything, able, known.name, whole_tree=whole_tree, own_links=own_links)
         if own in found:
             continue
         contacts = _reserved(own, others, _grantable(own, tuple(others), known)) or {}
@@ -486,36 +498,3 @@ def _matching(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
             )
         matches += matched
     yield from (name for name in names if name in matches)
-
-
-class _Names:
-    """A model of which only the names of the bodies that collide are known."""
-
-    name = "names"
-    prepared: frozenset[Requirement] = frozenset()
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._bodies = tuple(name for name in names if name != "world")
-        rows = (WORLD if name == "world" else self._bodies.index(name) for name in names)
-        self._shapes = tuple(_Rigid(row, is_static=row == WORLD) for row in rows)
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        return self._bodies
-
-    def shapes(self) -> tuple[_Rigid, ...]:
-        return self._shapes
-
-    def parent_body(self, body: int) -> int | None:
-        return None
-
-    def supports(self, requirement: Requirement) -> str | None:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Rigid:
-    """A shape that collides."""
-
-    body: int
-    is_static: bool
-    is_collision: bool = True

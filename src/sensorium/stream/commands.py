@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.stream.doorkeeper import Command
-from sensorium.stream.hub import Session
-from sensorium.stream.sockets import LOG
+from sensorium.stream.access import Command
+from sensorium.stream.failures import LOG
+from sensorium.stream.frame_counter import FrameCounter
+from sensorium.stream.spawner import SensorRequest, Spawner
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.warned import Warned, overheard
@@ -24,17 +27,20 @@ class Commands:
 
     Args:
         server: the server.
+        hub: its clients.
+        spawner: makes sensors.
+        marks: counts what a frame waits for.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, hub: SubscriptionTable, spawner: Spawner, marks: FrameCounter) -> None:
+        self._server, self._hub, self._spawner, self._marks = server, hub, spawner, marks
         self.current: tuple[Session, Command] | None = None
         """What is done now, and for which client."""
 
     def do(self, session: Session, command: Command) -> None:
         """Do one thing and answer, with what was warned of where a sensor was spawned."""
         session.requests -= 1
-        if self._server._hub.sessions.get(session.route) is not session:
+        if self._hub.sessions.get(session.route) is not session:
             return  # its client is gone
         result, error, kind = None, "", ""
         warned: list[Warned] = []
@@ -52,7 +58,7 @@ class Commands:
             error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
         finally:
             self.current = None
-        self._server._hub.tell(session, say.Reply(command.request, result, error, kind, tuple(warned)))
+        self._hub.tell(session, say.Reply(command.request, result, error, kind, tuple(warned)))
 
     def _result(self, session: Session, command: Command) -> Any:
         server = self._server
@@ -71,7 +77,7 @@ class Commands:
                     raise self._not_its_own(name, session)
                 server.remove(name, f"its client {session} destroyed it")
             case say.Ask(what="blueprints"):
-                return [each.to_dict() for each in server._spawner.definitions().values()]
+                return [each.to_dict() for each in self._spawner.definitions().values()]
             case say.Ask(what="nothing"):
                 pass
             case say.Ask(what=what):
@@ -98,11 +104,11 @@ class Commands:
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        server._publisher.complaints.clear()
+        self._hub.delivery.complaints.clear()
         server.scene.step(ctrl, command.substeps)
-        server._marks.flush()
+        self._marks.flush()
         scene = server.scene
-        notes = list(server._publisher.complaints)
+        notes = list(self._hub.delivery.complaints)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:
@@ -136,18 +142,16 @@ class Commands:
         return list(envs)
 
     def _spawn(self, session: Session, command: say.Spawn) -> dict[str, Any]:
-        values = dict(command.values)
-        client_side = values.pop("__client_side__", None)
-        info = self._server._spawner.spawn(
+        request = SensorRequest(
             command.blueprint,
-            values,
+            command.values,
             command.name,
             Pose.from_array(np.asarray(command.pose, np.float64)),
             command.attach_to or None,
             None if command.env == -1 else command.env,
-            client_side=client_side,
-            is_bounded=True,
+            command.client_side,
         )
+        info = self._spawner.spawn(request, is_bounded=True)
         session.sensors.add(info.name)
         return info.to_dict()
 

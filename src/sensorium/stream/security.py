@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import zmq
-import zmq.utils.z85
 
-from sensorium.errors import ConfigError, SensoriumWarning, StreamError
+from sensorium.errors import ConfigError, SensoriumWarning
+from sensorium.wire.keyfiles import is_key, new_keys
 
 SCHEMES = ("tcp", "ipc", "inproc")
 
@@ -42,14 +42,11 @@ class KeyPair:
         Raises:
             StreamError: the installed libzmq was built without CURVE.
         """
-        if not zmq.has("curve"):
-            raise StreamError("the installed libzmq was built without CURVE: install pyzmq's own wheel.")
-        public, secret = zmq.curve_keypair()
-        return cls(public.decode(), secret.decode())
+        return cls(*new_keys())
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Credentials:
     """What a client must have.
 
     Args:
@@ -140,11 +137,7 @@ class _Allowed:
 
 def check_key(config: str, name: str, key: str) -> None:
     """Raise `ConfigError` where a text is no key."""
-    try:
-        right = len(key) == 40 and len(zmq.utils.z85.decode(key.encode())) == 32
-    except (ValueError, KeyError, UnicodeEncodeError):
-        right = False
-    if not right:
+    if not is_key(key):
         expected = "a key of 40 characters, as KeyPair.generate() makes them"
         raise ConfigError.single(config, name, "(not shown)", expected)
 
@@ -199,4 +192,4 @@ def reaches_all(host: str) -> bool:
         return False
 
 
-__all__ = ["Door", "KeyPair", "check_key", "is_loopback", "reaches_all", "split"]
+__all__ = ["Credentials", "KeyPair", "check_key", "is_loopback", "reaches_all", "split"]

@@ -63,7 +63,7 @@ class Stream:
     ) -> None:
         self._sensor = sensor
         self._sink, self._context, self._executor = sink, context, executor
-        self._listened, self._on_capture, self._on_done = has_listeners, on_capture, on_done
+        self._listened, self.on_capture, self.on_done = has_listeners, on_capture, on_done
         self._failures = FailureLog() if failures is None else failures
         self.pool = BufferPool() if pool is None else pool
         """Memory of messages that were sent and are no longer looked at."""
@@ -84,6 +84,11 @@ class Stream:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"Stream({self._sensor.name!r}, {state}, pending={self._pending}, skipped={self.skipped})"
+
+    @property
+    def name(self) -> str:
+        """Name of the sensor."""
+        return self._sensor.name
 
     @property
     def has_listeners(self) -> bool:
@@ -112,7 +117,7 @@ class Stream:
         if threading.get_ident() != self._thread:
             self._own_thread("send")
         sensor = self._sensor
-        envs = sensor._envs if env is None else self._envs(env)
+        envs = sensor.envs if env is None else self._envs(env)
         heard = self._is_heard
         if not (self.has_listeners if heard is None else heard):
             return
@@ -129,6 +134,12 @@ class Stream:
             return
         self.flush()
         self._emit(self._moment(), envs, body)
+
+    def send_as_of(self, moment: Moment, data: Sequence[Any], env: int | None) -> None:
+        """Serialise `data` and send it as of a frame that was captured, from any thread."""
+        envs = self._envs(env)
+        if self.has_listeners:
+            self._emit(moment, envs, self._its_serializer().serialize(self._sensor, *data))
 
     def begin_tick(self) -> None:
         """Note that the sensor measures now, on this thread, and whether anyone listens."""
@@ -286,7 +297,7 @@ class Capture:
         self._resolved, self._used = True, ""  # resolved until it counts, for __del__
         self._stream, self.moment = stream, moment
         self._lock = threading.Lock()
-        stream._on_capture(moment.frame)
+        stream.on_capture(moment.frame)
         self._resolved = False
 
     @property
@@ -319,14 +330,11 @@ class Capture:
             if self._used:
                 what = f"this capture of frame {self.frame} was {self._used} already"
                 raise StreamError(
-                    f"sensor {self._stream._sensor.name!r}: {what}. A capture is for one message: take another in tick."
+                    f"sensor {self._stream.name!r}: {what}. A capture is for one message: take another in tick."
                 )
             self._used = "sent"
         try:
-            envs = self._stream._envs(env)
-            if self._stream.has_listeners:
-                stream = self._stream
-                stream._emit(self.moment, envs, stream._its_serializer().serialize(stream._sensor, *data))
+            self._stream.send_as_of(self.moment, data, env)
         finally:
             self.drop()
 
@@ -337,12 +345,12 @@ class Capture:
             if self._resolved:
                 return
             self._resolved = True
-        self._stream._on_done(self.moment.frame)
+        self._stream.on_done(self.moment.frame)
 
     def __del__(self) -> None:
         if not self._resolved:
             self._resolved = True  # nobody else holds it any more, so no lock is needed
-            self._stream._on_done(self.moment.frame)
+            self._stream.on_done(self.moment.frame)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -16,28 +16,29 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered before ours, so that it runs later
+
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Bodies
-from sensorium.stream import streamed
+from sensorium.stream.access import AccessControl
+from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.doorkeeper import Doorkeeper
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.frames import Marks, Publisher, hull
-from sensorium.stream.hub import Counts, Hub, Session
-from sensorium.stream.offers import Offers
-from sensorium.stream.outgoing import Bundle, Context, Outgoing
-from sensorium.stream.security import Door, KeyPair, split
+from sensorium.stream.frame_counter import FrameCounter
+from sensorium.stream.options import ServerOptions
+from sensorium.stream.publisher import Publisher, hull
+from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
-from sensorium.stream.spawner import WORLD, Spawner
-from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.spawner import SensorRequest, Spawner
+from sensorium.stream.streamed_sensors import StreamedSensors
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as say
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
-    from sensorium.readings import Reading
     from sensorium.scene import Scene
 
 
@@ -66,24 +67,11 @@ class Server:
         keys: the server's keys: everything is encrypted then.
         allowed_keys: public keys of the clients that may connect; empty for all who know the server's.
         lockstep: clients take the steps (`client.step`), and each step waits for listeners that must lose nothing.
-        patience: longest time that a step waits for a slow client, s; then its subscription is ended, with its name.
-        on_demand: compute cameras and lidars only while somebody listens, reads or records them, where their config
-            leaves ``evaluate="auto"``.
-        shared_memory: let clients on this machine read large data from shared memory.
-        lease: seconds of silence after which a client counts as gone, with the sensors it spawned.
-        max_clients: most clients at a time.
-        max_message: most bytes of one message from a client; who sends more is disconnected.
-        max_queued_mb: most memory of the messages that wait for clients or are on their way to them, all clients
-            together, MB. Where they need more, the subscriptions with most of it give way.
-        max_spawned_mb: most memory of all sensors that clients have spawned together, MB.
-        max_spawned_rays: most rays that these sensors cast for one sample each, in all environments together.
-        bulk_port: where clients on other machines get large messages, by TCP connections beside those of `addresses`;
-            0 takes a free port, None sends all one way, as do keys, since nothing is encrypted there. A client that
-            does not reach it gets all one way.
+        options: how readings are sent, and how much clients may use.
 
     Raises:
         ConfigError: an address that others can reach without token or keys, or a value that cannot be.
-        StreamError: an address or the port cannot be bound.
+        StreamError: an address cannot be bound.
     """
 
     def __init__(
@@ -95,45 +83,21 @@ class Server:
         keys: KeyPair | None = None,
         allowed_keys: Iterable[str] = (),
         lockstep: bool = False,
-        patience: float = 5.0,
-        on_demand: bool = True,
-        shared_memory: bool = True,
-        lease: float = 5.0,
-        max_clients: int = 64,
-        max_message: int = 16 * 2**20,
-        max_queued_mb: float = 1024.0,
-        max_spawned_mb: float = 1024.0,
-        max_spawned_rays: int = 5_000_000,
-        bulk_port: int | None = 0,
+        options: ServerOptions | None = None,
     ) -> None:
         if not hasattr(scene, "publish"):
             raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
-        for name, value in (("patience", patience), ("lease", lease)):
-            if value.__class__ not in (int, float) or not 0 < value < float("inf"):
-                raise ConfigError.single("serve", name, value, "a finite number of seconds > 0")
-        for name, value in (("max_clients", max_clients), ("max_message", max_message)):
-            if value.__class__ is not int or value < 1:
-                raise ConfigError.single("serve", name, value, "a whole number >= 1")
-        for name, value in (("max_queued_mb", max_queued_mb), ("max_spawned_mb", max_spawned_mb)):
-            if value.__class__ not in (int, float) or not 1.0 <= value < float("inf"):
-                raise ConfigError.single("serve", name, value, "a finite number of MB >= 1")
-        if max_spawned_rays.__class__ is not int or max_spawned_rays < 0:
-            raise ConfigError.single("serve", "max_spawned_rays", max_spawned_rays, "a whole number >= 0")
+        options = options or ServerOptions()
         addresses = list(addresses)
         for address in addresses:
             split(address)
-        door = Door(token, keys, tuple(allowed_keys))
+        door = Credentials(token, keys, tuple(allowed_keys))
         door.check(addresses)
-        _check_bulk_port(bulk_port, keys)
         self.scene = scene
         self.lockstep = lockstep
-        self.frame = 0
-        """Number of the last frame."""
         self.token = token
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
-        self.failures = FailureLog()
-        """What streamed sensors raised."""
         self.owner: threading.Thread | None = None
         """The thread that owns the loop: who polled or stepped last."""
         self._maker = threading.current_thread()
@@ -143,39 +107,44 @@ class Server:
         """Whether it was closed by another thread, so that the scene has yet to lose what it brought."""
         self._id = secrets.token_bytes(8)
         self._arrangement = -1
-        self._streamed: dict[str, StreamedSensor] = {}
-        self._feeds: dict[str, Mapping[str, str]] = {}
-        self._readings: dict[str, Reading] = {}
         self._gone: deque[Session] = deque()
         self._tick_before = scene.tick - 1
         """Tick of the frame before the last one."""
         self._tick = scene.tick
         """Tick of the last frame."""
-        self._context: Context | None = None
         self._closed = False
         self._arrived = threading.Event()
         self._sockets = Sockets(
-            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=max_message, prepare=door.prepare,
-            bulk_port=None if keys is not None else bulk_port,
-        )  # fmt: skip
-        uses_slots = shared_memory and slots_available()
+            [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=options.max_message, prepare=door.prepare
+        )
+        uses_slots = options.shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = Hub(self._sockets.wake, uses_slots, most_held=int(1e6 * max_queued_mb))
-        self._publisher = Publisher(self._hub, lockstep=lockstep, patience=patience)
-        self._marks = Marks(self._hub)
-        self._doorkeeper = Doorkeeper(
-            self._hub, self._sockets, door, server=self._id, version=_version(), lease=lease, max_clients=max_clients,
-            max_message=max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
+        self._hub = SubscriptionTable(
+            self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * options.max_queued_mb),
+            patience=options.patience if lockstep else 0.0,
+        )  # fmt: skip
+        self._publisher = Publisher(self._hub)
+        self._marks = FrameCounter(self._hub)
+        self._doorkeeper = AccessControl(
+            self._hub, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
+            max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._doorkeeper.on_command = self._arrived.set
-        self._commands = Commands(self)
-        self._spawner = Spawner(self, max_mb=max_spawned_mb, max_rays=max_spawned_rays)
         self._bodies = scene.bodies()
         self._bodies_text = self._bodies.to_dict()
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._news = scene.news()
-        self._offers = Offers(scene, self._hub, self._news, on_demand=on_demand)
+        self._offers = StreamCatalog(scene, self._hub, self._news, on_demand=options.on_demand)
+        self.streamed = StreamedSensors(
+            scene, self._bodies, self._offers, self._publisher, self._marks, self._sockets.wake
+        )
+        """The sensors that live in the server."""
+        self._spawner = Spawner(
+            scene, self._bodies, self._offers, self.streamed, max_mb=options.max_spawned_mb,
+            max_rays=options.max_spawned_rays, removed=self._forget_spawned,
+        )  # fmt: skip
+        self._commands = Commands(self, self._hub, self._spawner, self._marks)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
             self._offers.offer_sensor(name, described)
@@ -226,6 +195,11 @@ class Server:
         return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
+    def frame(self) -> int:
+        """Number of the last frame."""
+        return self._marks.frame
+
+    @property
     def clients(self) -> int:
         """Number of clients."""
         return len(self._hub.sessions)
@@ -239,7 +213,7 @@ class Server:
     @property
     def sent_bytes(self) -> int:
         """Bytes of data that clients were given so far."""
-        return self._hub.sent
+        return self._hub.delivery.sent_bytes
 
     def complaints(self) -> list[str]:
         """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
@@ -250,8 +224,13 @@ class Server:
 
     @property
     def counts(self) -> Counts:
-        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent, bulk lines."""
-        return self._hub.counts._replace(bulk_lines=self._sockets.bulk_lines)
+        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent."""
+        return self._hub.counts
+
+    @property
+    def failures(self) -> FailureLog:
+        """What streamed sensors raised."""
+        return self.streamed.failures
 
     @property
     def bodies(self) -> Bodies:
@@ -359,7 +338,7 @@ class Server:
         It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
         does without the server, at its next step: nobody else may touch it.
         """
-        self._hub.stop_waiting()
+        self._hub.delivery.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -367,7 +346,7 @@ class Server:
             _open.discard(self)
         for client in list(self.local_clients):
             client.close()
-        self._spawner.end_streamed()
+        self.streamed.close()
         self._doorkeeper.close(reason)
         self._sockets.stop()
         self._doorkeeper.close_descriptors()
@@ -401,7 +380,7 @@ class Server:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
-        self._offers.follow(described, besides=self._spawner.hidden)
+        self._offers.follow(described, besides=self.streamed.feeds)
         self._arrangement = self.scene.arrangement
 
     def _catalogue(self) -> say.Catalogue:
@@ -434,8 +413,7 @@ class Server:
     def _send_frame(self) -> None:
         self._bury()
         scene, wall_ns = self.scene, time.time_ns()
-        self.frame += 1
-        frame = self.frame
+        frame = self._marks.next()
         self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
         self._note_listeners(self._tick_before)
         fresh = self._hub.fresh
@@ -445,9 +423,7 @@ class Server:
             late = [each for each in fresh if each.topic.info.name not in listened]  # they are greeted
             fresh.clear()
             fresh.extend(late)
-        fed = {source for feeds in self._feeds.values() for source in feeds.values()}
-        if self._streamed:
-            fed.add(WORLD)
+        fed = self.streamed.sources
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
@@ -459,7 +435,7 @@ class Server:
             envs = None if not keys or fed.intersection(news) else hull(keys)
             for name, reading in scene.publish(news, envs=envs, truth=truth, poses=True, since=self._news).items():
                 if name in fed:
-                    self._readings[name] = reading
+                    self.streamed.readings[name] = reading
                 if name not in listened:
                     continue
                 receivers = listeners[name]
@@ -469,10 +445,8 @@ class Server:
                     frame,
                     self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers),
                 )
-        for name in fed - self._readings.keys():
-            self._readings[name] = scene.publish([name], truth=False, poses=True)[name]
-        if self._streamed:
-            self._tick_streamed(frame, wall_ns)
+        for name, failure in self.streamed.tick(frame, wall_ns):
+            self.remove(name, f"it failed: {failure}")
         self._marks.done(frame, scene.tick, round(scene.time * 1e9))
 
     def _greet_new(self) -> None:
@@ -495,48 +469,6 @@ class Server:
             session, _ = hearers.popitem()
             if session.hears_frames and self.frame and not self._marks.waiting:
                 self._marks.tell([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
-
-    def _tick_streamed(self, frame: int, wall_ns: int) -> None:
-        snapshot = self._snapshot(frame)
-        self._context = Context(snapshot, wall_ns)
-        for name, sensor in list(self._streamed.items()):
-            if name not in self._streamed:  # another one has removed it
-                continue
-            sensor.readings = {key: self._readings[source] for key, source in self._feeds[name].items()}
-            sensor.is_within_step = self.scene.is_within_step
-            failure = streamed.run_tick(sensor, snapshot, self.failures)
-            if failure is not None:
-                self.remove(name, f"it failed: {failure}")
-        self._context = None
-
-    def _snapshot(self, frame: int) -> Snapshot:
-        """Return the bodies as they are at this frame."""
-        reading = self._readings[WORLD]
-        return Snapshot(
-            frame=frame,
-            tick=self.scene.tick,
-            time=self.scene.time,
-            bodies=self._bodies,
-            env_ids=reading.env_ids,
-            pos_w=reading["pos_w"],
-            quat_w=reading["quat_w"],
-            lin_vel_w=reading["lin_vel_w"],
-            ang_vel_w=reading["ang_vel_w"],
-        )
-
-    def _take(self, name: str, message: Outgoing | Bundle) -> None:
-        """Send what a streamed sensor made; called by whatever thread made it."""
-        topic = self._offers.topics.get(name)
-        if topic is None:
-            return
-        publisher = self._publisher
-        sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
-        if sent:
-            self._marks.sent(message.moment.frame, sent)
-
-    def _resolved(self, name: str, frame: int) -> None:
-        self._marks.resolved(name, frame)
-        self._sockets.wake()
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -563,7 +495,8 @@ class Server:
         Raises:
             SensoriumError: see the message.
         """
-        return self._spawner.spawn(blueprint, values or {}, name, transform or Pose(), attach_to, env)
+        self._check_open()
+        return self._spawner.spawn(SensorRequest(blueprint, values or {}, name, transform or Pose(), attach_to, env))
 
     def remove(self, name: str, reason: str = "it was removed") -> None:
         """Remove a sensor that was spawned.
@@ -572,6 +505,11 @@ class Server:
             UnknownNameError: no spawned sensor has that name.
         """
         self._spawner.remove(name, reason)
+
+    def _forget_spawned(self, name: str) -> None:
+        """Note that a sensor was removed, whichever client spawned it."""
+        for session in [*self._hub.sessions.values(), *self._gone]:
+            session.sensors.discard(name)
 
     def _bury(self) -> None:
         """Remove the sensors of clients that are gone."""
@@ -582,40 +520,37 @@ class Server:
                     self._spawner.remove(name, f"its client {session} is gone")
 
 
-def serve(scene: Scene, address: str | Iterable[str] = "tcp://127.0.0.1:7447", **options: Any) -> Server:
+def serve(
+    scene: Scene,
+    address: str | Iterable[str] = "tcp://127.0.0.1:7447",
+    *,
+    token: str = "",
+    keys: KeyPair | None = None,
+    allowed_keys: Iterable[str] = (),
+    lockstep: bool = False,
+    **options: Any,
+) -> Server:
     """Serve the sensors of a scene to listeners in other processes.
 
-    ``server = sn.serve(scene)``, then step the scene as ever, with ``server.poll()`` between the steps.
+    ``server = sn.serve(scene)``, then step the scene as before, with ``server.poll()`` between the steps.
 
     Args:
         scene: the scene.
         address: one or several of ``tcp://HOST:PORT`` (port 0: a free one) and ``ipc:///path``.
-        options: see `Server`.
+        token: see `Server`.
+        keys: see `Server`.
+        allowed_keys: see `Server`.
+        lockstep: see `Server`.
+        options: fields of `ServerOptions`.
 
     Raises:
-        ConfigError: an address that others can reach without token or keys.
+        ConfigError: an address that others can reach without token or keys, or an option that is not accepted.
         StreamError: an address cannot be bound.
         MissingDependencyError: pyzmq or msgspec is not installed.
     """
-    if isinstance(address, str) or not isinstance(address, Iterable):
-        address = [address]  # what is none is told so
-    return Server(scene, address, **options)
+    addresses: Any = [address] if isinstance(address, str) or not isinstance(address, Iterable) else address
+    own = ServerOptions(**options)
+    return Server(scene, addresses, token=token, keys=keys, allowed_keys=allowed_keys, lockstep=lockstep, options=own)
 
 
-def _check_bulk_port(port: int | None, keys: KeyPair | None) -> None:
-    if port is None:
-        return
-    if port.__class__ is not int or not 0 <= port < 65536:
-        raise ConfigError.single("serve", "bulk_port", port, "a port of 0 to 65535, or None", "0 takes a free one.")
-    if port and keys is not None:
-        fix = "Leave it out: with keys all goes one way, since nothing is encrypted there."
-        raise ConfigError.single("serve", "bulk_port", port, "none beside keys", fix)
-
-
-def _version() -> str:
-    from sensorium import __version__
-
-    return str(__version__)
-
-
-__all__ = ["Server", "serve"]
+__all__ = ["Server", "ServerOptions", "serve"]

@@ -16,9 +16,7 @@ from typing import Any
 import zmq
 
 from sensorium.errors import StreamError
-from sensorium.stream.bulk import BulkDoor
-from sensorium.stream.hub import Hub
-from sensorium.wire.messages import Bulk
+from sensorium.stream.outboxes import Outboxes
 from sensorium.wire.packing import pack
 from sensorium.wire.waker import Waker
 
@@ -43,10 +41,9 @@ class Sockets:
         addresses: ``inproc://``, ``ipc://`` and ``tcp://`` addresses.
         max_message: bytes that one part from a client may have; who sends more is disconnected.
         prepare: sets further options of the socket (keys) before it is bound; returns what is called at the end.
-        bulk_port: port of the connections for large messages; 0 takes a free one, None has none.
 
     Raises:
-        StreamError: an address or the port cannot be bound.
+        StreamError: an address cannot be bound.
     """
 
     def __init__(
@@ -55,15 +52,13 @@ class Sockets:
         *,
         max_message: int,
         prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]],
-        bulk_port: int | None = None,
     ) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
-        self._watched: dict[int, Callable[[int], None]] = {}
-        self._bulk: BulkDoor | None = None
+        self._watched: dict[int, Callable[[], None]] = {}
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
@@ -104,15 +99,13 @@ class Sockets:
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
                 self.addresses.append(endpoint.rstrip(b"\0").decode())
-            if bulk_port is not None:
-                self._bulk = BulkDoor(self.addresses, bulk_port)
         except BaseException:
             self._close()
             raise
 
     def start(
         self,
-        hub: Hub,
+        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         look_around: Callable[[], None],
         between: Callable[[], None],
@@ -120,13 +113,13 @@ class Sockets:
         """Start the thread.
 
         Args:
-            hub: has the outboxes.
+            outboxes: of the clients.
             receive: takes (route, parts) of each message that comes in; it raises nothing.
             look_around: called every `TICK_S`.
             between: called whenever the thread was woken, before what is in the outboxes goes out.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(hub, receive, look_around, between), name="sensorium-stream", daemon=True
+            target=self._run, args=(outboxes, receive, look_around, between), name="sensorium-stream", daemon=True
         )
         self._thread.start()
 
@@ -134,33 +127,19 @@ class Sockets:
         """Have the outboxes looked at."""
         self._waker.wake()
 
-    def watch(self, descriptor: int, call: Callable[[int], None], events: int = zmq.POLLIN) -> None:
-        """Call something with what happened once a descriptor is ready. Only the socket's thread may do this."""
+    def watch(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call a function once a descriptor is readable. Only the socket's thread may do this."""
         self._watched[descriptor] = call
-        self._poller.register(descriptor, events)
+        self._poller.register(descriptor, zmq.POLLIN)
 
     def unwatch(self, descriptor: int) -> None:
         """Take back `watch`. Only the socket's thread may do this."""
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
 
-    @property
-    def bulk_lines(self) -> int:
-        """How many clients get large messages by a way of their own."""
-        return 0 if self._bulk is None else self._bulk.count
-
-    def invite(self, route: bytes) -> Bulk | None:
-        """Return what a client must know to get what is large by a way of its own; None where there is none."""
-        return None if self._bulk is None else self._bulk.invite(route)
-
-    def forget(self, route: bytes) -> None:
-        """Take back `invite`, and end what came of it."""
-        if self._bulk is not None:
-            self._bulk.forget(route)
-
     def _run(
         self,
-        hub: Hub,
+        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         look_around: Callable[[], None],
         between: Callable[[], None],
@@ -169,27 +148,23 @@ class Sockets:
         poller.register(router, zmq.POLLIN)
         waker, woken = self._waker, self._waker.fileno()
         poller.register(woken, zmq.POLLIN)
-        if self._bulk is not None:
-            self._bulk.start(self)
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if hub.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
                     if descriptor in self._watched:  # none before it has closed it
-                        self._watched[descriptor](events[descriptor])
+                        self._watched[descriptor]()
                 if router in events:
                     self._take(receive)
                 between()
-                self._give(hub)
+                self._give(outboxes)
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
                     look_around()
-                    if self._bulk is not None:
-                        self._bulk.look_around()
-            self._give(hub)
+            self._give(outboxes)
         except Exception:
             LOG.exception("the thread of the stream's socket ended by an error of its own")
         finally:
@@ -203,14 +178,10 @@ class Sockets:
                 return
             receive(route, [memoryview(part) for part in parts])
 
-    def _give(self, hub: Hub) -> None:
-        for session, records in hub.outgoing():
-            line = None if self._bulk is None else self._bulk.line(session.route)
-            told = records if line is None else [line.take(record) for record in records]
+    def _give(self, outboxes: Outboxes) -> None:
+        for session, records in outboxes.outgoing():
             with contextlib.suppress(zmq.ZMQError):  # its connection is gone; the lease will tell
-                self._router.send_multipart([session.route, *pack(told)], zmq.NOBLOCK, copy=False)
-            if line is not None:
-                line.flush()
+                self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 
     def send_now(self, route: bytes, parts: list[Any]) -> None:
         """Send to a client that has no session. Only the socket's thread may do this."""
@@ -233,8 +204,6 @@ class Sockets:
 
     def _close(self) -> None:
         self._unprepare()
-        if self._bulk is not None:
-            self._bulk.close(LINGER_S)
         self._router.close(linger=int(1e3 * LINGER_S))
         self.context.term()
         for path in self._files:

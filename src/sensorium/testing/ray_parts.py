@@ -20,8 +20,12 @@ SIDE = 1e-14
 """Tolerance for a ray on a mesh edge, which counts for both sides, relative to the rounded products."""
 FLAT = 1e-11
 """Least sine of the angle between a ray and a triangle that it hits."""
-CHUNK = 4_000_000
-"""Number of pairs of a ray and a mesh edge that are processed together."""
+MARGIN = 1e-9
+"""Tolerance of bounding spheres, relative to their radius and distance."""
+BLOCK = 12
+"""Greatest number of triangles with a common bounding sphere."""
+CHUNK = 200_000
+"""Number of pairs of a ray and a block, or a ray and a triangle, that are processed together."""
 
 
 class Part:
@@ -40,17 +44,22 @@ class Part:
             )
         elif shape.hfield is not None:
             self.triangles = _Triangles(*solid_of(shape.hfield))
+        corners = self.corners()
+        self.centre = corners.mean(axis=0) if len(corners) else np.zeros(3)
+        self.radius = float(np.linalg.norm(corners - self.centre, axis=1).max(initial=0.0)) if len(corners) else np.inf
 
     def cast(self, starts: Floats, directions: Floats) -> tuple[Floats, Floats, Ints]:
         """Return distance, world normal and face id of each ray."""
-        o, d = (starts - self.pos) @ self.turn, directions @ self.turn
+        distance, normal, face = np.full(len(starts), np.inf), np.zeros((len(starts), 3)), np.full(len(starts), -1)
+        near = _passes(self.centre[None], np.array([self.radius]), starts, directions)[:, 0]
+        o, d = (starts[near] - self.pos) @ self.turn, directions[near] @ self.turn
         if self.triangles is not None:
-            distance, normal, face = self.triangles.cast(o, d)
+            distance[near], turned, face[near] = self.triangles.cast(o, d)
         else:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                distance, normal = _ANALYTIC[self.shape.kind](np.array(self.shape.size), o, d)
-            face = np.full(len(o), -1)
-        return distance, normal @ self.turn.T, face
+                distance[near], turned = _ANALYTIC[self.shape.kind](np.array(self.shape.size), o, d)
+        normal[near] = turned @ self.turn.T
+        return distance, normal, face
 
     def corners(self) -> Floats:
         """Return the corners of a box around the shape, in the world; empty if it is unbounded."""
@@ -168,8 +177,9 @@ class _Triangles:
 
     At a corner those numbers belong to several edges, so a ray within rounding of a corner counts on both sides. A line
     intersects a triangle if it passes all three edges on the same side. The side is the sign of the product of the
-    Pluecker
-    coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
+    Pluecker coordinates of line and edge (K. Shoemake, Pluecker coordinate tutorial, 1998).
+
+    A ray is tested against all triangles of a block if its line intersects the bounding sphere of the block.
     """
 
     def __init__(self, points: Floats, faces: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
@@ -180,20 +190,20 @@ class _Triangles:
         self.ids = ids.astype(np.int64)
         self.centre = 0.5 * (self.points.min(axis=0) + self.points.max(axis=0))
         centred = self.points - self.centre
-        pairs = np.stack([corners, np.roll(corners, -1, axis=1)], axis=-1).reshape(-1, 2)
-        edges, which = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-        a, b = centred[edges[:, 0]], centred[edges[:, 1]]
-        self.lines = np.concatenate([np.cross(a, b), b - a], axis=1)
+        ends = np.stack([corners, np.roll(corners, -1, axis=1)], axis=-1)
+        self.is_turned = ends[..., 0] > ends[..., 1]
+        a, b = (centred[part] for part in (ends.min(axis=-1), ends.max(axis=-1)))  # an edge has one direction
+        self.lines = np.concatenate([np.cross(a, b), b - a], axis=-1)
         reach = np.linalg.norm(centred, axis=1).max()
-        self.room = SIDE * reach * (np.linalg.norm(a, axis=1) + np.linalg.norm(b, axis=1))[:, None]
-        turned = (pairs[:, 0] > pairs[:, 1]).reshape(-1, 3)
-        edge = which.reshape(-1, 3)
-        self.left = np.where(turned, edge + len(edges), edge)
-        self.right = np.where(turned, edge, edge + len(edges))
+        self.room = SIDE * reach * (np.linalg.norm(a, axis=-1) + np.linalg.norm(b, axis=-1))
         self.first = self.points[corners[:, 0]]
         normal = np.cross(self.points[corners[:, 1]] - self.first, self.points[corners[:, 2]] - self.first)
         length = np.linalg.norm(normal, axis=1, keepdims=True)
         self.normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0.0)
+        self.blocks = _blocks(self.points[corners].mean(axis=1))
+        around = self.points[corners[self.blocks]].reshape(len(self.blocks), -1, 3)
+        self.block_centre = 0.5 * (around.min(axis=1) + around.max(axis=1))
+        self.block_radius = np.linalg.norm(around - self.block_centre[:, None], axis=2).max(axis=1)
 
     def cast(self, o: Floats, d: Floats) -> tuple[Floats, Floats, Ints]:
         """Return distance, normal and face id of each ray; directions have unit length."""
@@ -201,14 +211,15 @@ class _Triangles:
         near = o - self.centre
         near = near - (near * d).sum(axis=1, keepdims=True) * d
         moments = np.concatenate([d, np.cross(near, d)], axis=1)
-        step = max(CHUNK // len(self.lines), 1)
+        step = max(CHUNK // len(self.blocks), 1)
         for start in range(0, len(o), step):
             part = slice(start, start + step)
-            side = self.lines @ moments[part].T
-            side = np.concatenate([side >= -self.room, side <= self.room])
-            left, right = (side[i[:, 0]] & side[i[:, 1]] & side[i[:, 2]] for i in (self.left, self.right))
-            face, ray = np.nonzero(left | right)
-            ray += start
+            rays, blocks = np.nonzero(_passes(self.block_centre, self.block_radius, o[part], d[part]))
+            pairs = [self._met(moments, rays[k : k + CHUNK // BLOCK] + start, blocks[k : k + CHUNK // BLOCK])
+                     for k in range(0, len(rays), CHUNK // BLOCK)]  # fmt: skip
+            if not pairs:
+                continue
+            ray, face = (np.concatenate(found) for found in zip(*pairs, strict=True))
             along = (self.normal[face] * d[ray]).sum(axis=1)
             height = (self.normal[face] * (self.first[face] - o[ray])).sum(axis=1)
             t = np.divide(height, along, out=np.full(len(ray), np.inf), where=np.abs(along) > FLAT)
@@ -218,6 +229,34 @@ class _Triangles:
             distance[ray[firsts]], row[ray[firsts]] = t[firsts], face[firsts]
         hit = np.isfinite(distance)
         return distance, np.where(hit[:, None], self.normal[row], 0.0), np.where(hit, self.ids[row], -1)
+
+    def _met(self, moments: Floats, rays: Ints, blocks: Ints) -> tuple[Ints, Ints]:
+        """Return pairs of rays and triangles that intersect; each ray is tested against one block."""
+        faces = self.blocks[blocks]
+        side = np.einsum("pfek,pk->pfe", self.lines[faces], moments[rays])
+        side = np.where(self.is_turned[faces], -side, side)
+        room = self.room[faces]
+        pair, which = np.nonzero((side >= -room).all(axis=-1) | (side <= room).all(axis=-1))
+        return rays[pair], faces[pair, which]
+
+
+def _passes(centres: Floats, radii: Floats, o: Floats, d: Floats) -> NDArray[np.bool_]:
+    """Return `[ray, sphere]`: whether the line of the ray intersects the sphere, with a margin for rounding."""
+    there = np.stack([centres[:, k] - o[:, k, None] for k in range(3)])
+    along = sum(there[k] * d[:, k, None] for k in range(3))
+    away2 = sum((there[k] - along * d[:, k, None]) ** 2 for k in range(3))
+    passes: NDArray[np.bool_] = away2 <= (radii + MARGIN * (radii + np.abs(there).sum(axis=0))) ** 2
+    return passes
+
+
+def _blocks(centres: Floats) -> Ints:
+    """Return rows of neighbouring triangles, `[block, at most BLOCK]`; the last of a block may be repeated."""
+    parts = [np.arange(len(centres))]
+    while len(parts[0]) > BLOCK:
+        ordered = [rows[np.argsort(centres[rows, np.ptp(centres[rows], axis=0).argmax()])] for rows in parts]
+        parts = [half for rows in ordered for half in np.array_split(rows, 2)]
+    most = max(map(len, parts))
+    return np.stack([np.pad(rows, (0, most - len(rows)), mode="edge") for rows in parts])
 
 
 def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from types import FrameType
 from typing import Any, cast
 
@@ -75,6 +77,21 @@ FIXES = {
 """Fix for a broken rule, if the message has no better one."""
 
 
+@dataclass(frozen=True)
+class Run:
+    """A scene that was read after each tick.
+
+    Attributes:
+        scene: after the last tick; rules only read it.
+        shots: snapshot of the subject after each tick.
+        own: initial values of the author's attributes that changed in the first five ticks.
+    """
+
+    scene: Scene
+    shots: list[dict[str, torch.Tensor]]
+    own: dict[str, Any]
+
+
 class Trial:
     """One config, unchanged and with every standard knob enabled, with methods to run and compare it."""
 
@@ -84,15 +101,32 @@ class Trial:
         self.law = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
         self.shows_history = self.sensor_class.data is not Sensor.data
-        """Whether `.data` equals `.history`, for sensors with a history."""
+        """Whether `.data` is `.history`, where there is one."""
+        self.vectors: tuple[str, ...] = ()
+        """Fields of the kind "vector" that the standard chain runs over."""
         self.dirty = self._with_knobs(self.cfg)
+
+    @cached_property
+    def reference(self) -> Run:
+        """The run of the config with knobs that other runs are compared with."""
+        scene = self.scene(self.dirty)
+        start = own_values(scene["subject"])
+        shots = self.run(scene, 5)
+        later = own_values(scene["subject"])
+        own = {path: value for path, value in start.items() if path in later and not alike(value, later[path])}
+        return Run(scene, [*shots, *self.run(scene, max(self.steps, 10) - 5)], own)
+
+    @cached_property
+    def last(self) -> dict[str, torch.Tensor]:
+        """What the reference showed after `steps` ticks."""
+        return self.reference.shots[self.steps - 1]
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
         """Return the config with every standard knob enabled, as far as the sensor accepts them."""
         if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
             return cfg
         sensor = self.scene(cfg)["subject"]
-        names = [name for name, spec in chained_fields(sensor).items() if spec.kind == "vector"]
+        names = self.vectors = tuple(name for name, spec in chained_fields(sensor).items() if spec.kind == "vector")
         dt = sensor.clock.dt
         knobs: dict[str, Any] = {"loss": 0.2, "history_length": 3}
         if cfg.delay is None:
@@ -168,7 +202,7 @@ def look_around(sensor: Sensor[Any, Any]) -> None:
         snapshot(sensor)
         sensor.read([0])
         list(sensor.debug_draw())
-        repr((sensor, sensor.info, sensor.data, sensor.ground_truth))
+        repr((sensor, sensor.info, type(sensor.data), type(sensor.ground_truth)))
 
 
 def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What a blueprint offers: attributes with their types, defaults and recommended values; plain values for both sides.
 
-A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. Values travel as text or as plain
-data: ``"0.02"``, ``"true"``, ``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) or the same in JSON are understood
-where a number, a truth value, a vector or a structure is expected.
+A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. They travel as the properties of a
+JSON schema, with the keyword ``unit`` besides. Values travel as text or as plain data: ``"0.02"``, ``"true"``,
+``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) or the same in JSON are understood where a number, a truth value, a
+vector or a structure is expected.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from sensorium.errors import ConfigError, Fault, SensoriumError, UnknownNameError, WireError, listed, nearest, shown
 
@@ -24,6 +25,8 @@ Where = Literal["scene", "server", "client"]
 
 _TYPES: tuple[str, ...] = get_args(AttributeType)
 _WHERE: tuple[str, ...] = get_args(Where)
+_SCHEMA_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "string": "string"}
+_TYPES_BY_SCHEMA = {name: type for type, name in _SCHEMA_TYPES.items()}
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 _EXPECTED = {
     "bool": "true or false",
@@ -35,7 +38,6 @@ _EXPECTED = {
 }
 _ID = re.compile(r"[A-Za-z_]\w*")
 _DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,34 +170,75 @@ class Attribute:
             fix = nearest(value, self.recommended_values).strip()
         return ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attribute as plain data; what is as usual is left out."""
-        found: dict[str, Any] = {"id": self.id, "type": self.type}
-        for name, usual in _USUAL.items():
-            value = getattr(self, name)
-            if name == "default":
-                usual = (*(() if self.required else self.recommended_values), "")[0]
-            if value != usual:
-                found[name] = list(value) if isinstance(value, tuple) else value
-        return found
+    def to_schema(self) -> dict[str, Any]:
+        """Return the attribute as the JSON schema of a property."""
+        schema: dict[str, Any] = {}
+        if self.type in _SCHEMA_TYPES:
+            schema["type"] = _SCHEMA_TYPES[self.type]
+        elif self.type == "vector":
+            schema |= {"type": "array", "items": {"type": "number"}}
+            schema |= {"minItems": self.size, "maxItems": self.size} if self.size else {}
+        elif self.words and not self.restrict_to_recommended:
+            schema["anyOf"] = [{"type": "object"}, {"type": "string"}]
+        values = [plain(self.parse(each)) for each in self.recommended_values]
+        found = {
+            "enum" if self.restrict_to_recommended else "examples": values,
+            "exclusiveMinimum" if self.open_low else "minimum": self.low if self.low > -math.inf else None,
+            "maximum": self.high if self.high < math.inf else None,
+            "unit": self.unit,
+            "description": self.doc,
+        }
+        schema |= {name: value for name, value in found.items() if value not in (None, "", [])}
+        return schema | {"default": plain(self.value)} if self.default else schema
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Attribute:
-        """Build the attribute from what `to_dict` returned.
+    def from_schema(cls, id: str, schema: Mapping[str, Any], *, required: bool = False) -> Attribute:
+        """Read the JSON schema of a property, as `to_schema` and pydantic make it.
+
+        ``examples`` are the recommended values, ``enum`` those it is restricted to. Structures are ``json``.
 
         Raises:
-            WireError: it is none.
+            ConfigError: the schema contradicts itself.
+            LookupError, TypeError, ValueError, AttributeError: it is none.
         """
-        return _from_plain(cls, data, _KINDS, ("recommended_values",))
+        members = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+        if len(members) == 1:  # an optional value has one besides null
+            schema = {**members[0], **schema}
+        types, values = [_type_of(each) for each in members], [_values_of(each) for each in members]
+        type: AttributeType = types[0] if len(types) == 1 else "json"
+        is_closed = type != "bool" and all(values)
+        named = [] if type == "bool" else [value for each in values for value in each]
+        bounds = {**schema, **schema["items"]} if type == "vector" and "items" in schema else schema
+        default = schema.get("default")
+        return cls(
+            id=id,
+            type=type,
+            default="" if default is None else default,
+            recommended_values=tuple(named or schema.get("examples", ())),
+            restrict_to_recommended=is_closed,
+            unit=_text(schema.get("unit", "")),
+            doc=" ".join(schema.get("description", "").split()),
+            required=required,
+            low=float(bounds.get("minimum", bounds.get("exclusiveMinimum", -math.inf))),
+            high=float(bounds.get("maximum", math.inf)),
+            open_low="exclusiveMinimum" in bounds,
+            size=schema.get("maxItems", 0) if type == "vector" else 0,
+            words=type == "json" and (is_closed or "string" in types),
+        )
 
 
-_USUAL = {
-    name: each.default
-    for name, each in Attribute.__dataclass_fields__.items()
-    if name not in ("id", "type")
-}  # fmt: skip
-_KINDS: dict[str, type | tuple[type, ...]] = {name: type(usual) for name, usual in _USUAL.items()}
-_KINDS |= {"id": str, "type": str, "default": str, "low": (int, float), "high": (int, float)}
+def _type_of(schema: Mapping[str, Any]) -> AttributeType:
+    if schema.get("type") == "array":
+        parts = schema.get("prefixItems") or [schema.get("items", {})]
+        return "vector" if all(part.get("type") == "number" for part in parts) else "json"
+    return cast(AttributeType, _TYPES_BY_SCHEMA.get(schema.get("type", ""), "json"))
+
+
+def _values_of(schema: Mapping[str, Any]) -> list[Any]:
+    """Return all values that a schema takes, where it names them."""
+    if schema.get("type") == "boolean":
+        return [True, False]
+    return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
 
 
 def plain(value: object) -> Any:
@@ -424,17 +467,11 @@ class SensorDefinition:
         return ActorDescription(self.id, {**defaults, **chosen})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as plain data."""
-        return {
-            "id": self.id,
-            "attributes": [attribute.to_dict() for attribute in self.attributes],
-            "tags": list(self.tags),
-            "doc": self.doc,
-            "where": self.where,
-            "needs": self.needs,
-            "kind": self.kind,
-            "attach": self.attach,
-        }
+        """Return the definition as plain data: its attributes as a JSON schema."""
+        properties = {attribute.id: attribute.to_schema() for attribute in self.attributes}
+        required = [attribute.id for attribute in self.attributes if attribute.required]
+        texts = {name: getattr(self, name) for name in _TEXTS}
+        return {**texts, "tags": list(self.tags), "properties": properties, "required": required}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SensorDefinition:
@@ -443,11 +480,25 @@ class SensorDefinition:
         Raises:
             WireError: it is none.
         """
-        if isinstance(data, Mapping) and isinstance(data.get("attributes"), list | tuple):
-            attributes = tuple(Attribute.from_dict(each) for each in data["attributes"])
-            data = {**data, "attributes": attributes}
-        texts = dict.fromkeys(("id", "doc", "where", "needs", "kind", "attach"), str)
-        return _from_plain(cls, data, {**texts, "attributes": tuple, "tags": tuple}, ("tags",))
+        try:
+            required = data.get("required", ())
+            attributes = tuple(
+                Attribute.from_schema(id, schema, required=id in required)
+                for id, schema in data.get("properties", {}).items()
+            )
+            texts = {name: _text(data[name]) for name in _TEXTS if name in data}
+            return cls(attributes=attributes, tags=tuple(map(_text, data.get("tags", ()))), **texts)
+        except (SensoriumError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise WireError(f"SensorDefinition expected, got {shown(data)}: {error}") from None
+
+
+_TEXTS = ("id", "doc", "where", "needs", "kind", "attach")
+
+
+def _text(value: object) -> Any:
+    if not isinstance(value, str):
+        raise TypeError(f"{shown(value)} is no text")
+    return value
 
 
 def make_generic_sensor_definition(
@@ -465,25 +516,6 @@ def make_generic_sensor_definition(
         ConfigError: the names do not make an id.
     """
     return SensorDefinition(id=f"sensor.{type}.{id}", attributes=tuple(attributes), **fields)
-
-
-def _from_plain(cls: type[_T], data: Any, kinds: Mapping[str, type | tuple[type, ...]], tuples: tuple[str, ...]) -> _T:
-    """Build a class out of plain data that came from elsewhere."""
-    if not isinstance(data, Mapping) or "id" not in data:
-        raise WireError(f"{cls.__name__} expected, got {shown(data)}")
-    given: dict[str, Any] = {}
-    for name, value in data.items():
-        if name not in kinds:
-            continue  # of a newer version
-        if name in tuples and isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
-            value = tuple(value)
-        if not isinstance(value, kinds[name]):
-            raise WireError(f"{cls.__name__}.{name}: got {shown(value)}")
-        given[name] = value
-    try:
-        return cls(**given)
-    except SensoriumError as error:
-        raise WireError(str(error)) from None
 
 
 def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> SensorDefinition:

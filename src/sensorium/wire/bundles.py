@@ -45,7 +45,7 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
         WireError: the bytes are no bundle of that stream.
     """
     whole = RawData(memory, info)
-    header, body, head = whole.header, whole.body, whole._head
+    header, body, head = whole.header, whole.body, whole.head
     if not header.flags & BUNDLE:
         raise WireError(f"a message of stream {info.name!r} is no bundle.")
     if header.type_id != type_id:

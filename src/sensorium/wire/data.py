@@ -279,7 +279,7 @@ class ArrayData(Items, SensorData):
     @property
     def _array(self) -> Array:
         raw = self._raw
-        return np.ndarray((len(raw.body) // self.dtype.itemsize,), self.dtype, raw._bytes)
+        return np.ndarray((len(raw.body) // self.dtype.itemsize,), self.dtype, raw.array)
 
     def _about(self) -> str:
         return f"{len(self)} items of {self.dtype}"

@@ -96,11 +96,11 @@ class FieldBranch(Items):
     def _field(self, name: str) -> Array:
         view = self._views.get(name)
         if view is None:
-            view = self._views[name] = self._blocks[name].view(self._source._bytes)
+            view = self._views[name] = self._blocks[name].view(self._source.array)
         return view
 
     def _meta(self, what: str) -> Any:
-        return self._layout.meta[what].view(self._source._bytes)
+        return self._layout.meta[what].view(self._source.array)
 
     def __getattr__(self, name: str) -> Array:
         if name.startswith("_") or name not in self._blocks:

@@ -41,7 +41,7 @@ def find_keys(path: Path) -> tuple[str, str]:
         ConfigError: the file cannot be read, holds no keys, or other users can read it.
         StreamError: the installed libzmq was built without CURVE.
     """
-    text = _read("keys", path, _new_keys)
+    text = _read("keys", path, _new_file)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -53,12 +53,32 @@ def find_keys(path: Path) -> tuple[str, str]:
     return public, secret
 
 
-def _new_keys() -> str:
+def new_keys() -> tuple[str, str]:
+    """Return new keys: public and secret.
+
+    Raises:
+        StreamError: the installed libzmq was built without CURVE.
+    """
     import zmq
 
     if not zmq.has("curve"):
         raise StreamError("the installed libzmq was built without CURVE: install pyzmq's own wheel.")
-    public, secret = (key.decode() for key in zmq.curve_keypair())
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def is_key(text: object) -> bool:
+    """Return whether a text is a key."""
+    from zmq.utils import z85
+
+    try:
+        return isinstance(text, str) and len(text) == KEY_CHARACTERS and len(z85.decode(text.encode())) == 32
+    except (ValueError, KeyError, UnicodeEncodeError):
+        return False
+
+
+def _new_file() -> str:
+    public, secret = new_keys()
     return f"public = '{public}'  # what the other side is told\nsecret = '{secret}'  # what nobody else is told\n"
 
 
@@ -85,4 +105,4 @@ def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
         raise wrong("a file that can be read", f"{reason}.") from error
 
 
-__all__ = ["KEY_CHARACTERS", "TOKEN_VARIABLE", "find_keys", "find_token"]
+__all__ = ["KEY_CHARACTERS", "TOKEN_VARIABLE", "find_keys", "find_token", "is_key", "new_keys"]

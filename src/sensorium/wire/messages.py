@@ -12,7 +12,7 @@ import msgspec
 
 from sensorium.errors import WireError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the protocol: both sides must have the same."""
 
 PING_S = 0.25
@@ -134,6 +134,8 @@ class Spawn(Message, tag=11):
     """Name of a body; empty for the world."""
     env: int
     """The only environment it is for; -1 for all."""
+    client_side: dict[str, Any] | None = None
+    """Definition of a sensor that runs in the client; None for any other."""
 
 
 class Destroy(Message, tag=12):
@@ -253,15 +255,6 @@ class Unmap(Message, tag=42):
     segment: int
 
 
-class Bulk(Message, tag=47):
-    """Where a plain TCP connection for large messages may be made, by who cannot read the server's memory."""
-
-    ports: tuple[tuple[int, int], ...]
-    """Port of an address of the server, port for such connections."""
-    key: bytes
-    """The first bytes of the connection: they say whose it is."""
-
-
 class FrameDone(Message, tag=43):
     """All data of a frame were sent."""
 
@@ -341,7 +334,6 @@ ToClient = (
     | Eos
     | Segment
     | Unmap
-    | Bulk
     | FrameDone
     | Reply
     | Pong

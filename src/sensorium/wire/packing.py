@@ -1,7 +1,8 @@
 """How what is said becomes parts of one ZeroMQ message, and back: everything for one receiver goes in one message.
 
 The first part is a block of records, each a head of 16 bytes (kind, a, b, length; u32, little-endian), then `length`
-bytes, then zeros up to a multiple of 8. A record of kind `PART` has no bytes of its own: they are the next part.
+bytes, then zeros up to a multiple of 8. A record of kind `PARTS` has no bytes of its own: its `length` is the number of
+parts that follow the block and belong to it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,10 @@ CONTROL = 1
 """A control message, see `messages`."""
 DATA = 2
 """A data message (header, poses, body); a is the subscription, b how many samples were left out before it."""
-PART = 3
-"""The same, in a part of its own."""
+PARTS = 3
+"""The same, in parts of its own: the whole message, or header and poses, then the body."""
 SLOT = 4
 """The same, in a shared-memory slot; the bytes say which, see `Place`."""
-PARTS = 7
-"""The same, in two parts: header and poses, then the body."""
-BULK = 8
-"""The same, over the client's bulk connection; the bytes are its length, u64."""
 CREDIT = 5
 """To the server: b more data messages may be sent to subscription a."""
 RELEASE = 6
@@ -31,7 +28,6 @@ RELEASE = 6
 
 _HEAD = struct.Struct("<IIII")
 _PLACE = struct.Struct("<QQQ")
-_LENGTH = struct.Struct("<Q")
 _PADS = tuple(bytes(n) for n in range(8))
 
 
@@ -42,7 +38,7 @@ class Record(NamedTuple):
         kind: see the constants.
         a: see `kind`.
         b: see `kind`.
-        content: its bytes; of PART the part, of PARTS both.
+        content: its bytes; of PARTS a tuple of them.
     """
 
     kind: int
@@ -80,39 +76,16 @@ class Place(NamedTuple):
         return cls(*_PLACE.unpack(content))
 
 
-def pack_length(length: int) -> bytes:
-    """Return the content of a record of kind BULK."""
-    return _LENGTH.pack(length)
-
-
-def unpack_length(content: Any) -> int:
-    """Return what `pack_length` wrote.
-
-    Raises:
-        WireError: not of its length.
-    """
-    if len(content) != _LENGTH.size:
-        raise WireError(f"a length of {len(content)} bytes, expected {_LENGTH.size}")
-    (length,) = _LENGTH.unpack(content)
-    return int(length)
-
-
 def pack(records: Iterable[Record]) -> list[Any]:
     """Return the parts of one message."""
     block: list[Any] = []
     parts: list[Any] = [b""]
     for kind, a, b, content in records:
-        if kind == PART:
-            block.append(_HEAD.pack(kind, a, b, 0))
-            parts.append(content)
-            continue
-        if kind == PARTS:
-            block.append(_HEAD.pack(kind, a, b, 0))
-            parts.extend(content)
-            continue
         size = len(content)
         block.append(_HEAD.pack(kind, a, b, size))
-        if size:
+        if kind == PARTS:
+            parts.extend(content)
+        elif size:
             block.append(content)
             block.append(_PADS[-size & 7])
     parts[0] = b"".join(block)
@@ -135,17 +108,11 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
             raise WireError(f"a record's head of {end - at} bytes, expected {size}")
         kind, a, b, length = read(block, at)
         at += size
-        if kind == PART:
-            if length or following >= len(parts):
-                raise WireError("a record without its part")
-            yield Record(kind, a, b, parts[following])
-            following += 1
-            continue
         if kind == PARTS:
-            if length or following + 1 >= len(parts):
+            if not 1 <= length <= 2 or following + length > len(parts):
                 raise WireError("a record without its parts")
-            yield Record(kind, a, b, (parts[following], parts[following + 1]))
-            following += 2
+            yield Record(kind, a, b, tuple(parts[following : following + length]))
+            following += length
             continue
         if length > end - at:
             raise WireError(f"a record of {length} bytes in a block with {end - at} left")
@@ -155,7 +122,4 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
         raise WireError(f"{len(parts) - following} parts too many")
 
 
-__all__ = [
-    "BULK", "CONTROL", "CREDIT", "DATA", "PART", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "pack_length",
-    "unpack", "unpack_length",
-]  # fmt: skip
+__all__ = ["CONTROL", "CREDIT", "DATA", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]

@@ -33,16 +33,17 @@ class RawData:
     """One message: its header, and the memory that holds poses and body.
 
     Attributes:
+        head: header and poses, or the whole message, read-only.
         body: the body, read-only.
         info: the stream that it belongs to.
     """
 
-    __slots__ = ("_array", "_head", "_header", "body", "info")
+    __slots__ = ("_array", "_header", "body", "head", "info")
 
     _header: Header | tuple[Header, int, int, int]
     body: memoryview
     info: StreamInfo
-    _head: memoryview
+    head: memoryview
     _array: npt.NDArray[np.uint8] | None
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
@@ -66,7 +67,7 @@ class RawData:
         put(self, "_header", header)
         put(self, "body", rest)
         put(self, "info", info)
-        put(self, "_head", head)
+        put(self, "head", head)
         put(self, "_array", None)
 
     @property
@@ -82,8 +83,8 @@ class RawData:
         return own
 
     @property
-    def _bytes(self) -> npt.NDArray[np.uint8]:
-        """The body, as what all arrays are views of: NumPy would let a view of the memory be made writable again."""
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The body as uint8 `[byte]`, which all arrays view: views of the memory itself could be made writable."""
         array = self._array
         if array is None:
             array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
@@ -117,7 +118,7 @@ class RawData:
         if not header.poses:
             return None
         count = header.num_envs * header.poses * 7
-        return np.frombuffer(self._head, _FLOAT, count, HEADER_BYTES).reshape(header.num_envs, header.poses, 7)
+        return np.frombuffer(self.head, _FLOAT, count, HEADER_BYTES).reshape(header.num_envs, header.poses, 7)
 
     def copy(self) -> RawData:
         """Return the same message in memory of its own, in one piece."""
@@ -125,7 +126,7 @@ class RawData:
         start = header.body_offset
         memory = empty(header.message_bytes)
         memory[:start] = np.frombuffer(self._own_head(), np.uint8)
-        memory[start:] = self._bytes
+        memory[start:] = self.array
         memory.flags.writeable = False
         return RawData(memory, self.info)
 
@@ -135,13 +136,13 @@ class RawData:
     def _own_head(self) -> bytes:
         """Return header and poses, up to where the body begins."""
         header = self.header
-        return (header.pack() + bytes(self._head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
+        return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
 
 
 _new = object.__new__
 _slots: Any = RawData  # writing through a slot's descriptor is quicker than by name
 _set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
-_set_head, _set_array = _slots._head.__set__, _slots._array.__set__
+_set_head, _set_array = _slots.head.__set__, _slots._array.__set__
 
 
 def messages_of(

@@ -20,7 +20,6 @@ import struct
 import sys
 from collections.abc import Callable
 from threading import RLock
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -123,23 +122,6 @@ class SlotWriter:
             self._references[slot] = 1
             return slot
 
-    def prepare(self, n: int) -> None:
-        """Have the kernel give the pages of the next `n` slots now, as far as they are free.
-
-        The first write to a slot waits for its pages, which takes ten times as long as a copy, and more.
-
-        Raises:
-            StreamError: the segment is closed.
-        """
-        taken: list[int] = []
-        try:
-            while len(taken) < n and (slot := self.take()) is not None:
-                taken.append(slot)
-                np.frombuffer(self.memory(slot), np.uint8)[::PAGE] = 0
-        finally:
-            for slot in reversed(taken):
-                self.release(slot)
-
     def memory(self, slot: int) -> memoryview:
         """Return a slot's `slot_size` bytes, to write.
 
@@ -196,9 +178,7 @@ class SlotWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -268,9 +248,7 @@ class SlotReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -286,16 +264,11 @@ class Probe(SlotWriter):
 
 def probe_slots(name: str, token: bytes) -> bool:
     """Say whether this process can read the slots of the process that made the `Probe` with this name and token."""
-    return not why_no_slots(name, token)
-
-
-def why_no_slots(name: str, token: bytes) -> str:
-    """Return why this process cannot read what `probe_slots` asks for, in words; empty if it can."""
     try:
         SlotReader(name, token, PAGE, 1).close()
-    except StreamError as error:
-        return str(error)
-    return ""
+    except StreamError:
+        return False
+    return True
 
 
 class _Slot:

@@ -18,7 +18,7 @@ Warned = tuple[str, str]
 """Name of a warning's category, and its text."""
 
 
-class _Ear:
+class _WarningRecorder:
     """Stands in for `warnings.showwarning`, notes what one thread shows, and passes everything on.
 
     `warnings.catch_warnings` is not for several threads: it also takes what others show, and where two of them overlap,
@@ -42,7 +42,7 @@ class _Ear:
 
 def _without_ended(show: Any) -> Any:
     """Return what shows warnings, without those in front of it that have ended."""
-    while isinstance(show, _Ear) and not show.thread:
+    while isinstance(show, _WarningRecorder) and not show.thread:
         show = show.before
     return show
 
@@ -54,12 +54,12 @@ def overheard() -> Iterator[list[Warned]]:
     What filters of this process leave out, or turn into errors, is not among them. What it shows once only is, also
     where it was shown before.
     """
-    ear = warnings.showwarning = _Ear()
+    recorder = warnings.showwarning = _WarningRecorder()
     warnings.simplefilter("default", append=True)  # what applies anyway; what was shown once is forgotten by it
     try:
-        yield ear.found
+        yield recorder.found
     finally:
-        ear.thread = 0
+        recorder.thread = 0
         warnings.showwarning = _without_ended(warnings.showwarning)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Finite, Float, bad, must
+from sensorium.cfg import Finite, Float, bad, in_unit, must
 from sensorium.engines.base import CameraLens
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
@@ -36,20 +36,21 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     pattern: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`; an alternative to `res`, angles and focal lengths."""
-    res: Annotated[tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel")] = (
+    res: Annotated[
+        tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel"), in_unit("px")
+    ] = (
         128,
         96,
     )
     """(width, height), pixels; if omitted, that of the camera of the model, if it defines one."""
-    fov_horizontal: Float | None = None
+    fov_horizontal: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the left and right edge of the image, degrees; 90 if neither another field nor a camera of the
-    model
-    defines the lens."""
-    fov_vertical: Float | None = None
+    model defines the lens."""
+    fov_vertical: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the upper and lower edge of the image, degrees. A single angle implies square pixels."""
-    fx: FocalLength | None = None
+    fx: Annotated[FocalLength | None, in_unit("px")] = None
     """Focal length, px; an alternative to angles. Without `fy` it applies to both axes."""
-    fy: FocalLength | None = None
+    fy: Annotated[FocalLength | None, in_unit("px")] = None
     """Focal length, px; without `fx` it applies to both axes."""
     cx: Finite | None = None
     """Principal point, px from the left border; None uses the centre, or that of the camera of the model."""
@@ -60,8 +61,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
     (`distance_to_image_plane`), which most devices report."""
     data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
     """Computed fields, as for `RayCasterCameraCfg`; None computes the one of `read_image`. ``"points_b"`` is a point
-    cloud in
-    the camera's frame."""
+    cloud in the camera's frame."""
 
     @model_validator(mode="after")
     def _lens(self) -> Any:
@@ -138,8 +138,7 @@ class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
 
         Returns:
             float32 `[n, height, width]` (`[n, mount, height, width]` with a mount axis), m: z-depth, or with
-            `ray_length` the
-            length of the ray; a miss is +inf, or the configured value.
+            `ray_length` the length of the ray; a miss is +inf, or the configured value.
         """
         image: Tensor = getattr(self.read(env_ids), self.cfg.shown)
         return image.squeeze(-1)

@@ -4,8 +4,7 @@ Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular sel
 
 `offset` is the pose of the camera relative to its mount. With K its intrinsic matrix, the ray of the pixel in row v and
 column u points along p = K^-1 (u + 1/2, v + 1/2, 1), with axes right, down and forward. A hit at the length r of the
-ray
-is at the distance r from the camera, and at z = r / |p| from its image plane.
+ray is at the distance r from the camera, and at z = r / |p| from its image plane.
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
-    apply
-    from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory such as
-    a
-    delay or a history. Changes are saved with the scene's state and persist across resets.
+    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
+    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
@@ -193,7 +190,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
             if name not in (*DISTANCES, "points_b"):
                 words = words_of(slot[name])
                 inputs = [*words, words_of(raw[name]).address]
-                self.compute_on.launch(kernels.copy_field, (words.length,), inputs)
+                self.compute_on.launch(kernels.copy_field, (words.per_row,), inputs)
         self._make_images(slot, raw, kernels.RAY if "distance_to_camera" in raw else kernels.DEPTH, is_last=True)
 
     def _take(self, record: Record, drift: Tensor | None, *, is_last: bool, look: bool = True) -> None:

@@ -5,8 +5,7 @@ streamed data hold the filled rows only, see `Reading.offsets`. ``_w`` world axe
 
 The rows cover one control step. Every tick of it is evaluated, so no event between two control steps is lost. A contact
 is the touch of one pair of elements, whatever its number of points. With F the net force on the primary at a tick and
-dt
-the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
+dt the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, must
+from sensorium.cfg import SensorCfg, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
@@ -70,7 +69,9 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     """Elements they collide with; each match forms a pair with each primary. None: anything, one pair per primary."""
     max_events: Annotated[int, must(lambda n: 1 <= n <= 100_000, "a whole number >= 1, at most 100000")] = 16
     """Number of rows per environment and control step, 1 to 100,000."""
-    force_threshold: Annotated[float, must(lambda n: 0.0 <= n < math.inf, "a finite force >= 0 in newton")] = 0.0
+    force_threshold: Annotated[
+        float, must(lambda n: 0.0 <= n < math.inf, "a finite force >= 0 in newton"), in_unit("N")
+    ] = 0.0
     """Net force above which a pair counts as touching, N; 0 counts every contact, even one without force."""
     persist: bool = True
     """Whether a contact that started before the control step has a row in it."""

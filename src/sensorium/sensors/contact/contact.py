@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, must
+from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
@@ -51,11 +51,13 @@ Force = Annotated[Float, must(lambda force: 0.0 <= force < math.inf, "a finite f
 class ContactCfg(MountedSensorCfg[ContactFlagData]):
     """Configuration of contact switches. Select bodies (all their geoms) or geoms. Knobs are in N."""
 
-    on_force: Force = 0.0
+    on_force: Annotated[Force, in_unit("N")] = 0.0
     """Force above which the switch turns on, N."""
-    off_force: Force | None = None
+    off_force: Annotated[Force | None, in_unit("N")] = None
     """Force at or below which the switch turns off, N; None uses `on_force`, which means no hysteresis."""
-    debounce: Annotated[Float | None, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds")] = None
+    debounce: Annotated[
+        Float | None, must(lambda time: 0.0 <= time < math.inf, "a finite time >= 0 in seconds"), in_unit("s")
+    ] = None
     """Time for which a change must last before it is reported, s; measured branch only."""
     debounce_samples: Annotated[
         int | None, must(lambda samples: samples >= 1, "a whole number >= 1", "Give 1 to report every change.")
@@ -66,8 +68,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     ``strongest``: magnitude of the strongest contact's force, suited to a bumper."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
-    means
-    the world's own geoms; give a body that is fixed to the world by its name."""
+    means the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 

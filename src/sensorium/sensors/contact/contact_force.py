@@ -22,7 +22,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, must
+from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
@@ -61,16 +61,15 @@ def _are_forces(value: Any) -> bool:
 class ContactForceCfg(MountedSensorCfg[ContactForceData]):
     """Configuration of contact forces. Select bodies (all their geoms) or geoms; `offset.rot` rotates the axes."""
 
-    min_force: Annotated[Float | Vec3, must(_are_forces, "a finite force >= 0, or three")] = 0.0
+    min_force: Annotated[Float | Vec3, must(_are_forces, "a finite force >= 0, or three"), in_unit("N")] = 0.0
     """Deadband per axis, N: smaller magnitudes read 0. One number, or one per axis."""
     max_force: Annotated[
-        Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "Give None for no limit.")
+        Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "Give None for no limit."), in_unit("N")
     ] = None
     """Full scale per axis, N: one number, or one per axis; None for no limit."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
-    means
-    the world's own geoms; give a body that is fixed to the world by its name."""
+    means the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 

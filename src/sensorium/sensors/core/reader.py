@@ -50,9 +50,8 @@ class Readable(Generic[CfgT, DataT]):
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg, self.name = cfg, cfg.label
-        data_class: type = cfg.data_class or self.data_class
-        self.__dict__["data_class"] = data_class
-        self._field_names, self._constant_names = declared(data_class)
+        self.__dict__["data_class"] = cfg.data_class or self.data_class
+        self._field_names, self._constant_names = declared(cast(type, self.data_class))
         self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context

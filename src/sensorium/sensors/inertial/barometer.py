@@ -22,7 +22,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, is_finite, must
+from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
@@ -105,8 +105,7 @@ class BarometerData:
     """Static air pressure, Pa."""
     altitude: Annotated[Tensor, Field("m", kind="derived")]
     """Measured: altitude above sea level at which the standard atmosphere has the measured pressure, m. True: the
-    height of
-    the mount, z + `altitude_offset`."""
+    height of the mount, z + `altitude_offset`."""
 
 
 class BarometerCfg(MountedSensorCfg[BarometerData]):
@@ -118,27 +117,28 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
             lambda altitude: -1000.0 <= altitude <= 20000.0,
             "an altitude from -1000 to 20000 m, where the standard atmosphere holds",
         ),
+        in_unit("m"),
     ] = 0.0
     """Altitude of the world's origin above sea level, m."""
-    wind: Annotated[Vec3, must(is_finite, "three finite numbers, m/s")] = (0.0, 0.0, 0.0)
+    wind: Annotated[Vec3, must(is_finite, "three finite numbers, m/s"), in_unit("m/s")] = (0.0, 0.0, 0.0)
     """Velocity of the air, world axes, m/s; only the sensor's velocity relative to it has an effect."""
     position_error: Annotated[Float | Vec3, must(is_finite, "a finite number, or three")] = 0.0
     """Pressure coefficient Cp of the port: in air that passes at speed v the reading is too high by Cp rho v^2 / 2.
-    Most
-    ports cause suction: Cp < 0, and the altitude reads too high. Three numbers weight the squares of the components of
-    v
-    along the sensor's axes."""
+    Most ports cause suction: Cp < 0, and the altitude reads too high. Three numbers weight the squares of the
+    components of v along the sensor's axes."""
     temperature: Annotated[
         Float,
         must(lambda t: -100.0 <= t <= 200.0, "degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius."),
+        in_unit("degC"),
     ] = REFERENCE_TEMPERATURE
     """Temperature of the sensor, degrees Celsius. The stage `TemperatureDrift` models a device that warms up."""
-    temperature_coefficient: Finite = 0.0
+    temperature_coefficient: Annotated[Finite, in_unit("Pa/K")] = 0.0
     """Pressure offset per kelvin above 25 degrees Celsius, Pa/K."""
-    lag: Annotated[Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds")] = 0.0
+    lag: Annotated[
+        Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds"), in_unit("s")
+    ] = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
-    period
-    if the pressure changes linearly between samples. At the first sample it is settled."""
+    period if the pressure changes linearly between samples. At the first sample it is settled."""
 
     @property
     def coefficients(self) -> tuple[float, float, float]:

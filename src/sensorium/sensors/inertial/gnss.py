@@ -4,12 +4,10 @@ Axes: ``[env, mount, ...]`` (no mount axis for a singular selector). ENU: east, 
 
 The world is flat: its z axis is the vertical of the world's origin everywhere. Positions are converted to latitude,
 longitude and height by exact WGS84 (see `sensorium.geometry.geodesy`) in float64, because a float32 of degrees has
-steps
-of up to 1.7 m. The position error is correlated in time, since satellites, ionosphere and reflections change slowly. It
-is a first-order Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau), exact for
-any
-period T (Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994), scaled by the
-dilution of precision.
+steps of up to 1.7 m. The position error is correlated in time, since satellites, ionosphere and reflections change
+slowly. It is a first-order Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau),
+exact for any period T (Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994),
+scaled by the dilution of precision.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, must
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
@@ -109,18 +107,20 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
             "latitude in [-90, 90] degrees, longitude in [-360, 360] degrees, height from -10 to 1000 km",
             "Give latitude, longitude and height in this order.",
         ),
+        in_unit("deg"),
     ] = (0.0, 0.0, 0.0)
     """Location of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. Height above
-    sea
-    level differs from it by the geoid, -107 to 86 m."""
-    heading_deg: Annotated[Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees")] = 0.0
+    sea level differs from it by the geoid, -107 to 86 m."""
+    heading_deg: Annotated[
+        Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees"), in_unit("deg")
+    ] = 0.0
     """Angle from east to the world's x axis, counter-clockwise seen from above, degrees; 90 if x points north."""
-    horizontal_sd: NonNegative = 0.0
+    horizontal_sd: Annotated[NonNegative, in_unit("m")] = 0.0
     """Standard deviation of the correlated position error to the east and to the north, each, at `hdop` 1, m. For a
     circular error probable CEP, give CEP / 1.1774."""
-    vertical_sd: NonNegative = 0.0
+    vertical_sd: Annotated[NonNegative, in_unit("m")] = 0.0
     """Standard deviation of the correlated error upwards, at `vdop` 1, m."""
-    tau: Positive = 60.0
+    tau: Annotated[Positive, in_unit("s")] = 60.0
     """Correlation time of the position error, s."""
     hdop: Positive = 1.0
     """Horizontal dilution of precision under an open sky."""
@@ -295,10 +295,9 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
     """GNSS receivers at one or several mounts.
 
     Without a fix (before the first one, or in an outage) a sample is not `valid`, and the measured position and
-    velocity
-    are those of the last fix; before the first fix, they are the world's origin and 0. With a 2D fix the height is that
-    of
-    the last better fix (before any, that of the origin), and the vertical velocity is 0. The truth is never held.
+    velocity are those of the last fix; before the first fix, they are the world's origin and 0. With a 2D fix the
+    height is that of the last better fix (before any, that of the origin), and the vertical velocity is 0. The truth is
+    never held.
     """
 
     requires = (BODY_POSE, BODY_VELOCITY)

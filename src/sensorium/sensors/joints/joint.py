@@ -24,7 +24,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, bad, is_finite, must
+from sensorium.cfg import COLUMN_KNOBS, Float, bad, in_unit, is_finite, must
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError, listed
 from sensorium.measurement.record import Record, Timeline
@@ -82,8 +82,7 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         None
     )
     """Turns of the encoder per turn of the joint, for an encoder on the motor side. For slides, rad per m, required by
-    all
-    options of the rotating encoder. None means 1."""
+    all options of the rotating encoder. None means 1."""
     eccentricity: Annotated[
         tuple[Float, Float] | None,
         must(
@@ -91,24 +90,24 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
             "two amplitudes >= 0 with A1 + 2 A2 < 1 rad",
             "Give smaller amplitudes, since larger ones would make the reading run backwards.",
         ),
+        in_unit("rad"),
     ] = None
     """Amplitudes (A1, A2), rad at the encoder's shaft, of the errors with one and two periods per turn of the shaft."""
-    eccentricity_phase: Annotated[tuple[Float, Float] | None, must(is_finite, "two finite angles, rad")] = None
+    eccentricity_phase: Annotated[
+        tuple[Float, Float] | None, must(is_finite, "two finite angles, rad"), in_unit("rad")
+    ] = None
     """Phases (p1, p2) of these errors, rad; None draws them per env and joint at reset."""
-    backlash: Annotated[PerJoint | None, must(lambda b: min(per_joint(b)) >= 0.0, "a width >= 0, or one per joint")] = (
-        None
-    )
+    backlash: Annotated[
+        PerJoint | None, must(lambda b: min(per_joint(b)) >= 0.0, "a width >= 0, or one per joint"), in_unit("rad")
+    ] = None
     """Width 2 b of the lost motion between joint and encoder, rad at the joint (slide: m)."""
     velocity_mode: Literal["direct", "difference", "period"] = "direct"
     """Source of the measured velocity; the true velocity is always the engine's.
 
     ``direct``: the engine's velocity, with the knobs of velocity. ``difference``: difference of the measured position
-    over
-    the elapsed time, in quanta of LSB / period; the first sample after a reset is 0 and not valid. ``period``: counts
-    over
-    the time between the last edges (1/T method), resolved within a sample as by a fast timer. Without a new edge it is
-    at
-    most LSB over the time since the last edge. It is 0 until two edges were seen."""
+    over the elapsed time, in quanta of LSB / period; the first sample after a reset is 0 and not valid. ``period``:
+    counts over the time between the last edges (1/T method), resolved within a sample as by a fast timer. Without a new
+    edge it is at most LSB over the time since the last edge. It is 0 until two edges were seen."""
 
     @field_validator("counts_per_turn", "bits", "eccentricity", "backlash")
     @classmethod

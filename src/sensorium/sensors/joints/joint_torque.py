@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Float, must
+from sensorium.cfg import Float, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
@@ -47,14 +47,14 @@ class JointTorqueCfg(JointsCfg[JointTorqueData]):
     """Configuration of torque cells. Knobs are in N m (slide: N); give one number for all joints or a tuple."""
 
     ripple: Annotated[
-        PerJoint | None, must(lambda a: min(per_joint(a)) >= 0.0, "an amplitude >= 0, or one per joint")
+        PerJoint | None, must(lambda a: min(per_joint(a)) >= 0.0, "an amplitude >= 0, or one per joint"), in_unit("N m")
     ] = None
     """Amplitude of the ripple A, N m (slide: N)."""
     ripple_cycles: Annotated[Float, must(lambda n: 0.0 < n < math.inf, "a finite number above 0")] = 2.0
     """Cycles of the ripple per turn of the shaft that causes it: 2 for the wave generator of a strain wave gear."""
     gear: Positive = 1.0
     """Turns of that shaft per turn of the joint, e.g. 100 (slide: rad per m)."""
-    ripple_phase: Annotated[Float | None, must(math.isfinite, "a finite angle, rad")] = None
+    ripple_phase: Annotated[Float | None, must(math.isfinite, "a finite angle, rad"), in_unit("rad")] = None
     """Phase p of the ripple at joint position 0, rad; None draws it per env and joint at reset."""
 
 

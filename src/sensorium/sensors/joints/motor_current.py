@@ -27,7 +27,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
@@ -77,7 +77,7 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"current": ("current", "A")}
 
-    torque_constant: Positive
+    torque_constant: Annotated[Positive, in_unit("N m/A")]
     """Torque constant K0 at 25 C, N m/A."""
     gear: Positive = 1.0
     """Turns of the motor per turn of the joint N (slide: rad per m)."""
@@ -87,19 +87,20 @@ class MotorCurrentCfg(JointsCfg[MotorCurrentData], MotorCurrentKnobs):
     """Efficiency of the gearbox eta, in (0, 1], the same in both directions."""
     kt_temperature_coefficient: Float = 0.0
     """Relative change c of the torque constant per kelvin; about -0.001 for neodymium magnets."""
-    winding_temperature: Float = REFERENCE_TEMPERATURE
+    winding_temperature: Annotated[Float, in_unit("degC")] = REFERENCE_TEMPERATURE
     """Temperature T of the motor, degrees Celsius."""
-    coulomb: NotNegative = 0.0
+    coulomb: Annotated[NotNegative, in_unit("N m")] = 0.0
     """Coulomb friction C in the drive's model, N m at the joint (slide: N)."""
-    static: NotNegative | None = None
+    static: Annotated[NotNegative | None, in_unit("N m")] = None
     """Static friction S in the drive's model, N m; None uses `coulomb`."""
-    stribeck_velocity: Positive = 0.01
+    stribeck_velocity: Annotated[Positive, in_unit("rad/s")] = 0.01
     """Velocity w_s at which friction has fallen by 63 % from static towards Coulomb, rad/s (slide: m/s)."""
-    viscous: NotNegative = 0.0
+    viscous: Annotated[NotNegative, in_unit("N m s/rad")] = 0.0
     """Viscous friction B in the drive's model, N m s/rad."""
     cogging: Annotated[
         tuple[Float, ...],
         must(lambda row: all(0.0 <= amplitude < math.inf for amplitude in row), "finite amplitudes >= 0"),
+        in_unit("N m"),
     ] = ()
     """Amplitudes A_1, A_2, ... of the cogging torque, N m at the motor."""
     cogging_cycles: Annotated[Float, must(lambda n: 0.0 < n < math.inf, "a finite number above 0")] = 1.0

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, must
+from sensorium.cfg import Amount, Finite, Float, NonNegative, Positive, Share, bad, in_unit, must
 from sensorium.patterns import PatternField, SpinningPatternCfg
 from sensorium.sensors.rays.ray_cfg import RayCfg
 from sensorium.spec import Field
@@ -83,59 +83,56 @@ class LidarCfg(RayCfg[LidarData]):
 
     pattern: PatternField = SpinningPatternCfg.vlp16()
     """Directions and firing times of the rays, in the sensor's frame: x forward, y left, z up."""
-    scan_duration: Positive | None = None
+    scan_duration: Annotated[Positive | None, in_unit("s")] = None
     """Length of the scan that ends at the capture, s; None uses the time between samples. Not for patterns without
-    times,
-    whose scan is always the whole pattern."""
+    times, whose scan is always the whole pattern."""
     motion_distortion: bool = True
     """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Requires a
     pattern with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """Computed fields; ``"all"`` selects every field that the pattern provides."""
-    max_distance: Float = 200.0
+    max_distance: Annotated[Float, in_unit("m")] = 200.0
     """Largest measured distance, m; farther hits are misses."""
     model: Literal["physical", "dropoff"] = "physical"
     """Model of the returns. With ``"dropoff"`` they depend on distance only, and weak points are lost."""
     reflectance: dict[str, NonNegative] = {}  # noqa: RUF012
     """Reflectance by semantic label, or by name or pattern of geoms or bodies; overrides that of the shapes. Later
-    entries
-    override earlier ones. 1 is a white matt surface; retro-reflectors are above 1."""
+    entries override earlier ones. 1 is a white matt surface; retro-reflectors are above 1."""
     intensity_mode: Literal["calibrated", "raw"] = "calibrated"
     """``"calibrated"``: rho |cos| exp(-2 alpha R), as reported by devices that correct for 1/R^2. ``"raw"``: received
-    power
-    relative to that of the reference target."""
+    power relative to that of the reference target."""
     intensity_scale: Positive = 1.0
     """Factor on intensities, in both models: with 100 a white surface reads 100."""
     intensity_max: Positive | None = None
     """Largest measured intensity; retro-reflectors saturate the receiver."""
     intensity_noise: NonNegative = 0.0
     """Standard deviation of a measured intensity, relative to the intensity."""
-    attenuation: NonNegative = 0.0
+    attenuation: Annotated[NonNegative, in_unit("1/m")] = 0.0
     """Extinction alpha of the air, 1/m: fog, rain, dust. Visibility V is about 3.9 / alpha."""
     reference_snr: Positive | None = None
     """Signal-to-noise ratio of the reference target, as a ratio of powers, not in dB; None makes noise and detection
     independent of it."""
     reference_reflectance: Positive = 0.8
     """Reflectance of the reference target."""
-    reference_range: Positive = 100.0
+    reference_range: Annotated[Positive, in_unit("m")] = 100.0
     """Distance of the reference target, m."""
-    detection_threshold: Finite | None = None
+    detection_threshold: Annotated[Finite | None, in_unit("dB")] = None
     """Signal-to-noise ratio at which half of the returns are detected, dB; None detects all. Requires
     `reference_snr`."""
-    detection_sd: NonNegative = 1.0
+    detection_sd: Annotated[NonNegative, in_unit("dB")] = 1.0
     """Softness s of that threshold, dB: a return is detected with probability Phi((SNR - threshold) / s)."""
     drop_rate: Share = 0.0
     """Probability that a return is lost, independent of its intensity."""
-    range_noise: Table | None = None
+    range_noise: Annotated[Table | None, in_unit("m", minimum=0.0)] = None
     """Standard deviation of a distance, m: one number, or one for each ratio in `range_noise_snr`."""
     range_noise_snr: Table | None = None
     """Signal-to-noise ratios of `range_noise`. One ratio: the deviation scales with 1/sqrt(SNR). Several: it is
-    interpolated
-    between them in logarithms, and constant outside."""
-    channel_bias: Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None = None
+    interpolated between them in logarithms, and constant outside."""
+    channel_bias: Annotated[
+        Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None, in_unit("m")
+    ] = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
-    mount
-    and env at each reset."""
+    mount and env at each reset."""
     beam_divergence: Annotated[
         Float | tuple[Float, Float],
         must(
@@ -143,24 +140,22 @@ class LidarCfg(RayCfg[LidarData]):
             "angles from 0 to 0.5, rad",
             "Give radians: 0.003 is 3 mrad or 0.17 degrees.",
         ),
+        in_unit("rad"),
     ] = 0.0
     """Full angle of the beam at half its peak power, rad: one number, or one across azimuth and one across elevation.
-    If it
-    or `beam_diameter` is above 0, each ray is a bundle of `sub_rays`."""
-    beam_diameter: NonNegative = 0.0
+    If it or `beam_diameter` is above 0, each ray is a bundle of `sub_rays`."""
+    beam_diameter: Annotated[NonNegative, in_unit("m")] = 0.0
     """Diameter of the beam at half its peak power where it leaves the sensor, m."""
     sub_rays: Literal[7, 19] = 7
     """Rays in the bundle, on a hexagonal grid with a pitch of 0.5 (7) or 0.4 (19) of the beam width, with Gaussian
     weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
     """Reported echo of a bundle. ``"dual"``: the strongest and the last, on an axis of 2; if these are the same, the
-    second
-    strongest, or none."""
-    pulse_duration: Positive = 5.0e-9
+    second strongest, or none."""
+    pulse_duration: Annotated[Positive, in_unit("s")] = 5.0e-9
     """Pulse length t_p of a beam with a footprint, s: echoes less than c t_p / 2 apart merge into one echo in between
-    (a
-    mixed pixel)."""
-    atmosphere_attenuation_rate: NonNegative = 0.004
+    (a mixed pixel)."""
+    atmosphere_attenuation_rate: Annotated[NonNegative, in_unit("1/m")] = 0.004
     """Rate a of ``"dropoff"``, 1/m: the intensity is exp(-a d)."""
     dropoff_general_rate: Share = 0.45
     """Fraction of rays that ``"dropoff"`` removes before casting."""
@@ -168,7 +163,7 @@ class LidarCfg(RayCfg[LidarData]):
     """Intensity above which ``"dropoff"`` keeps all points."""
     dropoff_zero_intensity: Share = 0.4
     """Probability that ``"dropoff"`` loses a point of intensity 0; it decreases linearly to 0 at the limit."""
-    noise_stddev: NonNegative = 0.0
+    noise_stddev: Annotated[NonNegative, in_unit("m")] = 0.0
     """Standard deviation of the points along their rays in ``"dropoff"``, m."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS

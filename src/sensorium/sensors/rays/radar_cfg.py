@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, NonNegative, Positive, bad, must
+from sensorium.cfg import Float, NonNegative, Positive, bad, in_unit, must
 from sensorium.patterns import OptionalPatternField
 from sensorium.patterns.base import Int
 from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED, RayCfg
@@ -31,8 +31,7 @@ class RadarData:
     """Elevation of the ray above the radar's x-y plane, rad."""
     snr: Annotated[Tensor, Field("1", kind="derived")]
     """Signal-to-noise ratio, as a ratio of powers, not in dB. True: mean over fluctuations. Measured: with
-    fluctuations. 0 for
-    no detection."""
+    fluctuations. 0 for no detection."""
     points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point")]
     """Point at that distance in the direction of the ray, m; +inf for no detection."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
@@ -61,34 +60,34 @@ class RadarCfg(RayCfg[RadarData]):
     """
 
     horizontal_fov_deg: Annotated[
-        Float, must(lambda angle: 0.0 <= angle <= 360.0, "an angle from 0 to 360, degrees")
+        Float, must(lambda angle: 0.0 <= angle <= 360.0, "an angle from 0 to 360, degrees"), in_unit("deg")
     ] = 30.0
     """Full horizontal angle of the cone, degrees; at most 360, and below 180 with the central distribution."""
-    vertical_fov_deg: Annotated[Float, up_to(180)] = 30.0
+    vertical_fov_deg: Annotated[Float, up_to(180), in_unit("deg")] = 30.0
     """Full vertical angle of the cone, degrees; at most 180, and below 180 with the central distribution."""
     points_per_second: Positive = 1500.0
     """Rays per second; a sample has the rays of one sampling interval, rounded down."""
-    points: Annotated[Int, COUNTS] | None = None
+    points: Annotated[Int | None, COUNTS, in_unit(minimum=1)] = None
     """Rays per sample; an alternative to `points_per_second`."""
     distribution: Literal["area", "central"] = "area"
     """Distribution of the rays in the cone. ``"area"``: uniform over the ellipse of azimuth and altitude.
-    ``"central"``: denser
-    towards the axis, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and angle uniform."""
+    ``"central"``: denser towards the axis, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and
+    angle uniform."""
     pattern: OptionalPatternField = None
     """Fixed rays in the radar's frame instead of the cone; all fire at once."""
     fields: tuple[str, ...] | Literal["all"] = ALWAYS
     """Computed fields besides range, velocity, azimuth and altitude; ``"all"`` selects every field."""
-    max_distance: Float = 100.0
+    max_distance: Annotated[Float, in_unit("m")] = 100.0
     """Largest measured distance, m; farther hits are misses."""
-    carrier_frequency: Positive = 77.0e9
+    carrier_frequency: Annotated[Positive, in_unit("Hz")] = 77.0e9
     """Carrier frequency f, Hz; the wavelength is lambda = c / f."""
-    bandwidth: Positive | None = None
+    bandwidth: Annotated[Positive | None, in_unit("Hz")] = None
     """Bandwidth B of a chirp, Hz: the range cell is c / (2 B)."""
-    chirp_time: Positive | None = None
+    chirp_time: Annotated[Positive | None, in_unit("s")] = None
     """Time T_c from one chirp to the next, s: measured velocities are aliased into +- lambda / (4 T_c)."""
-    frame_time: Positive | None = None
+    frame_time: Annotated[Positive | None, in_unit("s")] = None
     """Total time T_f of the chirps of a sample, s: the velocity cell is lambda / (2 T_f)."""
-    sampling_rate: Positive | None = None
+    sampling_rate: Annotated[Positive | None, in_unit("Hz")] = None
     """Sampling rate f_s within a chirp, Hz: targets beyond f_s c T_c / (2 B) are not detected."""
     channels: Annotated[Int | tuple[Int, Int], COUNTS] | None = None
     """Number of virtual antennas N, half a wavelength apart, in azimuth, or in azimuth and altitude; the angle cell is
@@ -97,11 +96,10 @@ class RadarCfg(RayCfg[RadarData]):
     """Whether measured range, velocity and angles are rounded to multiples of their cells, where these are defined."""
     reference_snr: Positive | None = None
     """Signal-to-noise ratio of a target of 1 m^2 at `reference_range`, as a ratio of powers, not in dB; None makes
-    noise and
-    detection independent of it."""
-    reference_range: Positive = 50.0
+    noise and detection independent of it."""
+    reference_range: Annotated[Positive, in_unit("m")] = 50.0
     """Distance of that target, m."""
-    rcs: dict[str, NonNegative] = {}  # noqa: RUF012
+    rcs: Annotated[dict[str, NonNegative], in_unit("m^2")] = {}  # noqa: RUF012
     """Radar cross-section at normal incidence, m^2, by semantic label, or by name or pattern of geoms or bodies. Later
     entries override earlier ones. The default for other shapes is their reflectance times 1 m^2."""
     incidence_exponent: NonNegative = 1.0
@@ -114,12 +112,11 @@ class RadarCfg(RayCfg[RadarData]):
     p_fa^(1 / (1 + SNR)). None detects all targets. Requires `reference_snr`."""
     estimation_noise: bool = True
     """Whether range and velocity have noise of cell / sqrt(2 SNR), where `reference_snr` and the cells are given; at
-    most one
-    cell."""
+    most one cell."""
     clutter_rate: NonNegative = 0.0
     """Mean number of false alarms of a scan without hits: each ray without a detection reports one with probability
     1 - exp(-clutter_rate / rays), at a uniform range and velocity."""
-    clutter_speed: Positive | None = None
+    clutter_speed: Annotated[Positive | None, in_unit("m/s")] = None
     """Greatest speed of a false alarm, m/s; None uses the limit from `chirp_time`."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import model_validator
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 
 DataT = TypeVar("DataT")
@@ -32,9 +32,9 @@ DriftRange = Annotated[Range, RISING] | DriftRanges
 class DistanceCfg(TargetsCfg[DataT], Generic[DataT]):
     """Sensor of distances to the shapes of the scene."""
 
-    min_distance: Distance = 0.0
+    min_distance: Annotated[Distance, in_unit("m")] = 0.0
     """Smallest measured distance, m; nearer hits are misses."""
-    no_hit_value: MissValue = None
+    no_hit_value: Annotated[MissValue, in_unit("m")] = None
     """Distance reported for a miss, m; None means +inf."""
 
     @property
@@ -55,7 +55,7 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
     By default it sees all visible shapes of its own environment, except those of the robot that carries it.
     """
 
-    max_distance: Float = 1.0e6
+    max_distance: Annotated[Float, in_unit("m")] = 1.0e6
     """Largest measured distance, m; farther hits are misses."""
 
     @model_validator(mode="after")

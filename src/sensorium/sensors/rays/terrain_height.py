@@ -3,11 +3,9 @@
 Axes: ``[env, mount]`` (no mount axis for a singular selector); rays ``[env, mount, ray]``.
 
 A ray gives the height z - z_hit, with z of the mount and z_hit of the hit. This differs from the length of a ray that
-is
-slanted or does not start at the mount. A hit on the back of a surface (its outward normal points down) means that the
-mount is inside the terrain: height 0. If some rays of a mount hit and others miss, misses count as `max_distance`. If
-all
-rays miss, the height is +inf, or `no_hit_value`.
+is slanted or does not start at the mount. A hit on the back of a surface (its outward normal points down) means that
+the mount is inside the terrain: height 0. If some rays of a mount hit and others miss, misses count as `max_distance`.
+If all rays miss, the height is +inf, or `no_hit_value`.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Float
+from sensorium.cfg import Float, in_unit
 from sensorium.compute import Rows, kernel
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
@@ -57,7 +55,7 @@ class TerrainHeightCfg(RayScanCfg[TerrainHeightData]):
     """Whether the height is the mount's height in the world, from 0 to `max_distance`, if all its rays miss."""
     ray_alignment: Alignment = "yaw"
     """Rotation of the rays with their mount, see `RayCasterCfg`."""
-    max_distance: Float = 10.0
+    max_distance: Annotated[Float, in_unit("m")] = 10.0
     """Largest measured distance, m; farther hits are misses, and misses count as this distance beside hits."""
 
     selectable: ClassVar[tuple[str, ...]] = (*FIELDS, "heights")

@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
@@ -46,9 +46,9 @@ Depth = Annotated[Float, must(lambda depth: 0.0 <= depth < math.inf, "a finite d
 class ContactProbeCfg(TaxelCfg[ContactProbeData]):
     """Configuration of contact probes. Knobs such as `noise` act on the depth, m. Thresholds can be set per env."""
 
-    contact_threshold: Depth = 1e-4
+    contact_threshold: Annotated[Depth, in_unit("m")] = 1e-4
     """Depth above which a probe turns on, m."""
-    release_threshold: Depth | None = None
+    release_threshold: Annotated[Depth | None, in_unit("m")] = None
     """Depth at or below which a probe turns off, m; None uses `contact_threshold`, which means no hysteresis."""
 
     @model_validator(mode="after")

@@ -16,23 +16,18 @@ sliding. GeneLab's page prints this formula with the opposite sign throughout, b
 normal for 1000 N/m at 0.01 m; this implementation follows the example.
 
 `surface_normals=True` uses the normal of the touched surface (the gradient of the signed distance) instead, and reads
-the
-opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t, and
-the
-torque likewise. In Genesis the shear and twist of this variant have the opposite sign, as if friction drove a slide.
-Here
-every component resists the motion in both variants, unless `shear_along_motion=True`.
+the opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t,
+and the torque likewise. In Genesis the shear and twist of this variant have the opposite sign, as if friction drove a
+slide. Here every component resists the motion in both variants, unless `shear_along_motion=True`.
 
 `friction` mu limits the shear to mu F_n and the twist to 2/3 mu F_n a, with F_n >= 0. a is the radius of the circle in
 which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
 pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
 
 `shear_stiffness` ties the probe to an anchor, the place on the touched body where contact started. x_t is the
-tangential
-distance from it, and the anchor follows where the limit is reached (P. Cundall and O. Strack, "A discrete numerical
-model
-for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body becomes the
-deepest.
+tangential distance from it, and the anchor follows where the limit is reached (P. Cundall and O. Strack, "A discrete
+numerical model for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body
+becomes the deepest.
 
 The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide.
 """
@@ -49,7 +44,7 @@ import warp as wp
 from pydantic import model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
@@ -69,8 +64,7 @@ class KinematicTactileSensorData:
 
     force: Annotated[Tensor, Field("N", (3,), frame="link")]
     """Force of each probe, N: (tangent x, tangent y, normal) if the link's +z is the probe's normal; 0 without contact.
-    With
-    `history_length` H it is `[env, H, ...]` in `data`, newest first."""
+    With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
     torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
     """Torque of each probe about the link's origin, N m; 0 without contact."""
 
@@ -90,7 +84,7 @@ COEFFICIENTS = {
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Configuration of a kinematic tactile sensor. Coefficients can be set per env: ``sensor.set("friction", 0.4)``."""
 
-    normal_stiffness: Resisting = 1000.0
+    normal_stiffness: Annotated[Resisting, in_unit("N/m")] = 1000.0
     """Force per depth raised to `normal_exponent`, N/m (N/m^1.5 for an exponent of 1.5)."""
     normal_damping: Resisting = 1.0
     """Force per depth (raised to the exponent) and velocity, N s/m^2 for an exponent of 1."""
@@ -103,9 +97,9 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
         ),
     ] = 1.0
     """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertz contact; at least 1."""
-    shear_scalar: Resisting = 1.0
+    shear_scalar: Annotated[Resisting, in_unit("N s/m")] = 1.0
     """Shear force per tangential velocity, N s/m."""
-    twist_scalar: Resisting = 1.0
+    twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Unlimited without `friction`."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link; see the module."""
@@ -113,9 +107,8 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Whether shear and twist act along the motion of the link, as if friction drove it; needs `surface_normals`."""
     friction: Resisting | None = None
     """Coulomb friction coefficient mu: the shear is at most mu times the normal force, which then never pulls. The
-    twist is
-    at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
-    shear_stiffness: Resisting | None = None
+    twist is at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
+    shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
     """Shear force per tangential distance from the place of first contact, N/m. None keeps no anchors."""
 
     @model_validator(mode="after")

@@ -3,8 +3,7 @@
 Axes: ``[env, mount, probe]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 
 A probe is at p + R b, with p and R the mount's pose and b its position in `probe_local_pos`. It reports the nearest
-point
-of all selected surfaces, from outside or inside, at most `probe_radius` away.
+point of all selected surfaces, from outside or inside, at most `probe_radius` away.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import warp as wp
 from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, bad, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded, sample_normals
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
@@ -74,17 +73,16 @@ Reach = Annotated[
 class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[SurfaceDistanceProbeData]):
     """Configuration of surface distance probes. Knobs such as `noise` act on the distances, m; points are derived."""
 
-    probe_radius: Reach = 0.5
+    probe_radius: Annotated[Reach, in_unit("m")] = 0.5
     """Largest distance that a probe measures, m: one number, or one per probe, row by row."""
     fields: tuple[str, ...] | Literal["all"] = ("distance", "nearest_points_w")
     """Computed fields; ``"all"`` adds the shape and, with a `lookup`, the device's value."""
     misses_at_radius: bool = False
     """Whether a probe without a surface in reach shows its radius as distance and its own position as nearest point."""
-    lookup: Lookup | None = None
+    lookup: Annotated[Lookup | None, in_unit("m")] = None
     """Response of a device: rows (distance, value, noise) with rising distances, m. Values are interpolated, and
-    constant
-    beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in Webots'
-    DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
+    constant beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in
+    Webots' DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
 
     def __init__(self, /, **data: Any) -> None:
         if data.get("lookup") is not None and "fields" not in data:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationInfo, field_validator
 from pydantic import Field as PydanticField
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, must, numbers_in
+from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, in_unit, must, numbers_in
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
@@ -37,8 +37,7 @@ class TemperatureGridData:
 
     temperature: Annotated[Tensor, Field("degC", low=ABSOLUTE_ZERO)]
     """Temperature of each cell, `[env, mount, x, y, z]`, degC, along the axes of the link; a cell outside the link's
-    shapes
-    shows the temperature of the nearest cell inside."""
+    shapes shows the temperature of the nearest cell inside."""
 
 
 class LinkThermalCfg(Cfg):
@@ -74,28 +73,25 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     """Materials by name or full-match pattern of links (``"world"`` means the world); the first match applies."""
     default_properties: LinkThermalCfg = LinkThermalCfg()
     """Material of links that match no pattern."""
-    ambient_temperature: Celsius = 21.0
+    ambient_temperature: Annotated[Celsius, in_unit("degC")] = 21.0
     """Temperature of the air, and of the walls for radiation, degC."""
     convection: NonNegative = 5.0
     """Heat transfer coefficient to the air, W/(m^2 K); 2 to 25 for free convection in air."""
-    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain)] = None
+    heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain), in_unit("W")] = None
     """Heat released inside, W: one number for the whole link, spread evenly over its volume, or one per cell
-    `[x][y][z]`.
-    ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None takes no memory
-    and
-    cannot be set."""
+    `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None
+    takes no memory and cannot be set."""
     contact_conductance: Positive | None = None
     """Conductance of touching surfaces, W/(m^2 K), in series with half a cell on either side; None means perfect
     contact."""
-    contact_distance: Positive = 0.001
+    contact_distance: Annotated[Positive, in_unit("m")] = 0.001
     """Distance within which a surface touches, m. Penetrating surfaces touch as well."""
     surface_samples: Annotated[int, must(lambda count: 8 <= count <= 100_000, "a whole number from 8 to 100000")] = 512
     """Approximate number of points that represent the surface of each link; contact areas are sums of their areas."""
     simulate_all_link_temperatures: bool = False
     """Whether links without a grid have one variable temperature for the whole link. Otherwise, and if static, they
-    keep
-    their base temperature."""
-    sensor_time_constant: Positive | None = None
+    keep their base temperature."""
+    sensor_time_constant: Annotated[Positive | None, in_unit("s")] = None
     """Time constant of the sensing elements, s, on the measured branch only; None for no lag."""
     geometry: Geometry = "collision"
     """Shapes that the links consist of and can touch: ``"collision"``, ``"visual"``, ``"all"`` or ``"any"``."""

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sensorium.errors import WireError
-from sensorium.stream.hub import Hub, Session
-from sensorium.stream.security import Door
+from sensorium.stream.security import Credentials
 from sensorium.stream.sockets import LOG, Sockets
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as say
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
 from sensorium.wire.slots import Probe
@@ -33,15 +34,14 @@ LAST_WORDS_S = 0.2
 Command = say.Step | say.Control | say.Reset | say.Spawn | say.Destroy | say.Ask | say.Set
 
 
-class Doorkeeper:
+class AccessControl:
     """Lets clients in and out, and takes what they say.
 
     Args:
-        hub: topics and sessions.
+        table: the subscriptions.
         sockets: the socket.
-        door: what a client must have.
+        credentials: what a client must have.
         server: number of this run of the server.
-        version: of the package.
         lease: seconds of silence after which a client counts as gone.
         max_clients: most sessions.
         max_message: most bytes of a message from a client, which the socket enforces.
@@ -52,12 +52,11 @@ class Doorkeeper:
 
     def __init__(
         self,
-        hub: Hub,
+        table: SubscriptionTable,
         sockets: Sockets,
-        door: Door,
+        credentials: Credentials,
         *,
         server: bytes,
-        version: str,
         lease: float,
         max_clients: int,
         max_message: int,
@@ -65,8 +64,11 @@ class Doorkeeper:
         catalogue: Callable[[], say.Catalogue],
         left: Callable[[Session], None],
     ) -> None:
-        self._hub, self._sockets, self._door = hub, sockets, door
-        self._server, self._version, self._lease, self._max_clients = server, version, lease, max_clients
+        from sensorium import __version__
+
+        self._table, self._sockets, self._credentials = table, sockets, credentials
+        self._server, self._lease, self._max_clients = server, lease, max_clients
+        self._version = str(__version__)
         self._max_message = max_message
         self._probe, self._catalogue, self._left = probe, catalogue, left
         self._processes: dict[Session, int] = {}
@@ -86,7 +88,7 @@ class Doorkeeper:
 
     def receive(self, route: bytes, parts: list[Any]) -> None:
         """Take one message; raises nothing."""
-        session = self._hub.sessions.get(route)
+        session = self._table.sessions.get(route)
         try:
             if session is None:
                 self._receive_first(route, parts)
@@ -110,10 +112,10 @@ class Doorkeeper:
 
     def look_around(self) -> None:
         """End the sessions of clients that have gone silent; let go of memory that is used no more."""
-        self._hub.tidy()
+        self._table.delivery.tidy()
         self._answers = 0
         now = time.monotonic()
-        for session in list(self._hub.sessions.values()):
+        for session in list(self._table.sessions.values()):
             if now - session.last_seen > self._lease:
                 LOG.info("client %s has been silent for %g s", session, self._lease)
                 self.end(session)
@@ -124,8 +126,7 @@ class Doorkeeper:
         if descriptor is not None:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
-        self._sockets.forget(session.route)
-        self._hub.remove_session(session)
+        self._table.remove_session(session)
         self.new_hearers.pop(session, None)
         self._left(session)
 
@@ -135,9 +136,9 @@ class Doorkeeper:
         Called once the owner wants to end, from its thread.
         """
         self._closing = True
-        self._hub.tell_all(say.Refused(reason, False))
-        with self._hub.lock:
-            self._hub.has_room.wait_for(lambda: not self._hub.sessions, LAST_WORDS_S)
+        self._table.tell_all(say.Refused(reason, False))
+        with self._table.lock:
+            self._table.has_room.wait_for(lambda: not self._table.sessions, LAST_WORDS_S)
 
     def close_descriptors(self) -> None:
         """Close what watches processes, once the socket's thread has ended."""
@@ -163,8 +164,8 @@ class Doorkeeper:
             message = say.decode_at_server(record.content) if record.kind == CONTROL else None
             if isinstance(message, say.Hello):
                 self._welcome(route, message)
-            elif self._hub.sessions.get(route) is not None:
-                self._take(self._hub.sessions[route], record)
+            elif self._table.sessions.get(route) is not None:
+                self._take(self._table.sessions[route], record)
             elif not isinstance(message, say.Bye):
                 self._answer(route, say.Unknown(self._server))
                 return
@@ -179,22 +180,22 @@ class Doorkeeper:
                 f"(sensorium {hello.version}): install the same version on both sides",
             )
             return
-        if not self._door.admits(hello.token):
+        if not self._credentials.admits(hello.token):
             self.refused += 1
             self._refuse(route, "the token is wrong: connect(..., token=...) with that of the server")
             return
-        if len(self._hub.sessions) >= self._max_clients:
+        if len(self._table.sessions) >= self._max_clients:
             reason = f"the server has {self._max_clients} clients already, which is its max_clients"
             self._answer(route, say.Refused(reason, False))
             return
         self._sessions += 1
         session = Session(route, hello.name[:64], hello.pid, hello.host[:64], self._sessions)
         session.last_seen, session.max_message = time.monotonic(), hello.max_message
-        old = self._hub.sessions.get(hello.resume) if hello.resume else None
-        with self._hub.lock:
+        old = self._table.sessions.get(hello.resume) if hello.resume else None
+        with self._table.lock:
             if old is not None:
                 session.sensors, old.sensors = old.sensors, set()
-            self._hub.sessions[route] = session
+            self._table.sessions[route] = session
             self._greet(session, resumed=old is not None)
         if old is not None:
             self.end(old)
@@ -206,8 +207,8 @@ class Doorkeeper:
         session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
         welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
-        self._hub.tell(session, welcome)
-        self._hub.tell(session, self._catalogue())
+        self._table.tell(session, welcome)
+        self._table.tell(session, self._catalogue())
 
     def _refuse(self, route: bytes, reason: str, *, always: bool = False) -> None:
         self._answer(route, say.Refused(reason, True), always=always)
@@ -221,30 +222,30 @@ class Doorkeeper:
     # In a session -----------------------------------------------------------------------------------------------------
 
     def _take(self, session: Session, record: Record) -> None:
-        hub = self._hub
+        table = self._table
         if record.kind == CREDIT:
-            hub.give_credit(session, record.a, record.b)
+            table.delivery.give_credit(session, record.a, record.b)
         elif record.kind == RELEASE:
-            hub.release(session, record.a, record.b)
+            table.delivery.release(session, record.a, record.b)
         elif record.kind == CONTROL:
             self._hear(session, say.decode_at_server(record.content))
         else:
             raise WireError(f"a record of kind {record.kind}, which clients do not send")
 
     def _hear(self, session: Session, message: say.ToServer) -> None:
-        hub = self._hub
+        table = self._table
         match message:
             case say.Ping(server=server):
                 if server != self._server:
                     raise WireError("a PING to another server")
                 if session.last_seen - session.last_pong >= PONG_S:
                     session.last_pong = session.last_seen
-                    hub.tell(session, say.Pong(self._server, -1))
+                    table.tell(session, say.Pong(self._server, -1))
             case say.Subscribe():
-                hub.subscribe(session, message)
+                table.subscribe(session, message)
                 self.on_command()
             case say.Unsubscribe(subscription=number):
-                hub.unsubscribe(session, number)
+                table.unsubscribe(session, number)
             case say.Frames(wanted=wanted):
                 session.hears_frames = wanted
                 if wanted:
@@ -254,8 +255,6 @@ class Doorkeeper:
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory:
                     self._watch_process(session)
-                elif (invitation := self._sockets.invite(session.route)) is not None:
-                    hub.tell(session, invitation)
             case say.Bye():
                 self.end(session)
             case say.Hello():  # it was said again before the answer arrived
@@ -274,11 +273,11 @@ class Doorkeeper:
         with contextlib.suppress(OSError, OverflowError):  # gone already, or not to be told of: the lease is
             descriptor = os.pidfd_open(session.pid)
             self._processes[session] = descriptor
-            self._sockets.watch(descriptor, lambda _: self._process_ended(session))
+            self._sockets.watch(descriptor, lambda: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
         LOG.info("the process of client %s ended", session)
         self.end(session)
 
 
-__all__ = ["Command", "Doorkeeper"]
+__all__ = ["AccessControl", "Command"]

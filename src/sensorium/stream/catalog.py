@@ -7,8 +7,9 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.spec import FieldSpec
-from sensorium.stream.frames import is_bulk
-from sensorium.stream.hub import Hub, Topic
+from sensorium.stream.publisher import has_large_samples
+from sensorium.stream.subscription_table import SubscriptionTable
+from sensorium.stream.subscriptions import Topic
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
 
 
-class Offers:
+class StreamCatalog:
     """The streams of a server. All on the thread of the loop's owner.
 
     Args:
         scene: the scene.
-        hub: who listens.
+        table: the subscriptions.
         news: what of the scene's sensors listeners have not seen yet.
         on_demand: compute what is costly of the scene's own sensors only while somebody listens, reads or records it.
     """
 
-    def __init__(self, scene: Scene, hub: Hub, news: News, *, on_demand: bool) -> None:
-        self._scene, self._hub, self._news, self._on_demand = scene, hub, news, on_demand
+    def __init__(self, scene: Scene, table: SubscriptionTable, news: News, *, on_demand: bool) -> None:
+        self._scene, self._table, self._news, self._on_demand = scene, table, news, on_demand
         self._numbers = itertools.count(1)
         self.topics: dict[str, Topic] = {}
         """Name -> stream."""
@@ -43,7 +44,7 @@ class Offers:
     def offer(self, info: StreamInfo) -> None:
         """Offer a stream."""
         topic = self.topics[info.name] = Topic(info)
-        self._hub.add_topic(topic)
+        self._table.add_topic(topic)
 
     def offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None) -> None:
         """Offer a sensor of the scene.
@@ -62,7 +63,7 @@ class Offers:
         """Take a stream back."""
         topic = self.topics.pop(name)
         self._no_longer_listened(name)
-        self._hub.remove_topic(topic.info.id, reason)
+        self._table.remove_topic(topic.info.id, reason)
 
     def follow(self, described: Mapping[str, Mapping[str, Any]], besides: Container[str]) -> None:
         """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured.
@@ -150,7 +151,7 @@ class Offers:
 
 
 def _can_be_on_demand(info: StreamInfo) -> bool:
-    return is_bulk(info) and info.cfg.get("evaluate", "auto") == "auto"
+    return has_large_samples(info) and info.cfg.get("evaluate", "auto") == "auto"
 
 
-__all__ = ["Offers"]
+__all__ = ["StreamCatalog"]

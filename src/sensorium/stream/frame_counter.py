@@ -1,0 +1,135 @@
+"""Counts frames, and what is sent in each: clients are told when one is complete."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+from sensorium.stream.failures import LOG
+from sensorium.stream.outboxes import Outboxes
+from sensorium.stream.subscriptions import Session, Subscription
+from sensorium.wire import messages as say
+
+HELD_S = 1.0
+"""Seconds that a frame waits for a capture before its sensor is named."""
+
+
+class FrameCounter:
+    """Counts frames, and tells clients in order that one is complete; it waits for what worker threads still send.
+
+    Args:
+        outboxes: of the clients.
+    """
+
+    def __init__(self, outboxes: Outboxes) -> None:
+        self._outboxes = outboxes
+        self.frame = 0
+        """Number of the last frame."""
+        self._lock = threading.RLock()
+        self._open: dict[int, Counter[str]] = {}
+        self._resolved: deque[tuple[str, int]] = deque()
+        self._waiting: deque[tuple[int, int, int]] = deque()
+        self._since = 0.0
+        self._named: set[str] = set()
+        self._sent: dict[int, Counter[Subscription]] = {}
+        self._told = 0
+
+    def next(self) -> int:
+        """Start a frame and return its number."""
+        self.frame += 1
+        return self.frame
+
+    @property
+    def waiting(self) -> bool:
+        """Whether frames wait for what worker threads still send."""
+        return bool(self._waiting)
+
+    def tell(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
+        """Tell clients of the last complete frame; they may be told again."""
+        streams: set[int] = set()
+        sent: dict[Session, dict[int, int]] = {}
+        with self._lock:
+            for each, count in self._sent.get(frame, Counter()).items():
+                streams.add(each.topic.info.id)
+                sent.setdefault(each.session, {})[each.number] = count
+        named = tuple(sorted(streams))
+        for session in sessions:
+            theirs = sorted(sent.get(session, {}).items())
+            numbers, counts = tuple(number for number, _ in theirs), tuple(count for _, count in theirs)
+            self._outboxes.tell(session, say.FrameDone(frame, tick, time_ns, named, numbers, counts))
+
+    def capture(self, name: str, frame: int) -> None:
+        """Note that a sensor will send something of a frame later."""
+        with self._lock:
+            self._open.setdefault(frame, Counter())[name] += 1
+
+    def resolved(self, name: str, frame: int) -> None:
+        """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
+        self._resolved.append((name, frame))
+
+    def look_around(self) -> None:
+        """Name the sensors that a frame waits for since long: all that wait for frames wait for them."""
+        with self._lock:
+            if not self._waiting or time.monotonic() - self._since < HELD_S:
+                return
+            frame = self._waiting[0][0]
+            names = {name for number, counts in self._open.items() if number <= frame for name in counts}
+            for name in sorted(names - self._named):
+                self._named.add(name)
+                text = (
+                    f"frame {frame} is not complete after {HELD_S:g} s: {name!r} holds a capture of it, or of an "
+                    "earlier one, and has neither sent nor dropped it"
+                )
+                LOG.warning("%s", text)
+                self._outboxes.slow.append(text)
+                with self._outboxes.lock:
+                    for session in self._outboxes.sessions.values():
+                        if session.hears_frames:
+                            self._outboxes.note(session, text)
+
+    def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
+        """Note who got a message of a frame, once for each message, or how many each got."""
+        with self._lock:
+            if frame >= self._told:
+                self._sent.setdefault(frame, Counter()).update(receivers)
+
+    def done(self, frame: int, tick: int, time_ns: int) -> None:
+        """Note that all of a frame was sent but what is captured."""
+        with self._lock:
+            if not self._waiting:
+                self._since = time.monotonic()
+            self._waiting.append((frame, tick, time_ns))
+            self.flush()
+
+    def flush_resolved(self) -> None:
+        """Do as `flush`, where anything was resolved since; on the socket's thread."""
+        if self._resolved:
+            self.flush()
+
+    def flush(self) -> None:
+        """Tell of the frames that are complete now."""
+        with self._lock:
+            while self._resolved:
+                name, frame = self._resolved.popleft()
+                counts = self._open.get(frame)
+                if counts is not None:
+                    counts[name] -= 1
+                    if counts[name] <= 0:
+                        del counts[name]
+                    if not counts:
+                        del self._open[frame]
+            while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
+                frame, tick, time_ns = self._waiting.popleft()
+                self._since = time.monotonic()
+                with self._outboxes.lock:
+                    hearers = [each for each in self._outboxes.sessions.values() if each.hears_frames]
+                    if hearers:
+                        self.tell(hearers, frame, tick, time_ns)
+                self._told = frame
+                for earlier in [number for number in self._sent if number < frame]:
+                    del self._sent[earlier]
+
+
+__all__ = ["FrameCounter"]

@@ -1,0 +1,247 @@
+"""The streamed sensors of one server: what they see in each frame, how they send, and the threads they use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+from sensorium.errors import SensoriumError
+from sensorium.readings import Bodies
+from sensorium.stream import streamed
+from sensorium.stream.catalog import StreamCatalog
+from sensorium.stream.failures import LOG, FailureLog, SensorFailure
+from sensorium.stream.frame_counter import FrameCounter
+from sensorium.stream.outgoing import Bundle, Context, Outgoing
+from sensorium.stream.publisher import Publisher
+from sensorium.stream.sending import Stream
+from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire.attributes import ActorDescription
+from sensorium.wire.owner import Owner
+from sensorium.wire.pose import Pose
+from sensorium.wire.world import Snapshot
+
+if TYPE_CHECKING:
+    from sensorium.readings import Reading
+    from sensorium.scene import Scene
+
+WORLD = "world"
+"""Name of the stream with the state of all bodies."""
+WORKERS = 2
+"""Threads for what streamed sensors compute beside the simulation."""
+PATIENCE = 5.0
+"""Longest wait for them at the end, s."""
+
+
+class _SensorExecutor(Executor):
+    """Where one sensor gives work to the threads of all.
+
+    Args:
+        workers: the threads.
+        name: name of the sensor.
+        running: the work in progress, with the name of its sensor.
+    """
+
+    def __init__(self, workers: Executor, name: str, running: dict[Future[Any], str]) -> None:
+        self._workers, self._name, self._running = workers, name, running
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a thread call a function."""
+        future = self._workers.submit(fn, *args, **kwargs)
+        self._running[future] = self._name
+        future.add_done_callback(lambda done: self._running.pop(done, None))
+        return future
+
+
+class StreamedSensors:
+    """The streamed sensors of one server. All on the thread of the loop's owner, but for what workers send.
+
+    Args:
+        scene: the scene.
+        bodies: all bodies of the world.
+        offers: the streams of the server.
+        publisher: sends their messages.
+        marks: counts the captures of a frame.
+        wake: wakes the thread of the server's socket.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        bodies: Bodies,
+        offers: StreamCatalog,
+        publisher: Publisher,
+        marks: FrameCounter,
+        wake: Callable[[], None],
+    ) -> None:
+        self._scene, self._bodies, self._offers = scene, bodies, offers
+        self._publisher, self._marks, self._wake = publisher, marks, wake
+        self.sensors: dict[str, StreamedSensor] = {}
+        """Name -> sensor."""
+        self.failures = FailureLog()
+        """What streamed sensors raised."""
+        self.readings: dict[str, Reading] = {}
+        """The newest reading of each of `sources`."""
+        self._feeds: dict[str, Mapping[str, str]] = {}
+        """Name -> by its own keys the names of the sensors in the scene that it reads."""
+        self._context: Context | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._running: dict[Future[Any], str] = {}
+
+    @property
+    def feeds(self) -> set[str]:
+        """Names of the scene's sensors that only feed streamed ones."""
+        return {source for feeds in self._feeds.values() for source in feeds.values()}
+
+    @property
+    def sources(self) -> set[str]:
+        """Names of the scene's sensors that streamed ones read."""
+        return self.feeds | ({WORLD} if self.sensors else set())
+
+    def add(
+        self,
+        cls: type[StreamedSensor],
+        name: str,
+        description: ActorDescription,
+        *,
+        envs: range,
+        transform: Pose,
+        owner: Owner | None,
+    ) -> list[str]:
+        """Make a sensor, and add to the scene what it reads; see `streamed.spawn`.
+
+        Returns:
+            The names of the sensors that the scene got for it.
+        """
+        sensor = streamed.spawn(
+            cls,
+            name,
+            description,
+            stream=self._stream,
+            bodies=self._bodies,
+            envs=envs,
+            transform=transform,
+            owner=owner,
+        )
+        feeds: dict[str, str] = {}
+        try:
+            for key, cfg in streamed.scene_cfgs(sensor, self._scene.engine).items():
+                self._scene.add(cfg)
+                feeds[key] = cfg.name
+                self._scene[cfg.name].buffers.listeners += 1
+        except BaseException:
+            self._end(sensor, feeds)
+            raise
+        self.sensors[name], self._feeds[name] = sensor, feeds
+        return list(feeds.values())
+
+    def _end(self, sensor: StreamedSensor, feeds: Mapping[str, str]) -> None:
+        streamed.end(sensor, self.failures)
+        for source in feeds.values():
+            self.readings.pop(source, None)
+            if source in self._scene.sensors:
+                self._scene.remove(source)
+
+    def remove(self, name: str) -> None:
+        """End a sensor, and remove from the scene what it read; without effect where there is none of that name."""
+        if (sensor := self.sensors.pop(name, None)) is not None:
+            self._end(sensor, self._feeds.pop(name))
+        if not self.sensors:
+            self.readings.clear()
+
+    def _stream(self, sensor: StreamedSensor) -> Stream:
+        name = sensor.name
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="sensorium-streamed")
+
+        def context() -> Context:
+            if self._context is None:
+                raise SensoriumError(f"sensor {name!r}: stream.send was called outside tick")
+            return self._context
+
+        def has_listeners() -> bool:
+            topic = self._offers.topics.get(name)
+            return topic is not None and bool(topic.subscriptions)
+
+        return Stream(
+            sensor,
+            sink=functools.partial(self._send, name),
+            context=context,
+            executor=_SensorExecutor(self._executor, name, self._running),
+            has_listeners=has_listeners,
+            on_capture=functools.partial(self._marks.capture, name),
+            on_done=functools.partial(self._resolved, name),
+            failures=self.failures,
+        )
+
+    def _send(self, name: str, message: Outgoing | Bundle) -> None:
+        """Send what a sensor made; called by whatever thread made it."""
+        topic = self._offers.topics.get(name)
+        if topic is None:
+            return
+        publisher = self._publisher
+        sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
+        if sent:
+            self._marks.sent(message.moment.frame, sent)
+
+    def _resolved(self, name: str, frame: int) -> None:
+        self._marks.resolved(name, frame)
+        self._wake()
+
+    def tick(self, frame: int, wall_ns: int) -> Iterator[tuple[str, SensorFailure]]:
+        """Let all sensors measure; yield the name of each that must end, and why.
+
+        Args:
+            frame: number of the frame.
+            wall_ns: its wall clock, ns since 1970.
+        """
+        if not self.sensors:
+            return
+        for source in self.sources - self.readings.keys():
+            self.readings[source] = self._scene.publish([source], truth=False, poses=True)[source]
+        snapshot = self._snapshot(frame)
+        self._context = Context(snapshot, wall_ns)
+        for name, sensor in list(self.sensors.items()):
+            if name not in self.sensors:  # another one has removed it
+                continue
+            sensor.readings = {key: self.readings[source] for key, source in self._feeds[name].items()}
+            sensor.is_within_step = self._scene.is_within_step
+            failure = streamed.run_tick(sensor, snapshot, self.failures)
+            if failure is not None:
+                yield name, failure
+        self._context = None
+
+    def _snapshot(self, frame: int) -> Snapshot:
+        """Return the bodies as they are at this frame."""
+        reading = self.readings[WORLD]
+        return Snapshot(
+            frame=frame,
+            tick=self._scene.tick,
+            time=self._scene.time,
+            bodies=self._bodies,
+            env_ids=reading.env_ids,
+            pos_w=reading["pos_w"],
+            quat_w=reading["quat_w"],
+            lin_vel_w=reading["lin_vel_w"],
+            ang_vel_w=reading["ang_vel_w"],
+        )
+
+    def close(self) -> None:
+        """End all sensors and the threads, for good; what they read stays in the scene."""
+        for sensor in self.sensors.values():
+            streamed.end(sensor, self.failures)
+        self.sensors.clear()
+        self._feeds.clear()
+        if self._executor is None:
+            return
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        late = wait([*self._running], PATIENCE).not_done
+        for name in sorted({self._running[each] for each in late if each in self._running}):
+            text = "sensor %r: what it gave to send_async still runs %g s after the end, and is left to itself"
+            LOG.warning(text, name, PATIENCE)
+        if not late:
+            self._executor.shutdown(wait=True)
+
+
+__all__ = ["WORLD", "StreamedSensors"]

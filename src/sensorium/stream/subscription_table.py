@@ -1,0 +1,181 @@
+"""Who listens to what: the streams of a server, its clients, and their subscriptions. No sockets here."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sensorium.stream.delivery import Delivery
+from sensorium.stream.outboxes import Outboxes
+from sensorium.stream.subscriptions import Counts, Key, Session, Subscription, Topic
+from sensorium.wire import messages as say
+
+MOST_SUBSCRIPTIONS = 1024
+"""Subscriptions that one client may have."""
+
+
+class SubscriptionTable(Outboxes):
+    """Streams, clients and subscriptions. All methods may be called by any thread.
+
+    Args:
+        wake: has the socket's thread send what is in the outboxes.
+        options: of `Delivery`.
+    """
+
+    def __init__(self, wake: Callable[[], None], **options: Any) -> None:
+        super().__init__(wake)
+        self.topics: dict[int, Topic] = {}
+        self.fresh: deque[Subscription] = deque()
+        """Subscriptions that started since the last frame: they get its data, too."""
+        self.delivery = Delivery(self, self.end, **options)
+
+    @property
+    def counts(self) -> Counts:
+        """What it holds now."""
+        with self.lock:
+            sessions = list(self.sessions.values())
+            return Counts(
+                len(sessions),
+                sum(len(session.subscriptions) for session in sessions),
+                len(self.topics),
+                self.delivery.segments,
+                sum(sum(session.held.values()) for session in sessions),
+            )
+
+    # Topics -----------------------------------------------------------------------------------------------------------
+
+    def add_topic(self, topic: Topic) -> None:
+        """Add a topic and tell all clients."""
+        with self.lock:
+            self.topics[topic.info.id] = topic
+            self.tell_all(say.Added(topic.info.to_dict()))
+
+    def remove_topic(self, number: int, reason: str) -> None:
+        """Remove a topic: its subscriptions end with that reason."""
+        with self.lock:
+            topic = self.topics.pop(number, None)
+            if topic is None:
+                return  # the table was closed meanwhile
+            for subscription in list(topic.subscriptions):
+                self.end(subscription, reason)
+            self.delivery.retire(topic)
+            self.tell_all(say.Removed(number, reason))
+
+    # Sessions ---------------------------------------------------------------------------------------------------------
+
+    def remove_session(self, session: Session) -> None:
+        """Forget a client: its subscriptions end, its slots are free."""
+        with self.lock:
+            if self.sessions.get(session.route) is session:
+                del self.sessions[session.route]
+            for subscription in list(session.subscriptions.values()):
+                self._drop(subscription)
+            self.delivery.forget(session)
+            self.clear(session)
+            self.has_room.notify_all()
+
+    # Subscriptions ----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, session: Session, wish: say.Subscribe) -> None:
+        """Begin a subscription; a client's second one of the same number replaces the first.
+
+        Raises:
+            ValueError: the wish is none that a client sends; with the reason.
+        """
+        with self.lock:
+            topic = self.topics.get(wish.stream)
+            if topic is None:
+                self.tell(session, say.Eos(wish.subscription, f"there is no stream {wish.stream} (any more)"))
+                return
+            total = topic.info.num_envs
+            count = wish.num_envs or total - wish.first_env
+            if wish.every < 1 or wish.window < 1 or wish.queue < 1 or not 0.0 <= wish.max_rate < float("inf"):
+                raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
+            if not (0 <= wish.first_env and 0 < count and wish.first_env + count <= total):
+                reason = f"envs {wish.first_env} to {wish.first_env + count}: there are {total}"
+                self.tell(session, say.Eos(wish.subscription, reason))
+                return
+            old = session.subscriptions.get(wish.subscription)
+            if old is not None:
+                self._drop(old)
+            if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
+                raise ValueError(f"more than {MOST_SUBSCRIPTIONS} subscriptions of one client")
+            subscription = Subscription(
+                session,
+                wish.subscription,
+                topic,
+                wish.lossless or topic.info.events,
+                wish.every,
+                1.0 / wish.max_rate if wish.max_rate else 0.0,
+                (wish.first_env, count, wish.truth),
+                min(wish.window, 65536),
+                min(wish.queue, 65536) if wish.lossless or topic.info.events else 1,
+                min(wish.window, 65536),
+            )
+            session.subscriptions[wish.subscription] = subscription
+            topic.subscriptions = [*topic.subscriptions, subscription]
+            self.fresh.append(subscription)
+            self.tell(session, say.Subscribed(wish.subscription, topic.seq))
+
+    def unsubscribe(self, session: Session, number: int) -> None:
+        """End a subscription at the client's wish."""
+        with self.lock:
+            subscription = session.subscriptions.get(number)
+            if subscription is not None:
+                self.end(subscription, "stopped")
+
+    def end(self, subscription: Subscription, reason: str) -> None:
+        """End a subscription and say why."""
+        with self.lock:
+            if not subscription.ended:
+                self._drop(subscription)
+                self.tell(subscription.session, say.Eos(subscription.number, reason))
+
+    def _drop(self, subscription: Subscription) -> None:
+        subscription.ended = True
+        with contextlib.suppress(ValueError):
+            self.fresh.remove(subscription)
+        self.delivery.abandon(subscription)
+        topic, session = subscription.topic, subscription.session
+        topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
+        if session.subscriptions.get(subscription.number) is subscription:
+            del session.subscriptions[subscription.number]
+        self.has_room.notify_all()
+
+    def wanted(self, topic: Topic, among: Iterable[Subscription]) -> dict[Key, list[Subscription]]:
+        """Count one more sample of a topic, and return who gets it, by what they get of it.
+
+        Args:
+            topic: the topic.
+            among: those of its subscriptions whom the sample concerns.
+        """
+        out: dict[Key, list[Subscription]] = {}
+        now = -1.0
+        with self.lock:  # worker threads send, too
+            topic.seq += 1
+        for subscription in among:
+            subscription.samples += 1
+            if subscription.every > 1 and subscription.samples % subscription.every != 1:
+                continue
+            if subscription.interval:
+                now = time.monotonic() if now < 0.0 else now
+                if now < subscription.next_time:
+                    continue
+                is_late = now - subscription.next_time >= subscription.interval
+                subscription.next_time = (now if is_late else subscription.next_time) + subscription.interval
+            out.setdefault(subscription.key, []).append(subscription)
+        return out
+
+    def close(self) -> None:
+        """Give all memory back."""
+        with self.lock:
+            for session in list(self.sessions.values()):
+                self.remove_session(session)
+            self.delivery.close()
+            self.topics.clear()
+
+
+__all__ = ["SubscriptionTable"]

@@ -1,0 +1,16 @@
+"""Which cases of a product the gate runs: `make test` runs a covering selection, `make test-full` all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
+
+
+def gate(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
+    """Return values for `parametrize`; those that are not chosen run in `make test-full` only."""
+    return [value if value in chosen else pytest.param(value, marks=pytest.mark.full) for value in values]
+
+
+__all__ = ["gate"]
