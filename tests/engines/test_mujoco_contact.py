@@ -718,5 +718,5 @@ def test_an_array_that_was_not_prepared_says_what_brings_it():
     """Asking for a report that nobody required names CONTACT_REPORT; a native sensor is not the way."""
     with pytest.raises(UnknownNameError, match="It comes with a CONTACT_REPORT"):
         MujocoEngine(SCENE).array(contact_array(REPORTS[0]))
-    with pytest.raises(UnsupportedError, match="that is a ContactSensor"):
+    with pytest.raises(UnsupportedError, match="use ContactSensor instead"):
         MujocoEngine(SCENE).prepare(probe(NATIVE_SENSOR("s", "contact")))

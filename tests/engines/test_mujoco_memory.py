@@ -58,7 +58,7 @@ def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
     mujoco.mj_step(model, data)
     before = data.qpos.copy()
     data.qpos[:] = [number for pose in CROWD for number in pose]
-    with pytest.raises(sn.ModelError, match=MESSAGE.format(0) + r".*Your MjData is as it was"):
+    with pytest.raises(sn.ModelError, match=MESSAGE.format(0) + r".*Your MjData is unchanged"):
         scene.update()
     data.qpos[:] = before
     scene.reset()

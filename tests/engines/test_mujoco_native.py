@@ -393,7 +393,7 @@ def test_a_sealed_model_takes_what_was_prepared_and_refuses_the_rest():
             NATIVE_SENSOR("framepos to", "framepos", "geom", "hand", "site", "belly"),
             NATIVE_SENSOR("range", "rangefinder", "site", "palm", parameters=(("data", "depth"),)),
         ):
-            with pytest.raises(UnsupportedError, match="already added under this name in another way"):
+            with pytest.raises(UnsupportedError, match="already added under this name with other settings"):
                 make(model).prepare(probe(changed))
 
 
@@ -458,19 +458,22 @@ PLUGIN = DECLARED[DECLARED.index("<plugin") : DECLARED.index("<clock/>")]
 @pytest.mark.parametrize(
     ("requirement", "message"),
     [
-        (NATIVE_SENSOR("lat"), r"the model declares no sensor 'lat'. Did you mean 'late'.*Give a type to add one"),
+        (NATIVE_SENSOR("lat"), r"the model declares no sensor 'lat'. Did you mean 'late'.*Set a type to add one"),
         (
             NATIVE_SENSOR("late", "gyro", "site", "imu"),
             "the model itself declares a sensor of this name: leave the type",
         ),
         (NATIVE_SENSOR("s", "gyroscope", "site", "imu"), r"no sensor type 'gyroscope'. Did you mean .*'gyro'"),
-        (NATIVE_SENSOR("s", "user"), "'user' cannot be added: its values come from your own callback"),
+        (NATIVE_SENSOR("s", "user"), "'user' cannot be added: its values come from a custom callback"),
         (NATIVE_SENSOR("s", "plugin"), "'plugin' cannot be added: it needs a plugin instance: declare it in the model"),
-        (NATIVE_SENSOR("s", "contact"), "'contact' cannot be added: that is a ContactSensor; declare it"),
+        (NATIVE_SENSOR("s", "contact"), "'contact' cannot be added: use ContactSensor instead"),
         (NATIVE_SENSOR("s", "framepos", "place", "imu"), "objtype: got 'place', expected a kind of element"),
         (NATIVE_SENSOR("s", "framepos", "", "imu"), "objtype: got '', expected a kind of element"),
         (NATIVE_SENSOR("s", "framepos", "site", "imu", "", "palm"), "reftype: got '', expected a kind of element"),
-        (NATIVE_SENSOR("s", "gyro", "site", "imu", parameters=(("rate", 5),)), "got 'rate'; a gyro sensor has: none"),
+        (
+            NATIVE_SENSOR("s", "gyro", "site", "imu", parameters=(("rate", 5),)),
+            "got 'rate'; a gyro sensor accepts: none",
+        ),
         (
             NATIVE_SENSOR("s", "rangefinder", "site", "imu", parameters=(("data", "normal dist"),)),
             "data: got 'normal dist', expected some of 'dist dir origin point normal depth', in this order",
@@ -519,11 +522,13 @@ def test_what_mujoco_does_not_accept_names_the_sensor_and_its_reason(requirement
 def test_one_name_means_one_sensor():
     """Two sensors that describe one name in two ways are refused, together or one after the other."""
     gyro, other = ADDED["gyro"], NATIVE_SENSOR("gyro", "gyro", "site", "imu")
-    with pytest.raises(ModelError, match="native sensor 'gyro': it was already added under this name in another way"):
+    with pytest.raises(
+        ModelError, match="native sensor 'gyro': it was already added under this name with other settings"
+    ):
         MujocoEngine(MODEL).prepare({gyro: "one", other: "two"})
     engine = MujocoEngine(MODEL)
     engine.prepare(probe(gyro))
-    with pytest.raises(UnsupportedError, match="already added under this name in another way: give one"):
+    with pytest.raises(UnsupportedError, match="already added under this name with other settings: rename one"):
         engine.prepare(probe(other))
 
 
@@ -532,7 +537,7 @@ def test_user_sensors_and_sensors_that_are_switched_off_are_refused():
     xml = f'<mujoco>{BODIES}<sensor><user name="mine" dim="2"/><clock name="time"/></sensor></mujoco>'
     off = xml.replace("<option ", '<option><flag sensor="disable"/></option><option ')
     for text, name, message in (
-        (xml, "mine", "'mine' is a user sensor: its values come from your own callback"),
+        (xml, "mine", "'mine' is a user sensor: its values come from a custom callback"),
         (off, "time", 'flag sensor="disable"'),
     ):
         model = mujoco.MjModel.from_xml_string(text)

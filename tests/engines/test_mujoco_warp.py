@@ -820,7 +820,9 @@ def test_a_state_of_another_model_is_refused():
     """A state with other sizes is an error that says so, and nothing is loaded."""
     engine = thrown(CHAIN, 3)
     before = rows_of(engine)
-    with pytest.raises(ValueError, match=r"saved state: got time of shape \(2,\), expected \(3,\): it is of another"):
+    with pytest.raises(
+        ValueError, match=r"saved state: got time of shape \(2,\), expected \(3,\): it belongs to another"
+    ):
         engine.load_state(thrown(CHAIN).state())
     with pytest.raises(ValueError, match="another model or number of environments"):
         engine.load_state(thrown(FALL, 3).state())
@@ -981,13 +983,13 @@ def test_what_a_sensor_resizes_after_it_was_written_is_refused_and_nothing_is_lo
     assert qpos.shape == (2, 8) and engine.qpos is qpos
     written = MujocoWarpEngine(FALL, 2, device="cpu")
     written.qpos[0, 0] = 1.0
-    with pytest.raises(ModelError, match=r"qpos was written before the scene was made.*after Scene\(\.\.\.\)"):
+    with pytest.raises(ModelError, match=r"qpos was written before the scene was created.*after Scene\(\.\.\.\)"):
         written.prepare({MODEL_ELEMENTS(add): "skin"})
     assert written.qpos.shape == (2, 7) and written.qpos[0, 0] == 1.0
     written.step()
     moved = MujocoWarpEngine(FALL, 2, device="cpu")
     moved.expand("site_pos")[1] = 1.0
-    with pytest.raises(ModelError, match="site_pos of mujoco_warp's Model was written before the scene was made"):
+    with pytest.raises(ModelError, match="site_pos of mujoco_warp's Model was written before the scene was created"):
         moved.prepare({MODEL_ELEMENTS(add): "skin"})
 
 
@@ -1027,7 +1029,7 @@ def test_shapes_that_differ_between_envs_are_refused_by_name():
     assert trunk.size == pytest.approx((0.3, 0.2, 0.1))
     other = MujocoWarpEngine(WALKER, 2, device="cpu")
     other.expand("geom_size")[1, other.model.geom("trunk").id, 0] = 0.5
-    with pytest.raises(ModelError, match="geom 'trunk' has another geom_size in env 1 than in env 0"):
+    with pytest.raises(ModelError, match="geom 'trunk' has a different geom_size in env 1 than in env 0"):
         other.shapes()
 
 
@@ -1045,7 +1047,7 @@ def test_shapes_that_come_to_differ_are_refused_at_the_next_reset(is_mask):
     engine.reset(ids)
     engine.m.body_pos = wp.clone(engine.m.body_pos)
     engine.expand("body_pos")[1, post, 0] += 0.1
-    with pytest.raises(ModelError, match="body 'post' has another body_pos in env 1 than in env 0"):
+    with pytest.raises(ModelError, match="body 'post' has a different body_pos in env 1 than in env 0"):
         engine.reset(ids)
     engine.expand("body_pos")[1, post, 0] = engine.expand("body_pos")[0, post, 0]
     engine.reset(ids)
@@ -1086,7 +1088,7 @@ def test_memory_is_sized_from_the_default_state_and_the_keyframes():
 
 def test_more_memory_than_there_can_be_is_refused_with_what_to_lower():
     """Three billion contacts are beyond what Warp can count: the message names sizes and number of environments."""
-    with pytest.raises(ModelError, match="3 environments with room for nconmax=1000000000 contacts"):
+    with pytest.raises(ModelError, match="3 environments with memory for nconmax=1000000000 contacts"):
         MujocoWarpEngine(FALL, 3, device="cpu", nconmax=10**9)
 
 
@@ -1125,7 +1127,9 @@ def test_the_owner_of_the_data_is_told_where_to_give_more():
     m.opt.warn_overflow = type(m.opt.warn_overflow)(0)
     engine = MujocoWarpEngine.from_mjw(model, m, d)
     mjw.step(m, d)
-    with pytest.warns(SensoriumWarning, match=r"nconmax \(now 1\) where you make the Data: mujoco_warp\.make_data"):
+    with pytest.warns(
+        SensoriumWarning, match=r"nconmax \(now 1\) in the call that creates the Data: mujoco_warp\.make_data"
+    ):
         engine.count_ticks(1)
 
 
@@ -1242,7 +1246,9 @@ def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
 
 def test_wrong_types_are_refused_with_what_is_accepted():
     """Anything that is no model is refused by type, and MjData points at from_mjw."""
-    with pytest.raises(ModelError, match=r"a int .* is no model: give a path to MJCF or URDF, XML text, or an MjSpec"):
+    with pytest.raises(
+        ModelError, match=r"a int .* is not a model: give a path to MJCF or URDF, XML text, or an MjSpec"
+    ):
         MujocoWarpEngine(5, device="cpu")
     with pytest.raises(ModelError, match=r"MujocoWarpEngine.from_mjw"):
         MujocoWarpEngine(mujoco.MjData(mujoco.MjModel.from_xml_string(FALL)), device="cpu")

@@ -341,8 +341,8 @@ def test_what_rays_do_not_meet_says_why(make: Callable[[str], sn.Engine]) -> Non
     )
     assert {name: shape.fault for name, shape in shapes.items()} == {
         "floor": "",
-        "blob": "it is a signed distance field (SDF), which rays do not meet; as type='mesh' they meet its surface",
-        "cloth": "it is deformable (a flex), which rays do not meet",
+        "blob": "it is a signed distance field (SDF), which rays cannot hit; with type='mesh' they hit its surface",
+        "cloth": "it is deformable (a flex), which rays cannot hit",
     }
     assert (shapes["blob"].group, shapes["blob"].is_static, shapes["blob"].mesh) == (1, True, None)
     assert not shapes["cloth"].is_static and not shapes["cloth"].is_collision and shapes["cloth"].is_visible
@@ -395,10 +395,10 @@ def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn
 @pytest.mark.parametrize(
     ("field", "row", "what"),
     [
-        ("geom_size", 3, "geom 'top' has another geom_size in env 1"),
-        ("geom_pos", 9, "geom 'big' has another geom_pos in env 1"),
-        ("body_pos", 2, "body 'shelf' has another body_pos in env 1"),
-        ("geom_rgba", 4, "geom 'ball' has another geom_rgba in env 1"),
+        ("geom_size", 3, "geom 'top' has a different geom_size in env 1"),
+        ("geom_pos", 9, "geom 'big' has a different geom_pos in env 1"),
+        ("body_pos", 2, "body 'shelf' has a different body_pos in env 1"),
+        ("geom_rgba", 4, "geom 'ball' has a different geom_rgba in env 1"),
     ],
 )
 def test_shapes_that_differ_between_environments_are_refused(field: str, row: int, what: str) -> None:
@@ -428,7 +428,7 @@ def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> Non
     engine.shapes()
     sizes = engine.batch.expand("geom_size")
     sizes[1, 3] += 0.05
-    with pytest.raises(ModelError, match=r"geom 'top' has another geom_size in env 1 than in env 0"):
+    with pytest.raises(ModelError, match=r"geom 'top' has a different geom_size in env 1 than in env 0"):
         engine.reset([1])
     sizes[1, 3] = sizes[0, 3]
     engine.reset([1])

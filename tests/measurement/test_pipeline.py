@@ -355,7 +355,7 @@ def test_assigning_never_loses_the_value() -> None:
     assert record.x.data_ptr() == address and record.x.tolist() == [[5.0] * 3] * 4
     assert scene["w"].data.x.tolist() == [[6.0] * 3] * 4
     assert scene["flat"].data.x.tolist() == [[7.0] * 3] * 4
-    for how, error in (("shape", "ValueError: field 'x' holds"), ("typo", "AttributeError: unknown field 'xx'")):
+    for how, error in (("shape", "ValueError: field 'x' has shape"), ("typo", "AttributeError: unknown field 'xx'")):
         with pytest.raises(sn.RegistrationError, match=error):
             syn.world([WriteCfg(how=how, evaluate="always")])
 

@@ -380,7 +380,7 @@ def test_a_sensor_that_its_user_computes_is_left_out_with_the_reason() -> None:
     xml = with_sensors(ZOO, '<user name="user" dim="3"/>', '<clock name="clock"/>')
     scene = sn.Scene(sn.MujocoEngine(xml))
     assert list(scene) == ["clock"]
-    with pytest.raises(sn.UnsupportedError, match=r"'user'.*its values come from your own callback"):
+    with pytest.raises(sn.UnsupportedError, match=r"'user'.*its values come from a custom callback"):
         scene["user"]
 
 

@@ -1,4 +1,4 @@
-"""What both MuJoCo engines share: names, frames, and the float32 arrays derived from MuJoCo's float64 fields."""
+"""Common base of the MuJoCo engines: names, frames, and float32 arrays derived from MuJoCo's fields."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ LIMITS = {
     int(_WARNING.mjWARN_CONTACTFULL): "contacts, and those beyond it were dropped: no report has them",
     int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
 }
-"""MuJoCo's warnings that its memory was too small, and for what."""
+"""MuJoCo's warnings that its memory was too small, each with the affected items."""
 
 
 BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
-"""MuJoCo's warnings that the state became NaN, infinite or huge, which are side by side."""
+"""MuJoCo's warnings, with consecutive indices, that the state became NaN, infinite or huge."""
 
 
 class MujocoModelEngine(Engine):
@@ -79,30 +79,32 @@ class MujocoModelEngine(Engine):
     - JOINT_STATE: `joint_pos`, `joint_vel [env, joint]`, rad and rad/s (slide: m, m/s).
     - JOINT_EFFORT: `joint_effort [env, joint]`, N m (slide: N): `qfrc_actuator`, which is all actuators, also through
       tendons, with gravity compensation where the joint's `actuatorgravcomp` is on, clamped to `actuatorfrcrange`.
-    - JOINT_TORQUE: `joint_torque [env, joint]`, N m (slide: N), at the gearbox output: the effort without what the
-      armature, the dampers and the dry friction of the joint and its actuators take.
+    - JOINT_TORQUE: `joint_torque [env, joint]`, N m (slide: N), at the gearbox output: the effort less the torque of
+      the
+      armature, the dampers and the dry friction of the joint and its actuators.
     - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
-      world axes: what MuJoCo's force and torque sensors measure; gravity compensation counts as held by the parent.
+      world
+      axes, as measured by MuJoCo's force and torque sensors; gravity compensation counts as transmitted by the parent.
     - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
     - SHAPES: no array; see `shapes`.
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
       zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
-    State is open as `qpos`, `qvel`, `act`, `ctrl`, `mocap_pos`, `mocap_quat`, `gravity` and `magnetic`, in the type of
-    the simulator: float64 of MuJoCo, float32 of mujoco_warp.
+    The state is accessible as `qpos`, `qvel`, `act`, `ctrl`, `mocap_pos`, `mocap_quat`, `gravity` and `magnetic`, in
+    the simulator's type: float64 of MuJoCo, float32 of mujoco_warp.
 
     Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
-    `names("scalar_joint")`: hinges and slides that have a name.
+    `names("scalar_joint")`: named hinges and slides.
     """
 
     name = "mujoco"
     _model: Any
     _computes_when_fresh = True
-    """Whether with `fresh=True` accelerations and wrenches of bodies are computed whatever sensors the model has."""
+    """Whether `fresh=True` computes accelerations and wrenches of bodies independently of the model's sensors."""
     _reads_friction = False
-    """Whether the engine reads the dry friction at joints itself, instead of computing it."""
+    """Whether the engine reads the dry friction at joints instead of computing it."""
     _holds_asleep = True
-    """Whether native sensors hold what is not computed of bodies that sleep, see `mujoco.sleep`."""
+    """Whether native sensors hold values that MuJoCo does not compute for sleeping bodies, see `mujoco.sleep`."""
 
     @keeps_current
     def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
@@ -115,26 +117,26 @@ class MujocoModelEngine(Engine):
         self._derived = self._new_derived(threads)
         self._offsets = LiveOffsets(self._derived.compute, self.device)
         self.stage = 0
-        """The highest mjtStage that a prepared requirement needs."""
+        """Highest mjtStage needed by a prepared requirement."""
         self._dirty = self._needs_forward = True
-        self._previous: dict[str, torch.Tensor] = {}  # state of one tick ago, where derived state is that old
+        self._previous: dict[str, torch.Tensor] = {}  # state of the previous tick, where derived state lags
         self._fields: tuple[str, ...] = ()
         self._model_fields: tuple[str, ...] = ()
         self._named: Elements | None = None
         self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
-        self._told: set[str] = set()  # what was warned of already
+        self._told: set[str] = set()  # warnings already issued
         self._diverged = np.zeros(num_envs, dtype=bool)
 
     def _ensure(self) -> None:
-        """Make sure that the environments exist."""
+        """Ensure that the environments exist."""
 
     def _new_derived(self, threads: int | None) -> Derived:
         return Derived(self.num_envs, self.device, Compute("cpu", self.num_envs, threads))
 
     @property
     def model(self) -> Any:
-        """The compiled MjModel. Editing it does not reach a batch of environments."""
+        """Compiled MjModel. Edits do not affect the environments of a batch."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -149,7 +151,7 @@ class MujocoModelEngine(Engine):
 
     @property
     def _elements(self) -> Elements:
-        """The named elements of the compiled model."""
+        """Named elements of the compiled model."""
         model = self.model
         if self._named is None or self._named.model is not model:
             self._named = Elements(model)
@@ -159,49 +161,49 @@ class MujocoModelEngine(Engine):
         """Warn where MuJoCo ran out of memory, once for each of `LIMITS`.
 
         Args:
-            counts: how often `[env, limit]`, in the order of `LIMITS`.
+            counts: number of warnings `[env, limit]`, in the order of `LIMITS`.
         """
         fix = f'<size memory="..."/> of the model, now {int(self.model.narena)} bytes'
         for column, lost in enumerate(LIMITS.values()):
             self._warn_too_small(np.flatnonzero(counts[:, column]), "at", f"MuJoCo's {lost}", fix)
 
     def _warn_too_small(self, envs: np.ndarray, when: str, what: str, larger: str) -> None:
-        """Warn that the memory of some environments was too small, once for each thing that was lost.
+        """Warn that the memory of some environments was too small, once per kind of loss.
 
         Args:
-            envs: their numbers; empty where all is well.
-            when: "at" the tick now, or "by".
-            what: what the memory is for, and what was lost.
-            larger: what to raise.
+            envs: indices of the environments; empty where none is affected.
+            when: "at" the current tick, or "by" it.
+            what: purpose of the memory and what was lost.
+            larger: setting to increase.
         """
         if what in self._told or not len(envs):
             return
         self._told.add(what)
         warnings.warn(
             f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick} for {what}. "
-            f"Raise {larger}. This is said once.",
+            f"Raise {larger}. This warning is issued once.",
             SensoriumWarning,
             stacklevel=5,
         )
 
     def _check_time_step(self, step: float, where: str) -> None:
-        """Raise where a time step is not the one that the engine and its scene count time by.
+        """Raise where a time step differs from the one that the engine and its scene use.
 
         Args:
-            step: the time step that is set now, s.
-            where: whose it is.
+            step: current time step, s.
+            where: location of the time step.
 
         Raises:
-            ScheduleError: it was edited.
+            ScheduleError: the time step was edited.
         """
         if step != self.dt:
             raise ScheduleError(
-                f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was made. Sensors "
-                'count time by that. Set <option timestep="..."/> in the model, and make a new engine and scene.'
+                f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was created. Sensors "
+                'count time by that value. Set <option timestep="..."/> in the model, and rebuild engine and scene.'
             )
 
     def _note_diverged(self, envs: np.ndarray) -> None:
-        """Mark environments whose state became NaN, infinite or huge, and warn of those that are new.
+        """Mark environments whose state became NaN, infinite or huge, and warn of newly affected ones.
 
         Args:
             envs: bool `[env]`.
@@ -221,7 +223,7 @@ class MujocoModelEngine(Engine):
 
     @property
     def _resets_itself(self) -> bool:
-        """Whether MuJoCo replaces a state that diverged."""
+        """Whether MuJoCo replaces a diverged state."""
         return not disabled(self.model.opt, "AUTORESET")
 
     @property
@@ -230,13 +232,13 @@ class MujocoModelEngine(Engine):
         return torch.from_numpy(self._diverged.copy())
 
     def replaced(self) -> torch.Tensor | None:
-        """Return the environments that MuJoCo put back to the default state since their reset; None without any."""
+        """Return the environments that MuJoCo put back to the default state since their last reset, or None."""
         if not self._diverged.any() or not self._resets_itself:
             return None
         return self.diverged.to(self.device)
 
     def _check_unfresh(self, options: Any) -> None:
-        """Raise ModelError where `fresh` is False and a step of MuJoCo leaves derived state that belongs to no tick."""
+        """Raise ModelError where `fresh` is False and a MuJoCo step leaves derived state that belongs to no tick."""
         if not self.fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
             raise ModelError(
                 "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no "
@@ -244,20 +246,20 @@ class MujocoModelEngine(Engine):
             )
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Make the derived arrays of requirements that the model meets."""
+        """Create the derived arrays of requirements that the model meets."""
         self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
         self._model_fields = model_fields_of(prepared)
         self._sensors = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._bind(prepared)
-        self._needs_forward = self._dirty = True  # fields hold nothing yet
+        self._needs_forward = self._dirty = True  # the fields are still empty
 
     def _bind(self, prepared: frozenset[Requirement]) -> None:
-        """Read the fields that are needed from where they are now."""
+        """Read the required fields from their current memory."""
         sources = {name: _shared(self._source(name)) for name in (*self._fields, *self._model_fields)}
         if JOINT_TORQUE in prepared and self._reads_friction:
             sources[FRICTION] = _shared(self._source(FRICTION))
-        if not self.fresh:  # a step leaves the state one tick newer than what is derived from it
+        if not self.fresh:  # after a step the state is one tick newer than derived state
             for name in STATE_SOURCES:
                 if name in sources:
                     self._previous.setdefault(name, sources[name].clone())
@@ -269,12 +271,12 @@ class MujocoModelEngine(Engine):
         self.stage = stage_of(self._model, prepared)
 
     def _source(self, name: str) -> np.ndarray | torch.Tensor:
-        """Return a field of MuJoCo's data `[env, ...]`, or of the model `[1 or env, ...]`, at an address that stays."""
+        """Return a field of MuJoCo's data `[env, ...]`, or of the model `[1 or env, ...]`, at a fixed address."""
         raise NotImplementedError
 
     @property
     def _is_weightless(self) -> bool:
-        """Whether the model has gravity switched off."""
+        """Whether gravity is disabled in the model."""
         return disabled(self._model_options, "GRAVITY")
 
     def _check_time_steps(self) -> None:
@@ -285,13 +287,13 @@ class MujocoModelEngine(Engine):
         """Bring MuJoCo's fields up to date.
 
         Args:
-            current: whether they must be of the state now; else of the tick before.
-            ids: environments, as `_selected` returns them, whose fields change; None for all.
+            current: whether they must belong to the current state; otherwise to that of the previous tick.
+            ids: environments whose fields change, as returned by `_selected`; None for all.
         """
         raise NotImplementedError
 
     def _keep_state(self, ids: torch.Tensor | None = None) -> None:
-        """Note the state now, of all envs or of some, which derived state belongs to after the next step."""
+        """Store the current state of all envs or some, to which derived state belongs after the next step."""
         self._note_state(self._previous, ids)
 
     def _note_state(self, into: Mapping[str, torch.Tensor], ids: torch.Tensor | None = None) -> None:
@@ -299,18 +301,18 @@ class MujocoModelEngine(Engine):
             put(kept, self._state_view(name), ids)
 
     def _selected(self, env_ids: Any) -> torch.Tensor | None:
-        """Return the environments that an argument means, None for all."""
+        """Return the selected environments, None for all."""
         return env_rows(env_ids, self.num_envs)
 
     def _check_shapes(self) -> None:
-        """Raise ModelError where shapes were described, and are not the same in all environments any more."""
+        """Raise ModelError where described shapes are no longer the same in all environments."""
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
+        """Update the mounts of all envs or some from the model's poses on their bodies."""
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Bring derived arrays up to the current tick (minus `lag`); nothing happens where they already are."""
+        """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
         self._ensure()
         if not self._dirty:
             return
@@ -324,17 +326,17 @@ class MujocoModelEngine(Engine):
         self._dirty = self._needs_forward = False
 
     def forward(self) -> None:
-        """Recompute derived state from the state as it is now, without taking time; it is then current (`lag` 0)."""
+        """Recompute derived state from the current state without advancing time; it is then current (`lag` 0)."""
         self._dirty = self._needs_forward = True
         self.refresh()
 
     def _refresh_reset(self, ids: torch.Tensor | None) -> None:
-        """Bring the derived state of environments that were reset up to date; that of the others stays as it is."""
+        """Bring the derived state of reset environments up to date, and leave that of the others unchanged."""
         if ids is None:
             self.forward()
             return
         if not self.fresh:
-            self.refresh()  # the last tick of the others, which a later refresh would read into these as well
+            self.refresh()  # the last tick of the other envs, because a later refresh would also read into these
         self._compute(True, ids)
         self._keep_state(ids)
         self._derived.convert(ids)
@@ -342,18 +344,18 @@ class MujocoModelEngine(Engine):
         self.lag = 0
 
     def _note_ticks(self) -> None:
-        """Note that the state is newer than what is derived from it."""
+        """Record that the state is newer than derived state."""
         self._dirty, self._needs_forward = True, False
         self.lag = 0 if self.fresh else 1
 
     def state(self) -> dict[str, Any]:
-        """Return tick and derived arrays, and what else a subclass needs to resume."""
+        """Return tick and derived arrays, and further data of a subclass to resume."""
         self.refresh()
         kept = {"arrays": copies(self._derived.arrays), "previous": copies(self._previous)}
         return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._diverged.copy())} | kept
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore the result of `state`."""
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
         missing = restore(self._own_arrays(), state["arrays"]) + restore(self._previous, state["previous"])
@@ -365,20 +367,21 @@ class MujocoModelEngine(Engine):
         return self._derived.arrays
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
-        """Return all names of a kind in the order of the model, without the world and without hidden elements.
+        """Return all names of a kind in model order, without the world and hidden elements.
 
-        Elements without a name are left out, except bodies, which are called `body_{id}`.
+        Unnamed elements are omitted, except bodies, which are named `body_{id}`.
         """
         return self._elements.names(kind)
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body that an element sits on and its frame there.
+        """Return the body of an element and the element's frame on it.
 
-        A joint's frame is its anchor with the body's axes; an actuator's that of the joint, site or body it acts on; a
-        geom's that of the compiled model (MuJoCo moves a mesh geom to the mesh's inertial frame). `"world"` is body -1.
+        The frame of a joint is its anchor with the body's axes. That of an actuator is the frame of the joint, site or
+        body it acts on. That of a geom is the compiled one (MuJoCo moves a mesh geom to the mesh's inertial frame).
+        `"world"` is body -1.
 
         Raises:
-            UnknownNameError: no element has that name.
+            UnknownNameError: there is no such element.
             ModelError: the element is not fixed to one body (a tracking camera, an actuator on a tendon).
         """
         return self._elements.frame(kind, name)
@@ -386,10 +389,10 @@ class MujocoModelEngine(Engine):
     def offsets(
         self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return where mounts on sites, geoms, cameras and joints are on their bodies, now and from now on.
+        """Return live poses of mounts on sites, geoms, cameras and joints, relative to their bodies.
 
-        They follow the fields `site_pos`, `site_quat`, `geom_pos`, `geom_quat`, `cam_pos`, `cam_quat` and `jnt_pos`
-        where their owner writes them. None where all frames are those of bodies. See `Engine.offsets`.
+        They follow edits of the fields `site_pos`, `site_quat`, `geom_pos`, `geom_quat`, `cam_pos`, `cam_quat` and
+        `jnt_pos`. None where all frames are those of bodies. See `Engine.offsets`.
         """
         if all(frame.element is None for frame in frames):
             return None
@@ -399,12 +402,12 @@ class MujocoModelEngine(Engine):
         return pair
 
     def camera_lens(self, name: str) -> CameraLens | None:
-        """Return image and lens of a camera of the model as they are now, of each environment where they differ.
+        """Return the current image and lens of a camera of the model, per environment where they differ.
 
-        An image of 1 x 1 pixel, MuJoCo's default, states no resolution.
+        An image of 1 x 1 pixel, MuJoCo's default, counts as no resolution.
 
         Raises:
-            UnknownNameError: no camera has that name.
+            UnknownNameError: there is no such camera.
         """
         i, model = self._elements.row("camera", name), self.model
         width, height = (int(size) for size in model.cam_resolution[i])
@@ -419,27 +422,27 @@ class MujocoModelEngine(Engine):
         )
 
     def _model_values(self, field: str) -> np.ndarray:
-        """Return a field of the model as it is now, `[1 or env, ...]`."""
+        """Return the current values of a field of the model, `[1 or env, ...]`."""
         return np.asarray(getattr(self.model, field))[None]
 
     def _bind_offsets(self) -> None:
-        """Note where the fields are that say where mounts are on their bodies."""
+        """Register the memory of the fields with the poses of mounts on their bodies."""
         raise NotImplementedError
 
     # Support ---------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
+        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
         kind, options = requirement.kind, self._model_options
         if requirement == SHAPES:
             return None
         if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
-            return "it is not available from this engine yet."
+            return "it is not supported by this engine yet."
         needs_sensor = self._needs_sensor(requirement)
         fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
         why = None
         if needs_sensor and disabled(options, "SENSOR"):
-            return f'the model has <flag sensor="disable"/>, with which MuJoCo computes none: {fix}remove it.'
+            return f'the model has <flag sensor="disable"/>, which disables all sensors: {fix}remove it.'
         if kind == "NATIVE_SENSOR":
             why = reason(requirement, self.prepared, self._declared_types(), self._model, options)
         elif kind == "CONTACT_REPORT":
@@ -449,38 +452,38 @@ class MujocoModelEngine(Engine):
             why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
         if why is not None or not self._lacks(requirement):
             return why
-        missing = f"what {kind} needs is not in the model"
+        missing = f"the elements that {kind} needs are not in the model"
         if needs_sensor and sleeps(options):
-            missing = "MuJoCo computes this of bodies that sleep only for sensors on each of them"
+            missing = "MuJoCo computes this for sleeping bodies only with a sensor on each of them"
         elif needs_sensor:
             missing = "MuJoCo computes body accelerations and wrenches only for a sensor that needs them"
         elif kind == "NATIVE_SENSOR":
             missing = "this sensor is not in the model"
-        return self._cannot_change(missing, f"{fix}call sn.prepare(spec, sensors) on the MjSpec before you compile it")
+        return self._cannot_change(missing, f"{fix}call sn.prepare(spec, sensors) on the MjSpec before compiling it")
 
     def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where the engine can give a supported requirement of one body, else the reason and the fix."""
+        """Return None where a supported requirement is available for one body, otherwise the reason and the fix."""
         if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
             return None
         return static_wrench_fault(self.model, self._elements.body_ids[body])
 
     @property
     def _computes_wrenches(self) -> bool:
-        """Whether accelerations and wrenches of bodies are computed whatever sensors the model has."""
+        """Whether accelerations and wrenches of bodies are computed independently of the model's sensors."""
         return self.fresh and self._computes_when_fresh
 
     @property
     def _model_options(self) -> Any:
-        """The model's options, compiled or not."""
+        """Options of the model, compiled or not."""
         return self._model.opt
 
     def _needs_sensor(self, requirement: Requirement) -> bool:
-        """Whether native sensors make MuJoCo compute what a requirement needs, or hold it while bodies sleep."""
+        """Whether a requirement depends on native sensors to be computed, or to be held for sleeping bodies."""
         needs = is_held(requirement) if sleeps(self._model_options) else needs_wrenches(requirement)
         return needs and not self._computes_wrenches
 
     def _lacks(self, requirement: Requirement) -> bool:
-        """Whether the compiled model must change for a requirement; where there is none yet, it must be made."""
+        """Whether the compiled model must change for a requirement, or must be compiled first."""
         model = self._model
         if model is None:
             return True
@@ -495,7 +498,7 @@ class MujocoModelEngine(Engine):
         return lacks_held(model, requirement) if sleeps(model.opt) else not computes_acceleration(model)
 
     def _cannot_change(self, why: str, fix: str) -> str | None:
-        """Return what to say where the model lacks something and cannot be changed, else None."""
+        """Return the message for a model that lacks something and cannot be changed, otherwise None."""
         return f"{why}, and a compiled model cannot be changed: {fix}."
 
     # State -----------------------------------------------------------------------------------------------------------
@@ -506,7 +509,7 @@ class MujocoModelEngine(Engine):
 
     @property
     def qpos(self) -> torch.Tensor:
-        """Positions `[env, nq]`, m and rad: the live state; a write counts after `forward()` or a step."""
+        """Positions `[env, nq]`, m and rad: the live state; a write takes effect after `forward()` or a step."""
         return self._state_view("qpos")
 
     @property
@@ -547,7 +550,7 @@ class MujocoModelEngine(Engine):
     # Model -----------------------------------------------------------------------------------------------------------
 
     def slide_joints(self) -> tuple[str, ...]:
-        """Return the scalar joints that slide."""
+        """Return the names of the sliding scalar joints."""
         return self._elements.slide_joints()
 
     def parent_body(self, body: int) -> int:
@@ -556,32 +559,32 @@ class MujocoModelEngine(Engine):
         return elements.body_row[int(self.model.body_parentid[elements.body_ids[body]])]
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
-        """Return the sensors that the model itself declares, in its order; hidden and nameless ones are left out."""
+        """Return the sensors declared in the model, in model order; hidden and unnamed sensors are omitted."""
         return self._declared(self.model)
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
-        """Return what a native sensor is, declared or added; None where the model has none."""
+        """Return a native sensor, declared or added; None where the model does not contain it."""
         return describe(self.model, requirement)
 
     def _declared_types(self) -> Mapping[str, str]:
-        """Return the model's own sensors: name to the word for the type."""
+        """Return the model's own sensors: name to type, as in MuJoCo's XML."""
         return {sensor.name: sensor.type for sensor in self._declared(self._model)}
 
     def _declared(self, model: Any) -> tuple[NativeSensor, ...]:
-        """Return the model's own sensors, described once for each model."""
+        """Return the model's own sensors, described once per model."""
         if self._described is None or self._described[0] is not model:
             self._described = model, declared(model)
         return self._described[1]
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return all geoms and flexes as shapes, in the order of the model, without those that sensors added.
+        """Return all geoms and flexes as shapes in model order, without those added for sensors.
 
-        A geom without a name is called `geom_{id}`, a flex `flex_{id}`. Static are those on the world and on bodies
-        that are welded to it, mocap bodies and what hangs on them not. Flexes and signed distance fields have a
-        `fault`. Shapes are described once for each model: what is edited in it later does not reach them.
+        An unnamed geom is named `geom_{id}`, a flex `flex_{id}`. Shapes on the world and on bodies welded to it are
+        static; mocap bodies and their descendants are not. Flexes and signed distance fields have a `fault`. Shapes are
+        described once per model: later edits have no effect on them.
 
         Raises:
-            ModelError: a mesh has no triangle with an area, or environments have different shapes.
+            ModelError: a mesh has no triangle with an area, or shapes differ between environments.
         """
         model = self.model
         if self._shapes is None or self._shapes[0] is not model:
@@ -593,7 +596,7 @@ class MujocoModelEngine(Engine):
 
     @property
     def entities(self) -> tuple[str, ...]:
-        """Prefixes before the first `/` of body names, in order; empty for a model without prefixes."""
+        """Prefixes of body names before the first `/`, in order; empty for a model without prefixes."""
         return tuple(dict.fromkeys(name.split("/")[0] for name in self.names("body") if "/" in name))
 
     @property
@@ -603,7 +606,7 @@ class MujocoModelEngine(Engine):
 
     @property
     def ctrl_range(self) -> torch.Tensor:
-        """Lowest and highest control `[nu, 2]`, float64, in the actuators' units; infinite where not limited."""
+        """Lowest and highest control `[nu, 2]`, float64, in the actuators' units; infinite where unlimited."""
         model = self.model
         limited = np.asarray(model.actuator_ctrllimited, dtype=bool).reshape(-1)
         span = np.array(model.actuator_ctrlrange, dtype=np.float64).reshape(-1, 2)
@@ -612,22 +615,23 @@ class MujocoModelEngine(Engine):
 
     @property
     def keyframes(self) -> tuple[str, ...]:
-        """Names of the model's keyframes, in order; `key_{id}` for a nameless one."""
+        """Names of the model's keyframes, in order; `key_{id}` for an unnamed one."""
         model, key = self.model, mujoco.mjtObj.mjOBJ_KEY
         return tuple(mujoco.mj_id2name(model, key, i) or f"key_{i}" for i in range(model.nkey))
 
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late: state of bodies and joints, gravity and magnetic flux.
 
-        With `fresh=False` not after the first tick: what is computed then is one tick newer than the rest.
+        With `fresh=False` this is not possible after the first tick, because new data would be one tick newer than the
+        rest.
         """
         return (requirement in NEEDS and (self.fresh or self.tick == 0)) or super().grants_late(requirement)
 
     def array(self, name: str) -> torch.Tensor:
-        """Return a derived array by name, float32 on `device`; the same tensor at the same address for life.
+        """Return a derived array by name, float32 on `device`; always the same tensor at the same address.
 
         Raises:
-            UnknownNameError: (a KeyError) no such array, or the requirement that brings it was not prepared.
+            UnknownNameError: there is no such array, or its requirement was not prepared (a KeyError).
         """
         if name not in self._derived.arrays:
             bringer = next((str(requirement) for requirement, arrays in ARRAYS.items() if name in arrays), None)
@@ -640,12 +644,12 @@ class MujocoModelEngine(Engine):
         return self._derived.arrays[name]
 
     def capture(self, on: bool) -> None:
-        """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel by itself."""
+        """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel separately."""
         self._derived.compute.capture = on
 
 
 def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """Return a tensor of the same memory, also of an array that is read-only, which torch has no tensors for."""
+    """Return a tensor on the same memory, also for a read-only array, which torch does not support."""
     if isinstance(values, torch.Tensor):
         return values
     face = values.__array_interface__
@@ -657,7 +661,7 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     """Return the index of a keyframe given by name or index; -1 (the model's default state) for None.
 
     Raises:
-        UnknownNameError: no such keyframe.
+        UnknownNameError: there is no such keyframe.
     """
     if keyframe is None:
         return -1
@@ -669,12 +673,12 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
 
 
 def engine_fault(why: str, where: str, after: str) -> str:
-    """Return what to say of an error that MuJoCo raised while it computed.
+    """Return the message for an error that MuJoCo raised during a computation.
 
     Args:
-        why: the text of the error.
-        where: the environments.
-        after: what is true now.
+        why: text of the error.
+        where: affected environments.
+        after: state after the error.
     """
     lines = [line.strip() for line in why.splitlines() if line.strip()]
     fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
@@ -685,7 +689,7 @@ def model_time_step(value: float, label: str) -> float:
     """Return the time step of a model's options, s.
 
     Raises:
-        ModelError: it is zero, negative, not finite, or absurd.
+        ModelError: it is zero, negative, not finite or out of range.
     """
     try:
         return time_step(float(value), "timestep")

@@ -1,13 +1,13 @@
-"""Contact reports out of MuJoCo's contact sensors: a hidden sensor for each primary, one launch for each report.
+"""Contact reports from MuJoCo's contact sensors: a hidden sensor for each primary, one launch for each report.
 
-MuJoCo's sensor matches the contacts of mjData.contact (also those in the gap zone of a geom, which have no force yet),
-counts all of them, and orders or sums them; it is the first step of the report. With the reductions ``none``,
-``mindist`` and ``maxforce`` its columns are those of a report as they are: the frame of a contact is turned where its
-first geom is the secondary's, so that the normal points from the primary to the secondary and a force > 0 presses. Its
-``netforce`` is what the primary exerts, in world axes: it is negated here, force and torque; dist is then 0, and normal
-and tangent are the x and y axes, also without a contact before MuJoCo 4: `found` tells, and then they are 0 here. Where
-both geoms belong to the primary (a subtree against itself, or against anything), a contact counts once, as seen from
-its first geom.
+MuJoCo's sensor matches the contacts of mjData.contact (including those in the gap zone of a geom, which have no force
+yet), counts them, and sorts or sums them; this is the first step of a report. With the reductions ``none``, ``mindist``
+and ``maxforce`` its columns are those of a report. The frame of a contact is turned where its first geom is the
+secondary's, so that the normal points from the primary to the secondary, and a positive force presses. With
+``netforce`` MuJoCo returns the load that the primary exerts, in world axes; force and torque are negated here. Then
+dist is 0, and normal and tangent are the x and y axes. Before MuJoCo 4 they are so even without a contact, in which
+case (`found` is 0) they are set to 0 here. Where both geoms belong to the primary (a subtree against itself, or against
+any geom), a contact counts once, as seen from its first geom.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REDUCE = {"none": 0, "mindist": 1, "maxforce": 2, "netforce": 3}
 
 
 def contacts(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Return the CONTACT_REPORT requirements among some, in the order of their arrays' names."""
+    """Return the CONTACT_REPORT requirements in a collection, sorted by the names of their arrays."""
     return sorted(filter(is_contact, requirements), key=contact_array)
 
 
@@ -46,21 +46,21 @@ def contact_shape(report: Requirement) -> tuple[int, int, int]:
 
 
 def sensor_names(report: Requirement) -> list[str]:
-    """Return the names in the model of a report's hidden sensors, one for each primary; a name says all of a sensor."""
+    """Return the names in the model of a report's hidden sensors, one per primary; a name encodes all settings."""
     (kind, names), *rest = report.args
     return [f"{CONTACT_PREFIX}{contact_array(Requirement(report.kind, ((kind, (name,)), *rest)))}" for name in names]
 
 
 def contact_sensors(model: Any, report: Requirement) -> list[int]:
-    """Return the indices of a report's hidden sensors in a compiled model, -1 for one that is not there."""
+    """Return the indices of a report's hidden sensors in a compiled model, -1 for missing ones."""
     return [int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, name)) for name in sensor_names(report)]
 
 
 def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
-    """Add to an MjSpec the hidden sensors of CONTACT_REPORT requirements, where they are not yet there.
+    """Add the hidden sensors of CONTACT_REPORT requirements to an MjSpec, unless they exist.
 
     Raises:
-        ModelError: a report that cannot be, or that names a geom or body which the model does not have.
+        ModelError: a report is invalid, or names a geom or body that is not in the model.
     """
     present = {sensor.name for sensor in spec.sensors}
     for report in contacts(requirements):
@@ -91,16 +91,16 @@ def _absent(spec: Any, report: Requirement) -> str | None:
 
 
 def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | None:
-    """Return why a CONTACT_REPORT can never be had of a model, or None; a sensor that is not yet in it is no reason.
+    """Return why a model can never provide a CONTACT_REPORT, or None; a sensor missing from the model does not count.
 
     Args:
-        engine: the engine that was asked, for the names.
-        report: the requirement.
-        model: the compiled model.
+        engine: engine, for the names.
+        report: requirement to check.
+        model: compiled model.
     """
     for word in ("sensor", "contact", "constraint"):
         if disabled(model.opt, word.upper()):
-            return f'the model has <flag {word}="disable"/>, with which MuJoCo reports no contact forces: remove it.'
+            return f'the model has <flag {word}="disable"/>, which disables contact forces: remove it.'
     if (why := report_fault(report) or names_fault(engine, report)) is not None:
         return why
     able = touchable(model)
@@ -111,9 +111,9 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
             return f"{what}: the body {name!r} has no name in the model: give it one."
         if word == "body" and i in soft:
             return (
-                f"{what}: the body {name!r} is a vertex of the flex {soft[i]!r}. MuJoCo gives a contact of the flex in "
-                "full to each vertex near it, so no sum would be right: name a 'subtree' that holds the whole flex, or "
-                "what touches it as the primary."
+                f"{what}: the body {name!r} is a vertex of the flex {soft[i]!r}. MuJoCo assigns a contact of the flex "
+                "in full to each vertex near it, so sums would be wrong: name a 'subtree' that contains the whole "
+                "flex, or use the object that touches it as the primary."
             )
         if (
             what == "primary"
@@ -121,31 +121,31 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
             and int(model.body_treeid[model.geom_bodyid[i] if word == "geom" else i]) < 0
         ):
             return (
-                f"{what}: the {word} {name!r} is static, and for those MuJoCo forgets contacts with bodies that sleep: "
-                'make what moves the primary and this one the secondary, or remove <flag sleep="enable"/>.'
+                f"{what}: the {word} {name!r} is static, and MuJoCo omits its contacts with sleeping bodies: "
+                'use the moving object as the primary and this one as the secondary, or remove <flag sleep="enable"/>.'
             )
         geoms, bodies = elements(model, word, i)
         if what == "secondary" and _forgets(model, word, bodies):
             return (
-                f"{what}: the subtree of {name!r} has static and moving bodies, and of those MuJoCo forgets contacts "
-                "with bodies that sleep: leave the secondary out, name a 'body' or 'geom', or remove "
+                f"{what}: the subtree of {name!r} has static and moving bodies, for which MuJoCo omits contacts "
+                "with sleeping bodies: omit the secondary, name a 'body' or 'geom', or remove "
                 '<flag sleep="enable"/>.'
             )
         if not geoms and not soft.keys() & bodies:
-            hint = " Take the kind 'subtree' for those of its descendants." if word == "body" else ""
+            hint = " Use the kind 'subtree' to include its descendants." if word == "body" else ""
             return f"{what}: the {word} {name!r} has no geoms, so nothing can touch it.{hint}"
         if geoms and not geoms & able and not soft.keys() & bodies:
             its = f"the geom {name!r} collides" if word == "geom" else f"no geom of the {word} {name!r} collides"
             with_ = "nothing" if word == "geom" else "anything"
             return (
-                f"{what}: {its} with {with_} (contype and conaffinity are 0, and no pair names it): leave it out, or "
-                "let it collide."
+                f"{what}: {its} with {with_} (contype and conaffinity are 0, and no pair names it): omit it, or "
+                "enable its collisions."
             )
     return None
 
 
 def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
-    """Whether MuJoCo takes a secondary for awake, so that it computes the report without the contacts of sleepers."""
+    """Whether MuJoCo treats a secondary as awake, and therefore omits contacts with sleeping bodies."""
     if kind != "subtree" or not sleeps(model.opt):
         return False
     trees = model.body_treeid[sorted(bodies)]
@@ -153,13 +153,13 @@ def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
 
 
 def touchable(model: Any) -> set[int]:
-    """Return the geoms that can be in a contact."""
+    """Return the geoms that can have contacts."""
     able = {int(geom) for geom in np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0))}
     return able | {int(geom) for pair in (model.pair_geom1, model.pair_geom2) for geom in np.ravel(pair)}
 
 
 def _soft_bodies(model: Any) -> dict[int, str]:
-    """Return the bodies that are vertices or nodes of flexes which can bend, and the flexes' names."""
+    """Return the bodies that are vertices or nodes of flexible flexes: body -> name of the flex."""
     soft: dict[int, str] = {}
     for flex in range(model.nflex):
         bodies: set[int] = set()
@@ -173,12 +173,12 @@ def _soft_bodies(model: Any) -> dict[int, str]:
 
 
 def elements(model: Any, kind: str, i: int) -> tuple[set[int], set[int]]:
-    """Return the geoms and the bodies that a geom, body or subtree stands for."""
+    """Return the geoms and the bodies of a geom, body or subtree."""
     if kind == "geom":
         return {i}, set()
     bodies = {i}
     if kind == "subtree":
-        for body in range(i + 1, model.nbody):  # MuJoCo sorts parents before their children
+        for body in range(i + 1, model.nbody):  # parents precede their children in MuJoCo
             if int(model.body_parentid[body]) in bodies:
                 bodies.add(body)
     return {geom for geom in range(model.ngeom) if int(model.geom_bodyid[geom]) in bodies}, bodies

@@ -1,8 +1,8 @@
-"""The derived arrays of the MuJoCo engines: how they come out of MuJoCo's fields, in float64 or float32.
+"""Derived arrays of the MuJoCo engines, computed from MuJoCo's fields in float64 or float32.
 
 One kernel launch fills the arrays of a family (see `kernels`). Where the fields are float32 on the engine's device,
-some arrays are views of them and cost nothing: poses of bodies, joint positions, velocities and efforts where the rows
-wanted stand side by side in MuJoCo's array, and native sensors.
+some arrays are views of them, at no cost. These are native sensors, and poses of bodies, joint positions, velocities
+and efforts whose rows are adjacent in MuJoCo's array.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _VIEWS = {
     "joint_vel": ("qvel", "dof"),
     "joint_effort": ("qfrc_actuator", "dof"),
 }
-"""Arrays that may be views: of which source, and which ids of a row they go by."""
+"""Arrays that may be views, each with its source and the kind of ids that index its rows."""
 _SPATIAL = ("cvel", "cacc", "cfrc_int")
-"""Fields whose last axis is two vectors."""
+"""Fields whose last axis consists of two vectors."""
 _Launch = tuple[Any, int, list[Any]]
-"""A kernel, the size of its index after the env, and its arguments."""
+"""A kernel, the number of items per env, and its arguments."""
 
 
 @dataclass(slots=True)
 class Derived:
-    """The derived arrays of one engine and the launches that fill them.
+    """Derived arrays of one engine and the launches that fill them.
 
     Attributes:
         num_envs: number of environments.
         device: torch device of the arrays.
-        compute: where the launches run and the fields are.
-        dtype: of the fields.
-        shows: whether arrays may be views of fields; not where somebody else recomputes those between two refreshes.
-        arrays: name to float32 tensor; a tensor object is never replaced. Native sensors that were prepared at once
+        compute: device of the launches and of the fields.
+        dtype: type of the fields.
+        shows: whether arrays may be views of fields; False where the owner recomputes fields between two refreshes.
+        arrays: name to float32 tensor; tensor objects are never replaced. Native sensors that were prepared together
             are views of one block.
         views: names of the arrays that are views of fields.
     """
@@ -89,14 +89,14 @@ class Derived:
         prepared: frozenset[Requirement],
         sources: Mapping[str, torch.Tensor],
     ) -> None:
-        """Make the arrays that `prepared` brings and record the launches that read `sources`.
+        """Create the arrays of `prepared` and record the launches that read `sources`.
 
         Args:
-            model: the MjModel.
+            model: MjModel.
             body_ids: MuJoCo's body id of each body row.
             joint_ids: MuJoCo's joint id of each joint row.
-            prepared: requirements granted.
-            sources: tensors of `dtype` at fixed addresses: the fields needed, of MjData `[env, ...]` and of the model
+            prepared: granted requirements.
+            sources: tensors of `dtype` at fixed addresses: the required fields, of MjData `[env, ...]` and of the model
                 `[1 or env, ...]`.
         """
         fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
@@ -121,7 +121,7 @@ class Derived:
         self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
 
     def _place_native(self, fields: _Fields, sensors: list[Requirement]) -> None:
-        """Show native sensors; or give those that have no place yet a block of their own, so that no other moves."""
+        """Show native sensors as views, or allocate a new block for those without memory, so that no other moves."""
         if self.shows:
             for requirement in sensors:
                 self._show(f"{NATIVE_ARRAY}{requirement.args[0]}", fields.sensor(requirement))
@@ -137,7 +137,7 @@ class Derived:
             self.arrays[f"{NATIVE_ARRAY}{requirement.args[0]}"] = values
 
     def _fill(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return an array that launches fill; the tensor object that was handed out stays the same."""
+        """Return an array that launches fill; a tensor object that was handed out is kept."""
         if name in self.views:
             self.views.discard(name)
             nothing = torch.zeros(0, dtype=torch.float32, device=self.device)
@@ -158,7 +158,7 @@ class Derived:
         return array
 
     def _show(self, name: str, view: torch.Tensor) -> None:
-        """Make an array a view; the tensor object that was handed out stays the same."""
+        """Make an array a view; a tensor object that was handed out is kept."""
         self.views.add(name)
         self._storage.pop(name, None)
         self._host.pop(name, None)
@@ -168,7 +168,7 @@ class Derived:
             self.arrays[name] = view
 
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
-        """Fill the arrays, of all envs or of some, from the fields as they are now."""
+        """Fill the arrays, of all envs or of some, from the current fields."""
         assert self._all is not None and self._masked is not None
         if env_ids is None:
             self._all.run()
@@ -184,7 +184,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields that arrays are made from, as arguments of launches; see `Derived.build`."""
+    """Sources of the arrays, as arguments of launches; see `Derived.build`."""
 
     derived: Derived
     model: Any
@@ -193,7 +193,7 @@ class _Fields:
     sources: Mapping[str, torch.Tensor]
 
     def view(self, name: str) -> torch.Tensor | None:
-        """Return an array as a view of its source, None where that cannot be."""
+        """Return an array as a view of its source, or None where that is not possible."""
         if name not in _VIEWS or not self.derived.shows:
             return None
         source, kind = _VIEWS[name]
@@ -203,7 +203,7 @@ class _Fields:
         return self.sources[source][:, ids[0] : ids[0] + len(ids)]
 
     def sensor(self, requirement: Requirement) -> torch.Tensor:
-        """Return where a native sensor writes."""
+        """Return the memory that a native sensor writes."""
         i = sensor_id(self.model, requirement)
         start = int(self.model.sensor_adr[i])
         return self.sources["sensordata"][:, start : start + int(self.model.sensor_dim[i])]
@@ -225,7 +225,7 @@ class _Fields:
         return tensor.view(*tensor.shape[:-1], 2, 3) if name in _SPATIAL else tensor
 
     def _outputs(self, *requirements: Requirement) -> list[torch.Tensor | None]:
-        """Return the arrays of requirements where launches fill them, None for those not wanted or shown."""
+        """Return the arrays of requirements that launches fill; None for those that are not requested or are views."""
         host = self.derived._host
         arrays = [host.get(name) for requirement in requirements for name in ARRAYS[requirement]]
         return [None if array is None or 0 in array.shape else array for array in arrays]
@@ -234,7 +234,7 @@ class _Fields:
         return torch.from_numpy(np.array(values)).to(device=self.derived.compute.device, dtype=dtype)
 
     def _held(self, requirement: Requirement, rows: Sequence[int]) -> torch.Tensor:
-        """Return where in `sensordata` the values of some bodies or joints are held while they sleep, else -1."""
+        """Return the columns of `sensordata` that hold the values of sleeping bodies or joints, -1 for none."""
         columns = held_columns(self.model, requirement)[list(rows)]
         holds = self.derived.dtype == torch.float64 and "sensordata" in self.sources and sleeps(self.model.opt)
         return self._numbers(columns if holds else np.full_like(columns, -1))
@@ -256,7 +256,7 @@ class _Fields:
         return self._launch(KERNELS[self.derived.dtype].bodies, max(len(self.body_ids), 1), inputs, outputs)
 
     def wrenches(self) -> list[_Launch]:
-        """Return the launch for what parents exert on bodies."""
+        """Return the launch for loads that parents exert on bodies."""
         inputs = [
             *self._body_maps()[:2],
             *self._inputs("xpos", "subtree_com", "cfrc_int", "xquat"),
@@ -283,7 +283,7 @@ class _Fields:
         return self._launch(KERNELS[dtype].joints, len(dofs), inputs, outputs)
 
     def natives(self, blocks: Mapping[str, Sequence[Requirement]]) -> list[_Launch]:
-        """Return the launches for native sensors that are not shown, one for each block."""
+        """Return the launches for native sensors that are not views, one per block."""
         ids = {name: [sensor_id(self.model, each) for each in block] for name, block in blocks.items()}
         starts, sizes = self.model.sensor_adr, self.model.sensor_dim
         columns = {name: [np.arange(starts[i], starts[i] + sizes[i]) for i in block] for name, block in ids.items()}
@@ -300,11 +300,11 @@ class _Fields:
             for name, part in parts.items():
                 negated[..., part] = name in ("force", "torque")
                 if name in ("normal", "tangent") and "found" in parts:
-                    found[..., part] = starts[:, None, None]  # the first column, of one slot
+                    found[..., part] = starts[:, None, None]  # first column, which belongs to one slot
         return self._take(columns.ravel(), self.derived._host[contact_array(report)], negated.ravel(), found.ravel())
 
     def _take(self, columns: Any, output: torch.Tensor, negated: Any = None, found: Any = None) -> _Launch:
-        """Return the launch that copies columns of `sensordata`, as they are unless negated or where none is found."""
+        """Return the launch that copies columns of `sensordata`, optionally negated, or 0 where `found` is 0."""
         inputs = [
             self._numbers(columns),
             self._numbers(np.zeros(len(columns)) if negated is None else negated, torch.uint8),

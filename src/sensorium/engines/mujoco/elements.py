@@ -1,4 +1,4 @@
-"""The named elements of a compiled MuJoCo model: their names, rows and frames."""
+"""Named elements of a compiled MuJoCo model: their names, rows and frames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OBJECTS = {
     "camera": (_OBJ.mjOBJ_CAMERA, "ncam"),
     "actuator": (_OBJ.mjOBJ_ACTUATOR, "nactuator" if hasattr(mujoco.MjModel, "nactuator") else "nu"),
 }
-"""Kinds of elements, and where a model has their number."""
+"""Kinds of elements, each with the model field that has their number."""
 _KINDS = (*_OBJECTS, "scalar_joint")
 _SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)
 SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), _SLIDE)
@@ -34,7 +34,7 @@ _ACTS_ON = {
     int(_TRN.mjTRN_SLIDERCRANK): "site",
     int(_TRN.mjTRN_BODY): "body",
 }
-"""What an actuator of each transmission sits on."""
+"""Kind of element for the frame of an actuator, by transmission."""
 
 
 class Elements:
@@ -42,8 +42,8 @@ class Elements:
 
     Attributes:
         model: the MjModel.
-        ids: MuJoCo's id of each element by kind and name, in the order of the model. Bodies without a name are called
-            `body_{id}`, other nameless elements are left out.
+        ids: MuJoCo's id of each element by kind and name, in model order. Unnamed bodies are named `body_{id}`; other
+            unnamed elements are omitted.
         body_row: row of each body by MuJoCo's id, -1 for the world. Hidden bodies come last.
     """
 
@@ -90,7 +90,7 @@ class Elements:
         """Return MuJoCo's id of an element.
 
         Raises:
-            UnknownNameError: no element has that name, or there is no such kind.
+            UnknownNameError: there is no such element or kind.
         """
         rows = self.ids.get(kind, {})
         if name not in rows:
@@ -98,11 +98,11 @@ class Elements:
         return rows[name]
 
     def slide_joints(self) -> tuple[str, ...]:
-        """Return the scalar joints that slide."""
+        """Return the names of the sliding scalar joints."""
         return tuple(name for name, i in self.ids["scalar_joint"].items() if int(self.model.jnt_type[i]) == _SLIDE)
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        """Return the body that an element sits on and its frame there; see `MujocoModelEngine.frame`."""
+        """Return the body of an element and the element's frame on it; see `MujocoModelEngine.frame`."""
         i = self.row(kind, name)
         if kind != "actuator":
             frame = self._frame(kind, name, i)

@@ -1,10 +1,10 @@
 """MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
 
-The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation, up to the stage that
-the requirements need, on the state after the last tick. That does not alter the physics, bit for bit: the solver's
-warm start is part of the state row and only `step` writes it. An acceleration read this way is that of the new state
-under the control that was last applied; the next step, under its own control, has another one. With `fresh=False`
-nothing is recomputed: positions, velocities and accelerations are those from before the last tick, and `lag` is 1.
+The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation on the state after the
+last tick, up to the stage that the requirements need. This does not alter the physics, bit for bit: the solver's warm
+start is part of the state row and only `step` writes it. Accelerations read this way are those of the new state under
+the last control; the next step computes others under its own control. With `fresh=False` nothing is recomputed:
+positions, velocities and accelerations are those before the last tick, and `lag` is 1.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from sensorium.spec import Requirement
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
 PERSISTENT_UP_TO = 64
-"""Up to so many environments each keeps its own MjData, so that a step continues from the last refresh. Beyond, they no
-longer fit in the cache and sharing is faster. Measured on two cores with a 12-joint quadruped, velocities refreshed at
-every tick, shared against persistent: 1 environment 35 against 56 thousand steps/s, 64: 35 and 49, 256: 21 and 19,
-1024: 37 and 34; without refresh 1024: 70 and 41."""
+"""Greatest number of environments with a separate MjData each, which lets a step continue from the last refresh.
+
+Beyond this number they no longer fit in the cache, and sharing is faster. Measured on two cores with a 12-joint
+quadruped, velocities refreshed at every tick, shared against persistent, in thousand steps/s: 1 environment 35 and 56,
+64: 35 and 49, 256: 21 and 19, 1024: 37 and 34; without refresh 1024: 70 and 41.
+"""
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 _OPTIONS = ("opt.gravity", "opt.magnetic")
@@ -45,18 +47,19 @@ class MujocoEngine(OwnedModelEngine):
 
     Args:
         model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. A path or
-            spec is compiled when it is first needed, so that sensors can add what they require; an MjModel is sealed.
+            spec is compiled on first use, so that sensors can add the elements they require; an MjModel cannot be
+            changed.
         num_envs: number of environments.
         device: torch device of the derived arrays; the physics runs on the CPU.
-        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
-        threads: CPU threads; None for all that torch uses. Results do not depend on it.
-        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+        fresh: whether to bring derived state up to the current tick on read; False leaves it one tick old, at no cost.
+        threads: number of CPU threads; None for all that torch uses. Results do not depend on it.
+        keyframe: name or index of the keyframe with the initial state and the state after a reset; None for the model's
             default state.
 
     Raises:
-        ModelError: the file is missing or broken, or `model` is something else; `fresh=False` with the RK4 integrator.
+        ModelError: the file is missing or invalid, `model` has another type, or `fresh=False` with the RK4 integrator.
         MissingDependencyError: the installed MuJoCo has no `mujoco.batch` (older than 3.17).
-        UnknownNameError: no such keyframe.
+        UnknownNameError: there is no such keyframe.
     """
 
     _computes_when_fresh = False
@@ -74,7 +77,7 @@ class MujocoEngine(OwnedModelEngine):
         _batch_module()
         self._batch: Any = None
         super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
-        self._shared: list[str] = []  # fields that mounts depend on, and that no env has values of its own of
+        self._shared: list[str] = []  # fields that mounts depend on and that are shared by all envs
         self._has_models = self._moves = False
         self._views: dict[str, torch.Tensor] = {}
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
@@ -84,17 +87,17 @@ class MujocoEngine(OwnedModelEngine):
     def from_mj(model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> LiveMujocoEngine:
         """Wrap a live MjModel and its MjData, or a sequence of MjData, one for each environment.
 
-        You step and reset them; then call `scene.update()` after each step. The data are only read.
+        The caller steps and resets them, and calls `scene.update()` after each step. The data is only read.
 
         Args:
-            model: the compiled MjModel.
+            model: compiled MjModel.
             data: one MjData, or a sequence of them.
             device: torch device of the derived arrays.
-            fresh: recompute derived state, on a private copy, for the state after the last step; False reads it as
-                mj_step left it, one tick behind.
+            fresh: whether to recompute derived state of the state after the last step, on a private copy; False reads
+                the state that mj_step left, one tick old.
 
         Raises:
-            ModelError: a wrong type, or MjData of another model.
+            ModelError: an argument has a wrong type, or an MjData belongs to another model.
         """
         return LiveMujocoEngine(model, data, device=device, fresh=fresh)
 
@@ -102,9 +105,9 @@ class MujocoEngine(OwnedModelEngine):
 
     @property
     def batch(self) -> Any:
-        """The `mujoco.batch.Batch` that holds the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
+        """The `mujoco.batch.Batch` of the environments, e.g. for `batch.get_data(env)`, `batch.expand(field)`.
 
-        Step through the engine, not through the batch, which does not count ticks.
+        Use the engine to step; the batch does not count ticks.
         """
         self._ensure()
         return self._batch
@@ -127,7 +130,7 @@ class MujocoEngine(OwnedModelEngine):
         self._offsets.bind(self._elements.row, fields)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Bring mounts of all envs, or of some, to where they are on their bodies, if somebody ever moved one."""
+        """Update the mounts of all envs or some from their poses on their bodies, if any was ever moved."""
         if not self._offsets:
             return
         has_models = self._has_models or self._batch.models is not None
@@ -137,10 +140,10 @@ class MujocoEngine(OwnedModelEngine):
             self._offsets.follow(ids)
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Make the batch of a model; where there was one before the first tick, carry its state over."""
+        """Create the batch of a model; the state of an earlier batch, before the first tick, is carried over."""
         old = self._batch
         check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
-        # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo wants an MjData per env
+        # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo needs an MjData per env
         batch = _batch_module().Batch(
             model,
             self.num_envs,
@@ -170,15 +173,15 @@ class MujocoEngine(OwnedModelEngine):
             ):
                 raise ModelError(
                     f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
-                    "scene was made: write the state after Scene(...)."
+                    "scene was created: write the state after Scene(...)."
                 )
         else:
             for name in STATE_FIELDS:
                 new.bind(name)[...] = old.bind(name)
         if old.models is not None:
             raise ModelError(
-                "batch.set_models was called before the scene was made, which then changed the model: call it after "
-                "Scene(...), with models that have what its sensors need (sn.prepare)."
+                "batch.set_models was called before the scene was created, which then changed the model: call it after "
+                "Scene(...), with models that contain the elements its sensors need (sn.prepare)."
             )
         for name in sorted(_batch_module().MODEL_FIELDS):
             values = old.expanded(name)
@@ -187,8 +190,8 @@ class MujocoEngine(OwnedModelEngine):
             into = new.expand(name)
             if into.shape != values.shape:
                 raise ModelError(
-                    f"a sensor changed the size of {name}, which was expanded and written before the scene was made: "
-                    f"do that after Scene(...)."
+                    f"a sensor changed the size of {name}, which was expanded and written before the scene was "
+                    f"created: expand and write it after Scene(...)."
                 )
             into[...] = values
 
@@ -206,7 +209,7 @@ class MujocoEngine(OwnedModelEngine):
         return self._views[name]
 
     def _view_of(self, name: str) -> torch.Tensor:
-        with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+        with torch.inference_mode(False):  # tensors created in that mode cannot be written outside it
             return torch.from_numpy(self._source(name))
 
     # Time --------------------------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ class MujocoEngine(OwnedModelEngine):
         self._run(self._batch.step, nstep=ticks)
 
     def _run(self, call: Callable[..., None], **given: Any) -> None:
-        """Have the batch compute something.
+        """Run a computation of the batch.
 
         Raises:
             ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
@@ -227,7 +230,7 @@ class MujocoEngine(OwnedModelEngine):
                 raise
             which = f"env {listed(map(str, error.ids), 8)}"
             why = self._batch.error(error.ids[0])
-            after = "Their state is as it was; all others were computed. Reset, or make a new engine."
+            after = "Their state is unchanged; all others were computed. Reset, or create a new engine."
             raise ModelError(engine_fault(why, which, after)) from error
 
     def _check_time_steps(self) -> None:
@@ -247,13 +250,14 @@ class MujocoEngine(OwnedModelEngine):
             return
         self._report_limits(counters[:, list(LIMITS), 1])
         diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
-        counters[...] = 0  # a count of an earlier step is no news
+        counters[...] = 0  # counts of earlier steps were reported
         self._note_diverged(diverged)
         if (new := bad_ctrl & ~self._bad_ctrl).any():
             self._bad_ctrl |= new
             warnings.warn(
                 f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
-                f"{self.tick}, and MuJoCo applied zeros instead: check ctrl. This is said once per env and episode.",
+                f"{self.tick}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per env and "
+                "episode.",
                 SensoriumWarning,
                 stacklevel=4,
             )
@@ -283,10 +287,10 @@ class MujocoEngine(OwnedModelEngine):
         return {name: torch.tensor(values, device="cpu") for name, values in expanded.items() if values is not None}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, in an engine of the same model and number of environments.
+        """Restore the result of `state`, in an engine with the same model and number of environments.
 
         Raises:
-            ArgumentError: the state is of another model or number of environments.
+            ArgumentError: the state belongs to another model or number of environments.
         """
         super().load_state(state)
         self._batch.warning[...] = 0
@@ -296,7 +300,7 @@ class MujocoEngine(OwnedModelEngine):
 
 
 def _sorted(ids: torch.Tensor | None) -> np.ndarray | None:
-    """Return environments in the order that a batch wants them."""
+    """Return environments in the order that a batch requires."""
     return None if ids is None else np.sort(ids.numpy())
 
 
@@ -305,8 +309,8 @@ def _batch_module() -> Any:
         from mujoco import batch
     except ImportError as error:
         raise MissingDependencyError(
-            f"MujocoEngine steps with mujoco.batch, which MuJoCo has since 3.17; installed is {mujoco.__version__}. "
-            "Upgrade (pip install 'mujoco>=3.17'), or own the loop: MujocoEngine.from_mj(model, data) works without."
+            f"MujocoEngine needs mujoco.batch of MuJoCo 3.17 or newer; {mujoco.__version__} is installed. "
+            "Upgrade (pip install 'mujoco>=3.17'), or step a live model yourself: MujocoEngine.from_mj(model, data)."
         ) from error
     return batch
 
@@ -316,6 +320,6 @@ def _shared_value(model: Any, name: str) -> np.ndarray:
 
 
 def _of_models(models: Any, name: str) -> np.ndarray:
-    """Return a field of one model that all environments have `[1, ...]`, or of the models of all `[env, ...]`."""
+    """Return a field of one model shared by all environments `[1, ...]`, or of the models of all `[env, ...]`."""
     each = models if isinstance(models, list | tuple) else [models]
     return np.stack([_shared_value(model, name) for model in each])

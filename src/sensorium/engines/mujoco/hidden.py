@@ -1,9 +1,9 @@
-"""Elements that were added to a model for sensors carry a prefix and are hidden from name selection."""
+"""Elements added to a model for sensors, which carry a prefix and are hidden from name selection."""
 
 HIDDEN_PREFIX = "sensorium/"
-"""Elements whose name starts like this were added for sensors; `Engine.names` leaves them out."""
+"""Prefix of elements added for sensors; `Engine.names` omits them."""
 
 
 def hidden(name: str) -> bool:
-    """Return whether an element was added for sensors and is left out of name selection."""
+    """Whether an element was added for sensors and is omitted from name selection."""
     return name.startswith(HIDDEN_PREFIX) or f"/{HIDDEN_PREFIX}" in name

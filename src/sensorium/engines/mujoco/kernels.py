@@ -1,4 +1,4 @@
-"""The kernels that compute derived arrays from MuJoCo's fields: concrete ones for float64 and for float32.
+"""Kernels that compute derived arrays from MuJoCo's fields, for float64 and for float32.
 
 With `d = p - subtree_com[body_rootid]` (p: body frame origin), and MuJoCo's spatial vectors about that centre of mass,
 in world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]` where `a` holds minus gravity, `cfrc_int = [t, f]`):
@@ -8,14 +8,14 @@ in world axes, rotation first (`cvel = [w, v]`, `cacc = [alpha, a]` where `a` ho
     torque of the parent about p      t - d x f
 
 as in mj_objectVelocity, mj_objectAcceleration and the force and torque sensors. Bodies welded to the world and mocap
-bodies are at rest by definition: MuJoCo knows no velocity of theirs, also when their pose is edited between steps. As
-for MuJoCo's own force sensors, gravity compensation and fluid forces count as transmitted by the parent.
+bodies are at rest by definition: MuJoCo has no velocity for them, even if their pose is edited between steps. As with
+MuJoCo's own force sensors, gravity compensation and fluid forces count as transmitted by the parent.
 
-Results are float32. Fields of the model have one row, or one for each environment: kernels take row `env % rows`. An
-output that is empty is not wanted. `held` says where in `sensordata` values are kept of bodies that sleep, else -1.
+Results are float32. Fields of the model have one row, or one per environment: kernels read row `env % rows`. An empty
+output is not requested. `held` has the columns of `sensordata` with values of sleeping bodies, or -1.
 """
 
-# Without `from __future__ import annotations`: Warp has to see the types that a factory is called with.
+# Without `from __future__ import annotations`: Warp must see the types that a factory is called with.
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -229,4 +229,4 @@ KERNELS = {
     torch.float64: _kernels(wp.float64, wp.vec3d, wp.vec4d, wp.quatd),
     torch.float32: _kernels(wp.float32, wp.vec3, wp.vec4, wp.quat),
 }
-"""By the type of MuJoCo's fields: float64 of MuJoCo, float32 of mujoco_warp."""
+"""Kernels by type of MuJoCo's fields: float64 of MuJoCo, float32 of mujoco_warp."""

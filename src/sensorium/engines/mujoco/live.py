@@ -1,4 +1,4 @@
-"""A user's live MjModel and MjData as an engine: read only, stepped and reset by their owner."""
+"""A live MjModel and MjData of the user as an engine: read only, stepped and reset by their owner."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage 
 
 
 class LiveMujocoEngine(WrappedModelEngine):
-    """Live MjData of one MjModel, one for each environment; made by `MujocoEngine.from_mj`.
+    """Live MjData of one MjModel, one for each environment; created by `MujocoEngine.from_mj`.
 
-    State is float64: with one environment the owner's arrays themselves, with several a copy; gravity and magnetic flux
-    are always a copy (write `model.opt`).
+    The state is float64: with one environment the owner's arrays themselves, with several a copy. Gravity and magnetic
+    flux are always a copy (write `model.opt`).
 
-    The owner calls mj_step and then `scene.update()`; whatever the owner edits (state, model, gravity) counts from the
-    next `scene.update()` on. Nothing of the owner's is written: with `fresh=True` the state is copied into a private
-    MjData and MuJoCo's forward computation runs there, without the owner's control callback.
+    The owner calls mj_step and then `scene.update()`. Edits by the owner (state, model, gravity) take effect at the
+    next `scene.update()`. The engine writes nothing of the owner's: with `fresh=True` the state is copied into a
+    private MjData, where MuJoCo's forward computation runs without the owner's control callback.
 
     Args:
-        model: the MjModel.
+        model: compiled MjModel.
         data: one MjData, or a sequence of them.
         device: torch device of the derived arrays.
-        fresh: recompute derived state for the state after the last step; False reads it as mj_step left it (`lag` 1).
+        fresh: whether to recompute derived state after each step; False reads the state that mj_step left (`lag` 1).
 
     Raises:
-        ModelError: a wrong type, MjData of another model, or `fresh=False` with the RK4 integrator.
+        ModelError: an argument has a wrong type, an MjData belongs to another model, or `fresh=False` with the RK4
+            integrator.
     """
 
     _data, _step_call = "MjData", "mujoco.mj_step(model, data)"
     _reset_fix = "set {} in your data (mujoco.mj_resetData(model, data); data.qpos[:] = ...)"
     _reads_friction = True
-    _is_weightless = False  # the owner may change it at any time, so `_compute` looks
+    _is_weightless = False  # the owner may change gravity at any time, so `_compute` checks it
 
     @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
@@ -61,7 +62,9 @@ class LiveMujocoEngine(WrappedModelEngine):
             if not isinstance(item, mujoco.MjData):
                 raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
             if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
-                raise ModelError("from_mj: an MjData has other sizes than the model: make it by mujoco.MjData(model).")
+                raise ModelError(
+                    "from_mj: an MjData has other sizes than the model: create it with mujoco.MjData(model)."
+                )
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
         super().__init__(len(datas), device, fresh, None)
@@ -71,7 +74,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._scratch = self._new_scratch()
         self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
         self._sources: dict[str, np.ndarray] = {}
-        self._places: list[np.ndarray] = []  # the fields that say where mounts are on their bodies, and what they held
+        self._places: list[np.ndarray] = []  # fields with the poses of mounts on their bodies, and their last values
         self._placed: list[bytes] = []
         self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
         self._counted, self._times = self._warned()
@@ -79,11 +82,11 @@ class LiveMujocoEngine(WrappedModelEngine):
 
     @property
     def datas(self) -> tuple[Any, ...]:
-        """The owner's MjData, one for each environment."""
+        """MjData of the owner, one for each environment."""
         return tuple(self._datas)
 
     def _source(self, name: str) -> np.ndarray:
-        """Return an array that `_compute` fills; the owner's own numbers where all envs have the same."""
+        """Return an array that `_compute` fills, or the owner's own values where all envs share them."""
         if name in self._model_fields and not name.startswith("opt."):
             return np.asarray(getattr(self._model, name))[None]
         owner, field = (self._model.opt, name[4:]) if name.startswith("opt.") else (self._scratch, name)
@@ -96,7 +99,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._offsets.bind(self._elements.row, sources)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Bring mounts of all envs, or of some, to where the model has them on their bodies, if that has changed."""
+        """Update the mounts of all envs or some from their poses on their bodies, if these changed."""
         placed = [values.tobytes() for values in self._places]
         if placed != self._placed:
             self._offsets.follow(ids)
@@ -120,14 +123,14 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._counted[rows], self._times[rows] = counts[rows], times[rows]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
+        """Restore the result of `state`, after the owner restored the physics."""
         self._forget(None)
         super().load_state(state)
 
     def _newly_bad(self) -> np.ndarray | None:
-        """Return where MuJoCo met a bad state since the last look; a reset, its own or the owner's, starts the counts.
+        """Return where MuJoCo found a bad state since the last call; any reset restarts the counts.
 
-        None where it never met one, which is fastest.
+        None where none was ever found, which is fastest.
         """
         if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0
@@ -139,11 +142,11 @@ class LiveMujocoEngine(WrappedModelEngine):
         return bad
 
     def _warned(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return how often MuJoCo met a bad state `[env, warning]`, in the order of `BAD_STATE`, and times `[env]`."""
+        """Return the numbers of bad states `[env, warning]`, in the order of `BAD_STATE`, and the times `[env]`, s."""
         return np.array(self._bad), np.array([data.time for data in self._datas])
 
     def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
-        """Copy the fields needed into the source arrays, as the live data hold them or as computed from its state."""
+        """Copy the required fields into the source arrays, from the live data or computed from its state."""
         if ids is None and (bad := self._newly_bad()) is not None:
             self._note_diverged(bad)
         option = self._model.opt
@@ -164,7 +167,7 @@ class LiveMujocoEngine(WrappedModelEngine):
         self._report_limits(full)
 
     def _forwarded(self, env: int) -> Any:
-        """Compute what follows from the state of one environment, in data of our own.
+        """Compute derived state of one environment in private data.
 
         Raises:
             ModelError: MuJoCo failed, e.g. because its memory was too small.
@@ -172,12 +175,12 @@ class LiveMujocoEngine(WrappedModelEngine):
         try:
             return self._computed(self._datas[env], self._scratch)
         except mujoco.FatalError as error:
-            self._scratch = self._new_scratch()  # what an error leaves behind cannot be used
-            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is as it was.")) from error
+            self._scratch = self._new_scratch()  # data is unusable after an error
+            raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is unchanged.")) from error
 
     def _new_scratch(self) -> Any:
         data = mujoco.MjData(self._model)
-        data.tree_asleep[:] = AWAKE  # also what starts asleep: only mj_step puts bodies to sleep
+        data.tree_asleep[:] = AWAKE  # including trees that start asleep: only mj_step puts bodies to sleep
         return data
 
     def _computed(self, live: Any, data: Any) -> Any:
@@ -187,11 +190,11 @@ class LiveMujocoEngine(WrappedModelEngine):
         if stage >= _ACC:
             mujoco.mj_forward(model, data)
             if self._wrenches:
-                mujoco.mj_rnePostConstraint(model, data)  # also where no sensor asks for it
+                mujoco.mj_rnePostConstraint(model, data)  # even if no sensor of the model requires it
         elif self._sensors:
             mujoco.mj_fwdPosition(model, data)
             mujoco.mj_sensorPos(model, data)
-            mujoco.mj_fwdVelocity(model, data)  # also for position sensors: the next e_kinetic is then computed anew
+            mujoco.mj_fwdVelocity(model, data)  # also for position sensors: e_kinetic is then recomputed
             mujoco.mj_sensorVel(model, data)
         elif stage >= _POS:
             mujoco.mj_kinematics(model, data)
@@ -203,7 +206,7 @@ class LiveMujocoEngine(WrappedModelEngine):
 
 @contextmanager
 def _without_callbacks() -> Iterator[None]:
-    """Control and sensor callbacks may count their calls; ours must not be among them."""
+    """Disable control and sensor callbacks, which may count their calls, within the block."""
     control, sensor = mujoco.get_mjcb_control(), mujoco.get_mjcb_sensor()
     if control is None and sensor is None:
         yield

@@ -1,4 +1,4 @@
-"""MuJoCo's own sensors: those that a model declares, and those that a requirement adds, hidden."""
+"""MuJoCo's own sensors: sensors declared in a model, and hidden sensors added for a requirement."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ WORDS: dict[int, str] = {
     int(kind): _IRREGULAR.get(name.removeprefix("mjSENS_"), name.removeprefix("mjSENS_").lower())
     for name, kind in mujoco.mjtSensor.__members__.items()
 }
-"""The word for each mjtSensor in MuJoCo's XML."""
+"""Name of each mjtSensor in MuJoCo's XML."""
 _REFUSED = {
-    "user": "its values come from your own callback: read them where you compute them",
-    "plugin": "it needs a plugin instance: declare it in the model, with its extension, and leave the type out",
-    "contact": "that is a ContactSensor; declare it in the model and leave the type out to read it as it is",
+    "user": "its values come from a custom callback: read them where they are computed",
+    "plugin": "it needs a plugin instance: declare it in the model, with its extension, and omit the type",
+    "contact": "use ContactSensor instead; to read it unchanged, declare it in the model and omit the type",
 }
 _DEFAULT_REFERENCE = {"camprojection": "camera", "insidesite": "site", "tactile": "geom"}
 _ON_SITE = ("touch", "accelerometer", "velocimeter", "gyro", "force", "torque", "magnetometer")
@@ -49,41 +49,43 @@ _UNITS = {
     "s": "clock",
     "pixel": "camprojection",
 }
-"""Units that the type alone decides, and of which types; the magnetometer has that of the model's own flux."""
+"""Units determined by the type alone, with their types; the magnetometer has the unit of the model's flux."""
 _MOTION_UNITS = {"pos": ("rad", "m"), "vel": ("rad/s", "m/s"), "frc": ("N m", "N")}
-"""By the end of the type: of a joint that turns; of one that slides, and of a spatial tendon. A fixed tendon is a
-weighted sum of joints, without a unit of its own."""
+"""Units by the end of the type: for a hinge; for a slide or a spatial tendon.
+
+A fixed tendon is a weighted sum of joints without a unit.
+"""
 RAY_DATA = ("dist", "dir", "origin", "point", "normal", "depth")
-"""What a rangefinder can report, in this order; `parameters=(("data", "dist normal"),)` chooses."""
+"""Outputs of a rangefinder, in this order; selected by `parameters=(("data", "dist normal"),)`."""
 _DATA_TYPES: tuple[DataType, ...] = ("real", "positive", "axis", "quat")
 _STAGES = ("", "pos", "vel", "acc")
 
 
 def element_name(requirement: Requirement) -> str:
-    """Return the name in the model of the sensor that a NATIVE_SENSOR requirement means."""
+    """Return the name, in the model, of the sensor of a NATIVE_SENSOR requirement."""
     name, type = requirement.args[:2]
     return f"{NATIVE_PREFIX}{name}" if type else str(name)
 
 
 def native(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Return the NATIVE_SENSOR requirements among some, in the order of their names."""
+    """Return the NATIVE_SENSOR requirements in a collection, sorted by name."""
     found = [requirement for requirement in requirements if requirement.kind == "NATIVE_SENSOR"]
     return sorted(found, key=lambda requirement: (requirement.args[0], requirement.args[1]))
 
 
 def sensor_id(model: Any, requirement: Requirement) -> int:
-    """Return the index of the required sensor in a compiled model, -1 where there is none."""
+    """Return the index of the required sensor in a compiled model, or -1."""
     return int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, element_name(requirement)))
 
 
 def declared(model: Any) -> tuple[NativeSensor, ...]:
-    """Return what a compiled model's own sensors are, in its order, without hidden and nameless ones."""
+    """Return the sensors declared in a compiled model, in model order, without hidden and unnamed ones."""
     names = (mujoco.mj_id2name(model, _OBJ.mjOBJ_SENSOR, i) or "" for i in range(model.nsensor))
     return tuple(_description(model, i, name) for i, name in enumerate(names) if name and not hidden(name))
 
 
 def describe(model: Any, requirement: Requirement) -> NativeSensor | None:
-    """Return what the required sensor of a compiled model is, under the requirement's name; None without one."""
+    """Return the required sensor of a compiled model under the requirement's name, or None."""
     i = sensor_id(model, requirement)
     return None if i < 0 else _description(model, i, str(requirement.args[0]))
 
@@ -103,7 +105,7 @@ def _description(model: Any, i: int, name: str) -> NativeSensor:
 
 
 def _attached(model: Any, i: int) -> dict[str, str]:
-    """Return kind and name of the elements that a sensor is attached to and refers to, where there are any."""
+    """Return kind and name of the elements that a sensor is attached to and refers to, if any."""
     found = {}
     for which in ("obj", "ref"):
         kind, element = (int(getattr(model, f"sensor_{which}{what}")[i]) for what in ("type", "id"))
@@ -132,7 +134,7 @@ def _unit(model: Any, i: int, word: str) -> str:
 
 
 def fault(requirement: Requirement) -> str | None:
-    """Return why a sensor can never be added as a requirement describes it, or None."""
+    """Return why a sensor can never be added as described by a requirement, or None."""
     _, type, objtype, objname, reftype, refname, _, parameters = requirement.args
     if not type:
         return None
@@ -162,7 +164,7 @@ def _intprm(type: str, parameters: Iterable[tuple[str, Any]]) -> list[int]:
     """Return MuJoCo's integer parameters of a sensor type.
 
     Raises:
-        ValueError: a parameter that the type does not have, or a value that it cannot take.
+        ValueError: the type does not have the parameter, or does not accept the value.
     """
     values = dict(parameters)
     intprm = [0, 0, 0]
@@ -181,12 +183,12 @@ def _intprm(type: str, parameters: Iterable[tuple[str, Any]]) -> list[int]:
         intprm[0] = int(enclosed)
     if values:
         known = {"rangefinder": "data", "insidesite": "enclosed"}.get(type, "none")
-        raise ValueError(f"parameters: got {', '.join(map(repr, values))}; a {type} sensor has: {known}.")
+        raise ValueError(f"parameters: got {', '.join(map(repr, values))}; a {type} sensor accepts: {known}.")
     return intprm
 
 
 def _settings(requirement: Requirement) -> dict[str, Any]:
-    """Return the attributes of the MjSpec sensor that a requirement describes."""
+    """Return the attributes of the MjSpec sensor described by a requirement."""
     _, type, objtype, objname, reftype, refname, cutoff, parameters = requirement.args
     objtype = objtype or (_default_object(type) if objname else "")
     reftype = reftype or (_DEFAULT_REFERENCE.get(type, "") if refname else "")
@@ -202,7 +204,7 @@ def _settings(requirement: Requirement) -> dict[str, Any]:
 
 
 def _default_object(type: str) -> str:
-    """Return the only kind of element that a type can be attached to, where there is only one."""
+    """Return the kind of element that a type is attached to, if there is only one."""
     if type in (*_ON_SITE, "rangefinder", "camprojection"):
         return "site"
     starts = {"joint": "joint", "ball": "joint", "tendon": "tendon", "actuator": "actuator", "subtree": "body"}
@@ -210,10 +212,10 @@ def _default_object(type: str) -> str:
 
 
 def add_native(spec: Any, requirements: Iterable[Requirement]) -> None:
-    """Add to an MjSpec the hidden sensors that NATIVE_SENSOR requirements describe, where they are not yet there.
+    """Add the hidden sensors of NATIVE_SENSOR requirements to an MjSpec, unless they exist.
 
     Raises:
-        ModelError: naming the sensor that is declared by the model, described twice in two ways, or impossible.
+        ModelError: a sensor is declared by the model, described in two ways, or impossible; the message names it.
     """
     present = {sensor.name: sensor for sensor in spec.sensors}
     for requirement in native(requirements):
@@ -232,14 +234,12 @@ def add_native(spec: Any, requirements: Iterable[Requirement]) -> None:
             raise ModelError(f"native sensor {name!r}: {_TWICE}")
 
 
-_DECLARED = (
-    "the model itself declares a sensor of this name: leave the type out to read that one, or choose another name."
-)
-_TWICE = "it was already added under this name in another way: give one of the two another name."
+_DECLARED = "the model declares a sensor of this name: omit the type to read that sensor, or choose another name."
+_TWICE = "it was already added under this name with other settings: rename one of the two."
 
 
 def _same(sensor: Any, settings: dict[str, Any]) -> bool:
-    """Whether a sensor of an MjSpec has been added with these settings."""
+    """Whether a sensor of an MjSpec has these settings."""
     return all(
         np.array_equal(getattr(sensor, key), value) if key == "intprm" else getattr(sensor, key) == value
         for key, value in settings.items()
@@ -247,7 +247,7 @@ def _same(sensor: Any, settings: dict[str, Any]) -> bool:
 
 
 def mismatch(model: Any, requirement: Requirement) -> str | None:
-    """Return why the hidden sensor of a compiled model is not the one that a requirement describes, or None."""
+    """Return why the hidden sensor of a compiled model differs from a requirement, or None."""
     i, wanted = sensor_id(model, requirement), _settings(requirement)
     there: dict[str, Any] = dict.fromkeys(("objtype", "objname", "reftype", "refname"), "") | _attached(model, i)
     there |= {what: _OBJ(_object_type(there[what])) for what in ("objtype", "reftype")}
@@ -262,23 +262,23 @@ def mismatch(model: Any, requirement: Requirement) -> str | None:
 def reason(
     requirement: Requirement, prepared: Iterable[Requirement], types: Mapping[str, str], model: Any, options: Any
 ) -> str | None:
-    """Return why a NATIVE_SENSOR requirement cannot be granted, or None; that it is not yet in the model is no reason.
+    """Return why a NATIVE_SENSOR requirement is unsupported, or None; its absence from the model does not count.
 
     Args:
-        requirement: the requirement.
+        requirement: requirement to check.
         prepared: requirements granted before.
-        types: of the model's own sensors, by name.
-        model: the compiled model, or None before it is compiled.
-        options: the model's options, compiled or not.
+        types: types of the model's own sensors, by name.
+        model: compiled model, or None before it is compiled.
+        options: options of the model, compiled or not.
     """
     name, type = requirement.args[:2]
     word = type or types.get(name, "")
     if disabled(options, "SENSOR"):
-        return 'the model has <flag sensor="disable"/>, with which MuJoCo computes no sensor: remove it.'
+        return 'the model has <flag sensor="disable"/>, which disables all sensors: remove it.'
     if word == "e_kinetic" and int(options.enableflags) & int(mujoco.mjtEnableBit.mjENBL_ENERGY):
         return (
-            'with <flag energy="enable"/> MuJoCo gives the kinetic energy of an earlier computation, which may be that '
-            "of another env: remove the flag."
+            'with <flag energy="enable"/> MuJoCo returns the kinetic energy of an earlier computation, which may be '
+            "that of another env: remove the flag."
         )
     if any(other != requirement and other.args[0] == name for other in native(prepared)):
         return _TWICE
@@ -289,19 +289,19 @@ def reason(
             return why
         return mismatch(model, requirement) if model is not None and sensor_id(model, requirement) >= 0 else None
     if name not in types:
-        known = f"{nearest(name, types)} Its sensors: {listed(types)}."
-        return f"the model declares no sensor {name!r}.{known} Give a type to add one."
+        known = f"{nearest(name, types)} Declared sensors: {listed(types)}."
+        return f"the model declares no sensor {name!r}.{known} Set a type to add one."
     if word == "user":
         return f"{name!r} is a user sensor: {_REFUSED['user']}."
     return None
 
 
 def declared_types(spec: Any) -> dict[str, str]:
-    """Return the types of the named sensors that an MjSpec declares itself, as words, by name."""
+    """Return the types of the named sensors that an MjSpec declares, as in MuJoCo's XML, by name."""
     return {each.name: WORDS[int(each.type)] for each in spec.sensors if each.name and not hidden(each.name)}
 
 
 def blamed(message: str) -> str | None:
-    """Return the name of the added sensor that a message of MuJoCo's compiler is about, or None."""
+    """Return the name of the added sensor in a message of MuJoCo's compiler, or None."""
     _, found, rest = message.partition(f"'{NATIVE_PREFIX}")
     return rest.rsplit("'", 1)[0] if found else None

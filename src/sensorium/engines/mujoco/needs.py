@@ -1,4 +1,4 @@
-"""What each requirement takes of MuJoCo: fields, and how far its forward computation must run."""
+"""MuJoCo data for each requirement: fields, and the stage of its forward computation that provides them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one requirement takes.
+    """MuJoCo data for one requirement.
 
     Args:
-        fields: the MjData fields that its arrays are computed from.
-        stage: the stage of MuJoCo's forward computation (mjtStage) that makes them current; 0 for none.
+        fields: MjData fields from which its arrays are computed.
+        stage: stage of MuJoCo's forward computation (mjtStage) that updates them; 0 for none.
         wrenches: whether it needs mj_rnePostConstraint, which MuJoCo calls only for certain sensors.
         model_fields: fields of the model that are read for each env.
     """
@@ -58,19 +58,19 @@ NEEDS: dict[Requirement, Need] = {
     ),
     JOINT_WRENCH: Need(("xpos", "subtree_com", "cfrc_int"), _ACC, True),
 }
-"""All requirements but NATIVE_SENSOR, CONTACT_REPORT, SHAPES and MODEL_ELEMENTS."""
+"""All requirements except NATIVE_SENSOR, CONTACT_REPORT, SHAPES and MODEL_ELEMENTS."""
 STATE_SOURCES = ("qpos", "qvel")
-"""Fields that are the state itself: mj_step leaves them one tick newer than all others."""
+"""Fields of the state itself, which mj_step leaves one tick newer than all others."""
 FRICTION = "dof_friction"
-"""Source with the dry friction at each dof `[env, dof]`, where the engine can read it."""
+"""Source of the dry friction at each dof `[env, dof]`, where the engine can read it."""
 
 
 def fields_of(requirements: frozenset[Requirement], *, held: bool = False) -> tuple[str, ...]:
-    """Return the MjData fields that requirements are computed from, in a fixed order.
+    """Return the MjData fields for requirements, in a fixed order.
 
     Args:
-        requirements: requirements granted.
-        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep, see `mujoco.sleep`.
+        requirements: granted requirements.
+        held: whether native sensors hold values that MuJoCo does not compute for sleeping bodies, see `mujoco.sleep`.
     """
     fields = [name for requirement, need in NEEDS.items() if requirement in requirements for name in need.fields]
     if held and any(map(is_held, requirements)):
@@ -81,13 +81,13 @@ def fields_of(requirements: frozenset[Requirement], *, held: bool = False) -> tu
 
 
 def model_fields_of(requirements: frozenset[Requirement]) -> tuple[str, ...]:
-    """Return the fields of the model that requirements read for each env."""
+    """Return the fields of the model that requirements read per env."""
     needs = [need for requirement, need in NEEDS.items() if requirement in requirements]
     return tuple(dict.fromkeys(name for need in needs for name in need.model_fields))
 
 
 def stage_of(model: Any, requirements: frozenset[Requirement]) -> int:
-    """Return the highest mjtStage that requirements need."""
+    """Return the highest mjtStage required."""
     stages = [NEEDS[requirement].stage for requirement in requirements if requirement in NEEDS]
     stages += [_stage_of_sensor(model, sensor_id(model, requirement)) for requirement in native(requirements)]
     stages += [_stage_of_sensor(model, i) for report in contacts(requirements) for i in contact_sensors(model, report)]
@@ -95,11 +95,11 @@ def stage_of(model: Any, requirements: frozenset[Requirement]) -> int:
 
 
 def _stage_of_sensor(model: Any, i: int) -> int:
-    """The kinetic energy, a position sensor to MuJoCo, is computed anew only after a pass through velocities."""
+    """Return the mjtStage of a sensor; the kinetic energy, nominally a position sensor, needs the velocity stage."""
     stage = int(model.sensor_needstage[i])
     return max(stage, _VEL) if int(model.sensor_type[i]) == int(mujoco.mjtSensor.mjSENS_E_KINETIC) else stage
 
 
 def needs_wrenches(requirement: Requirement) -> bool:
-    """Return whether a requirement needs what mj_rnePostConstraint computes."""
+    """Whether a requirement needs results of mj_rnePostConstraint."""
     return requirement in NEEDS and NEEDS[requirement].wrenches

@@ -1,4 +1,4 @@
-"""What engines that own their MuJoCo model share: the model before it is compiled, and which requirements it meets."""
+"""Common base of engines that own their MuJoCo model: the model before it is compiled, and its requirements."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from sensorium.spec import Requirement
 _P = ParamSpec("_P")
 _EngineT = TypeVar("_EngineT")
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
-"""The state that `reset` writes and that is open as `engine.qpos` and so on."""
+"""State fields that `reset` writes and that are accessible as `engine.qpos` and so on."""
 
 
 def state_size(model: mujoco.MjModel) -> int:
-    """Return how many numbers the state of one environment has at least: MuJoCo's state, poses and sensors."""
+    """Return the least count of numbers in the state of one environment: MuJoCo's state, poses and sensors."""
     integrated = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
     return int(integrated + 7 * model.nbody + model.nsensordata)
 
 
 class OwnedModelEngine(MujocoModelEngine):
-    """An engine that compiles its MuJoCo model itself, with what sensors need of it.
+    """An engine that compiles its MuJoCo model, with the elements that sensors need.
 
     Args:
-        model: path to an MJCF or URDF file, XML text, an MjSpec, or a compiled MjModel, which is sealed.
+        model: path to an MJCF or URDF file, XML text, an MjSpec, or a compiled MjModel, which cannot be changed.
         num_envs: number of environments.
         device: torch device of the derived arrays.
-        fresh: bring derived state up to the current tick when it is read.
-        threads: CPU threads of the launches; None for all that torch uses.
-        keyframe: name or index of the keyframe that environments start from.
+        fresh: whether to bring derived state up to the current tick on read.
+        threads: number of CPU threads of the launches; None for all that torch uses.
+        keyframe: name or index of the keyframe with the initial state.
 
     Raises:
-        ModelError: the file is missing or broken, or `model` is something else; `fresh=False` with the RK4 integrator.
-        UnknownNameError: no such keyframe.
+        ModelError: the file is missing or invalid, `model` has another type, or `fresh=False` with the RK4 integrator.
+        UnknownNameError: there is no such keyframe.
     """
 
     owns_time = True
     _own_call = "MujocoEngine.from_mj(model, data)"
-    """How messages name the way to wrap live objects."""
+    """Call, for messages, that wraps live objects."""
 
     def __init__(
         self, model: Any, num_envs: int, device: str, fresh: bool, threads: int | None, keyframe: str | int | None
     ) -> None:
         super().__init__(num_envs, device, fresh, threads)
         if isinstance(model, mujoco.MjData):
-            raise ModelError(f"an MjData is no model: wrap live objects with {self._own_call}.")
+            raise ModelError(f"an MjData is not a model: wrap live objects with {self._own_call}.")
         self._label = label_of(model)
         self._is_installed = False  # whether the environments exist
         self._model: Any = None
@@ -78,18 +78,18 @@ class OwnedModelEngine(MujocoModelEngine):
         *args: _P.args,
         **options: _P.kwargs,
     ) -> _EngineT:
-        """Put several models into one world, each under the prefix `name/`.
+        """Combine several models in one world, each under the prefix `name/`.
 
         Args:
             entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
-                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
-                a warning names those of other entities.
-            terrain: a model that becomes the world itself, with its options.
-            args: as `options`.
-            options: arguments of the class; an entity's keyframe is called `entity/name`.
+                places it (m, wxyz). The time step and other options are those of the first entity, unless `terrain` is
+                given; a warning lists differing options of other entities.
+            terrain: model that becomes the world itself, with its options.
+            args: further positional arguments of the class.
+            options: keyword arguments of the class; an entity's keyframe is named `entity/name`.
 
         Raises:
-            ModelError: naming the entity whose name or model is not usable.
+            ModelError: an entity's name or model is invalid; the message names the entity.
         """
         return cls(compose_spec(entities, terrain), *args, **options)
 
@@ -100,12 +100,12 @@ class OwnedModelEngine(MujocoModelEngine):
 
     @property
     def model(self) -> Any:
-        """The compiled MjModel; compiles a path or spec. The environments step a copy, which edits do not reach."""
+        """Compiled MjModel; compiles a path or spec. The environments use a copy that edits do not affect."""
         self._ensure()
         return self._model
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Make the environments of a model; where there were some before the first tick, carry their state over."""
+        """Create the environments of a model; the state of earlier ones, before the first tick, is carried over."""
         raise NotImplementedError
 
     def _ensure(self) -> None:
@@ -132,12 +132,12 @@ class OwnedModelEngine(MujocoModelEngine):
     def _cannot_change(self, why: str, fix: str) -> str | None:
         if self._sealed is not None:
             return (
-                f"{why}, and an MjModel cannot be changed any more: {fix}, or give the engine the spec or its file "
+                f"{why}, and an MjModel cannot be changed: {fix}, or give the engine the spec or its file "
                 "instead of the MjModel."
             )
         if self.tick > 0:
             return (
-                f"{why}, and after {self.tick} ticks the model cannot be changed any more. Say at the start what will "
+                f"{why}, and after {self.tick} ticks the model cannot be changed. Reserve sensors that will "
                 "be added later: Scene(..., reserve=[...])."
             )
         return None
@@ -152,20 +152,20 @@ class OwnedModelEngine(MujocoModelEngine):
             self._derive(prepared)
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Advance `substeps` ticks under one control.
+        """Advance `substeps` ticks with one control.
 
         Args:
-            ctrl: `[env, nu]` or `[nu]` for all environments; None keeps what `engine.ctrl` holds.
+            ctrl: `[env, nu]`, or `[nu]` for all environments; None keeps `engine.ctrl`.
             substeps: number of ticks.
 
         Raises:
-            ArgumentError: a control of another shape.
+            ArgumentError: the control has a wrong shape.
             ScheduleError: the time step was edited.
             ModelError: MuJoCo failed, e.g. because its memory was too small.
 
         Warns:
-            NonFiniteStateWarning: once per environment and episode, when MuJoCo put its state back, which had become
-                NaN, infinite or huge.
+            NonFiniteStateWarning: once per environment and episode, when MuJoCo put back a state that had become NaN,
+                infinite or huge.
             SensoriumWarning: once for each kind, when the simulator's memory was too small, e.g. for all contacts.
         """
         self._ensure()
@@ -189,64 +189,64 @@ class OwnedModelEngine(MujocoModelEngine):
         raise NotImplementedError
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Reset environments, write `state` into them, and bring their derived state up to date; no others change.
+        """Reset environments, write `state` into them, and update their derived state; others are unchanged.
 
         With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
-        step, while that of the others is as it was.
+        step, while that of the others is unchanged.
 
         Args:
-            env_ids: None for all, integers, or a bool mask `[env]`; with a mask on the engine's device, and no
-                `state`, the host does not wait for a GPU.
+            env_ids: None for all, integers, or a bool mask `[env]`. With a mask on the engine's device and no `state`,
+                the host does not wait for a GPU.
             state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
-                the order given, or what broadcasts to it. What is not given takes the model's default or the keyframe.
-                Fields of the model, gravity and magnetic flux stay.
+                the order given, or values that broadcast to it. Omitted fields take the values of the model's default
+                state or the keyframe. Fields of the model, gravity and magnetic flux are kept.
 
         Raises:
-            ArgumentError: env ids or values that do not fit.
-            UnknownNameError: a key that is no state.
-            ModelError: shapes were described, and are not the same in all environments any more. On CUDA the host does
-                not wait for that: a later step or reset raises it.
+            ArgumentError: env ids or values do not fit.
+            UnknownNameError: a key is not a state field.
+            ModelError: described shapes are no longer the same in all environments. On CUDA the host does not wait for
+                this check: a later step or reset raises it.
         """
         self._ensure()
         self._check_shapes()
         ids = self._selected(env_ids)
         if state and ids is not None and ids.dtype == torch.bool:
-            ids = env_rows(ids, self.num_envs, self.device)  # values have one row for each, so the host has to count
+            ids = env_rows(ids, self.num_envs, self.device)  # one row of values per env, so the host must count them
         if ids is not None and len(ids) == 0:
             return
         targets = {name: self._state_view(name) for name in STATE_FIELDS}
         values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
         if not self.fresh and ids is not None:
-            self.refresh()  # the last tick of the others, which the reset would otherwise take from them
+            self.refresh()  # the last tick of the other envs, which the reset would otherwise lose
         self._put_back(ids)
         for name, value in values.items():
             targets[name][slice(None) if ids is None else ids] = value
         self._refresh_reset(ids)
 
     def _put_back(self, ids: torch.Tensor | None) -> None:
-        """Put environments back to the state at the start."""
+        """Reset environments to the initial state."""
         raise NotImplementedError
 
     def _rows(self) -> dict[str, torch.Tensor]:
-        """Return all that a step starts from `[env, ...]`, by name, as live tensors."""
+        """Return all tensors that a step starts from `[env, ...]`, by name, live."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to resume: state, gravity and flux of each env, derived arrays, tick.
+        """Return everything needed to resume: state, gravity and flux of each env, derived arrays and tick.
 
-        Resuming is bit-identical, on CUDA with `deterministic=True`.
+        A resumed run is bit-identical; on CUDA this requires `deterministic=True`.
         """
         return super().state() | {"rows": copies(self._rows()), "options": self._own_options()}
 
     def _own_options(self) -> dict[str, torch.Tensor]:
-        """Return a copy of `"opt.gravity"` and `"opt.magnetic"` `[env, 3]` where environments have their own."""
+        """Return a copy of `"opt.gravity"` and `"opt.magnetic"` `[env, 3]` where they are set per environment."""
         raise NotImplementedError
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, in an engine of the same model and number of environments.
+        """Restore the result of `state`, in an engine with the same model and number of environments.
 
         Raises:
-            ArgumentError: the state is of another model or number of environments.
+            ArgumentError: the state belongs to another model or number of environments.
         """
         self._ensure()
         rows, saved = self._rows(), state["rows"]
@@ -254,8 +254,8 @@ class OwnedModelEngine(MujocoModelEngine):
         if shapes != given:
             differ = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
             raise ArgumentError(
-                f"saved state: got {differ} of shape {given.get(differ)}, expected {shapes.get(differ)}: it is of "
-                "another model or number of environments, or of other sensors."
+                f"saved state: got {differ} of shape {given.get(differ)}, expected {shapes.get(differ)}: it belongs to "
+                "another model or number of environments, or to other sensors."
             )
         restore(rows, saved)
         for name, values in state["options"].items():
@@ -263,7 +263,7 @@ class OwnedModelEngine(MujocoModelEngine):
         super().load_state(state)
 
     def _check_state(self) -> None:
-        """Warn of what went wrong in the last steps."""
+        """Warn of problems in the last steps."""
         raise NotImplementedError
 
     def _write_ctrl(self, ctrl: Any) -> None:

@@ -1,11 +1,12 @@
-"""The geoms of a MuJoCo model as shapes that rays meet.
+"""The geoms of a MuJoCo model as shapes that rays can hit.
 
-MuJoCo compiles a mesh into its inertial frame: it moves and turns the vertices, and the geoms that use it the other
-way. Scale is in the vertices by then. So compiled vertices under compiled poses are the mesh as it was written.
+MuJoCo compiles a mesh into its inertial frame: it moves and turns the vertices, and applies the inverse to the geoms
+that use the mesh. The scale is then included in the vertices. Compiled vertices under compiled poses are therefore the
+mesh as written in the model.
 
-A geom is visible where its material, or without one its own colour, has an alpha above 0: that is what mj_ray goes by.
-Its colour is drawn as MuJoCo draws it: its own where it is not the default grey, else its material's. Textures do not
-count. Skins are no shapes: they are decoration, drawn over bodies, which MuJoCo's rays do not meet either.
+A geom is visible if its material, or its own colour without a material, has an alpha above 0, as in mj_ray. Its colour
+is the one that MuJoCo draws: its own if that is not the default grey, otherwise its material's. Textures are ignored.
+Skins are not shapes: they are drawn over bodies as decoration, and MuJoCo's rays do not hit them either.
 """
 
 from __future__ import annotations
@@ -25,33 +26,32 @@ _GEOM, _OBJ = mujoco.mjtGeom, mujoco.mjtObj
 _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): kind for kind in KINDS}
 """Kind of each type of geom."""
 _SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "mesh": 0, "hfield": 0}
-"""How many of its sizes a geom of each kind has."""
+"""Number of sizes of a geom of each kind."""
 _SDF = int(_GEOM.mjGEOM_SDF)
 _GREY = (0.5, 0.5, 0.5, 1.0)
-"""Colour of a geom that was given none (MuJoCo's XML reference, geom, rgba)."""
+"""Colour of a geom without a given colour (MuJoCo's XML reference, geom, rgba)."""
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 """Share of red, green and blue in luminance, ITU-R BT.709."""
 _LAST_SHOWN = 2
-"""MuJoCo's viewers show the groups up to this one unless told otherwise (mjv_defaultOption)."""
+"""Last group that MuJoCo's viewers show by default (mjv_defaultOption)."""
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
 _PLACED, _COLOURED = ("body_pos", "body_quat"), ("geom_rgba", "mat_rgba")
-"""Fields that a batch may hold for each environment; shapes depend on them: wholly, on static bodies, by the alpha."""
+"""Fields that a batch may store per environment and that shapes depend on: in full, on static bodies, or by alpha."""
 SHAPE_FIELDS = (*_SHARED, *_PLACED, *_COLOURED)
-_SAME_SHAPES = "Shapes are shared by all environments: give them the same, or put what differs on a body and move that."
+_SAME_SHAPES = "Shapes are shared by all environments: make them equal, or put the element on a body and move it."
 _ELEMENTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "mat": _OBJ.mjOBJ_MATERIAL}
 
 
 def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
-    """Return the shapes of a compiled model: its geoms, then its flexes, each in the order of the model.
+    """Return the shapes of a compiled model: its geoms, then its flexes, each in model order.
 
-    Geoms that were added for sensors, and those on bodies that were, are left out. A geom without a name is called
-    `geom_{id}` (a flex `flex_{id}`), where hidden ones do not count, so that sensors do not change it. Geoms of one
-    mesh share one `Mesh`, those of one height field one `HeightField`. Flexes and signed distance fields have a
-    `fault`.
+    Geoms that were added for sensors, and geoms on such bodies, are omitted. An unnamed geom is named `geom_{id}` (a
+    flex `flex_{id}`), where hidden geoms do not count, so that sensors do not change the names. Geoms of one mesh share
+    one `Mesh`, those of one height field one `HeightField`. Flexes and signed distance fields have a `fault`.
 
     Args:
         model: the MjModel.
-        body_row: MuJoCo's body id to the row of the body, -1 for the world.
+        body_row: MuJoCo's body id -> row of the body, -1 for the world.
 
     Raises:
         ModelError: a mesh has no triangle with an area.
@@ -104,7 +104,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 name,
                 is_static=False,
                 is_collision=bool(model.flex_contype[flex] or model.flex_conaffinity[flex]),
-                fault="it is deformable (a flex), which rays do not meet",
+                fault="it is deformable (a flex), which rays cannot hit",
                 **_looks(model, int(model.flex_group[flex]), int(model.flex_matid[flex]), model.flex_rgba[flex]),
             )
         )
@@ -112,10 +112,10 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
 
 
 def shared_model(batch: Any) -> Any:
-    """Return the model whose shapes all environments of a `mujoco.batch.Batch` have.
+    """Return a model with the shapes that all environments of a `mujoco.batch.Batch` share.
 
     Raises:
-        ModelError: the environments have different shapes. Colours may differ, but for those that make invisible.
+        ModelError: the environments have different shapes. Colours may differ, but not visibility.
     """
     if isinstance(batch.models, list | tuple) and len({id(model) for model in batch.models}) > 1:
         raise ModelError(f"the environments run different models (batch.set_models). {_SAME_SHAPES}")
@@ -125,14 +125,14 @@ def shared_model(batch: Any) -> Any:
 
 
 def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> None:
-    """Raise where environments have shapes of their own.
+    """Raise where shapes differ between environments.
 
     Args:
         model: the MjModel.
-        expanded: gives the values `[env, ...]` of a field of the model; None where all environments share them.
+        expanded: returns the values `[env, ...]` of a field of the model, or None where all environments share them.
 
     Raises:
-        ModelError: naming the element and the field. Colours may differ, but for those that make invisible.
+        ModelError: shapes differ; the message names the element and the field. Colours may differ, but not visibility.
     """
     static: list[int] = []
     for field in SHAPE_FIELDS:
@@ -147,16 +147,16 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
             kind, obj = next((word, obj) for word, obj in _ELEMENTS.items() if field.startswith(word))
             i = static[row] if field in _PLACED else row
             what = f"{obj.name.removeprefix('mjOBJ_').lower()} {_name(model, obj, i) or f'{kind}_{i}'!r}"
-            raise ModelError(f"{what} has another {field} in env {env} than in env 0. {_SAME_SHAPES}")
+            raise ModelError(f"{what} has a different {field} in env {env} than in env 0. {_SAME_SHAPES}")
 
 
 def what_counts(field: str, values: Any, static: Any) -> Any:
-    """Return what must be the same in all environments for them to have the same shapes.
+    """Return the part of a field that must be the same in all environments for equal shapes.
 
     Args:
         field: one of `SHAPE_FIELDS`.
-        values: its values `[env, ...]`, an array or a tensor.
-        static: the static bodies, as indices.
+        values: values of the field `[env, ...]`, an array or a tensor.
+        static: indices of the static bodies.
     """
     if field in _PLACED:
         return values[:, static]
@@ -164,19 +164,20 @@ def what_counts(field: str, values: Any, static: Any) -> Any:
 
 
 def static_bodies(model: Any) -> list[int]:
-    """Return the ids of the bodies that never move, the world among them."""
+    """Return the ids of the bodies that never move, including the world."""
     return sorted(_static_poses(model))
 
 
 def with_values(model: Any, given: Callable[[str], np.ndarray | None]) -> Any:
-    """Return a model with the values of another place in all fields that shapes come from.
+    """Return a model with the given values in all fields that shapes depend on.
 
     Args:
         model: the MjModel; copied where a value differs.
-        given: gives float32 or integer values of a field, `[...]` as in the model or `[env, ...]`; None for its own.
+        given: returns float32 or integer values of a field, `[...]` as in the model or `[env, ...]`; None keeps the
+            model's.
 
     Raises:
-        ModelError: environments have shapes of their own.
+        ModelError: shapes differ between environments.
     """
     found = {field: given(field) for field in SHAPE_FIELDS}
 
@@ -198,7 +199,7 @@ def with_values(model: Any, given: Callable[[str], np.ndarray | None]) -> Any:
 
 
 def _static_poses(model: Any) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Poses in the world of the bodies that never move: no joint between them and the world, and no mocap body."""
+    """Return world poses of bodies that never move: neither joints nor mocap bodies connect them to the world."""
     poses = {0: (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))}
     for body in range(1, model.nbody):
         parent = int(model.body_parentid[body])
@@ -208,7 +209,7 @@ def _static_poses(model: Any) -> dict[int, tuple[np.ndarray, np.ndarray]]:
 
 
 def _composed(pos: np.ndarray, quat: np.ndarray, offset: np.ndarray, turn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pose of a frame that sits at (offset, turn) in the frame (pos, quat)."""
+    """Return the pose of a frame that is at (offset, turn) in the frame (pos, quat)."""
     moved, turned = np.empty(3), np.empty(4)
     mujoco.mju_rotVecQuat(moved, offset, quat)
     mujoco.mju_mulQuat(turned, quat, turn)
@@ -216,7 +217,7 @@ def _composed(pos: np.ndarray, quat: np.ndarray, offset: np.ndarray, turn: np.nd
 
 
 def _hidden_bodies(model: Any) -> set[int]:
-    """Bodies that were added for sensors, and all that descend from them."""
+    """Return the bodies that were added for sensors, with all their descendants."""
     concealed: set[int] = set()
     for body in range(1, model.nbody):
         if int(model.body_parentid[body]) in concealed or hidden(_name(model, _OBJ.mjOBJ_BODY, body)):
@@ -229,7 +230,7 @@ def _name(model: Any, kind: Any, i: int) -> str:
 
 
 def _unique_names(pairs: list[tuple[str, str]]) -> list[str]:
-    """Return for each (name, name to give where that is empty or taken) a name that no other has."""
+    """Return a unique name for each (name, replacement where the name is empty or taken)."""
     taken = {name for name, _ in pairs if name}
     names: dict[str, None] = {}
     for own, other in pairs:
@@ -247,8 +248,8 @@ def _fault(code: int) -> str:
     if code in _KINDS:
         return ""
     if code == _SDF:
-        return "it is a signed distance field (SDF), which rays do not meet; as type='mesh' they meet its surface"
-    return f"it is a geom of a type that is not known here ({code})"
+        return "it is a signed distance field (SDF), which rays cannot hit; with type='mesh' they hit its surface"
+    return f"it is a geom of an unknown type ({code})"
 
 
 def _mesh(model: Any, i: int) -> Mesh:
@@ -262,7 +263,7 @@ def _mesh(model: Any, i: int) -> Mesh:
 
 
 def _height_field(model: Any, i: int) -> HeightField:
-    """MuJoCo keeps heights from 0 to 1, the row of least y first, each from the least x on."""
+    """Return a height field; MuJoCo stores heights from 0 to 1, rows by increasing y, each by increasing x."""
     rows, columns, start = int(model.hfield_nrow[i]), int(model.hfield_ncol[i]), int(model.hfield_adr[i])
     x, y, top, base = (float(value) for value in model.hfield_size[i])
     heights = np.asarray(model.hfield_data[start : start + rows * columns], dtype=np.float64) * top
@@ -271,7 +272,7 @@ def _height_field(model: Any, i: int) -> HeightField:
 
 
 def _looks(model: Any, group: int, material: int, own: np.ndarray) -> dict[str, Any]:
-    """Return what a shape has of its group and colour; its reflectance is the luminance of the colour as drawn."""
+    """Return the group and colour attributes of a shape; its reflectance is the luminance of the drawn colour."""
     given = model.mat_rgba[material] if material >= 0 else own
     drawn = given if tuple(own) == _GREY else own
     visible = bool(given[3] != 0.0)

@@ -1,11 +1,11 @@
-"""Bodies that sleep (``<flag sleep="enable"/>``): sensors hold what MuJoCo no longer computes of them.
+"""Sleeping bodies (``<flag sleep="enable"/>``): sensors hold values that MuJoCo no longer computes for them.
 
 MuJoCo skips a sleeping tree. The tree keeps its pose and has zero velocity, but its rows of `cacc`, `cfrc_int`, `qacc`
-and `qfrc_actuator` hold zeros or anything else. The output of a native sensor stays at the value of the moment at which
-the tree fell asleep. So each body that can move gets hidden sensors, and derived state reads those. At that moment the
-acceleration is not zero: the solver's soft contacts still settle, below the tolerance at which a tree falls asleep.
+and `qfrc_actuator` are zero or undefined. The output of a native sensor keeps its value from the moment at which the
+tree fell asleep. Therefore each body that can move gets hidden sensors, and derived state reads those. At that moment
+the acceleration is not zero: the solver's soft contacts still settle, below the tolerance at which a tree falls asleep.
 
-mujoco_warp holds nothing. `Worlds.forward` wakes all trees for one computation instead.
+mujoco_warp holds no values. `Worlds.forward` wakes all trees for one computation instead.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ _ON_BODY = {
 }
 _ON_JOINT = (JOINT_EFFORT, JOINT_TORQUE)
 AWAKE = -(1 + int(getattr(mujoco, "mjMINAWAKE", 10)))
-"""What `tree_asleep` holds for a tree that is awake and not about to sleep."""
+"""Value of `tree_asleep` for a tree that is awake and not about to sleep."""
 
 
 def sleeps(options: Any) -> bool:
-    """Return whether bodies of a model may sleep.
+    """Whether bodies of a model may sleep.
 
     Args:
-        options: the model's options, compiled or not.
+        options: options of the model, compiled or not.
     """
     return bool(int(options.enableflags) & int(getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)))
 
 
 def disabled(options: Any, flag: str) -> bool:
-    """Return whether a model's options switch something off.
+    """Whether a model's options disable a feature.
 
     Args:
-        options: the model's options, compiled or not.
-        flag: the end of its mjtDisableBit, e.g. ``"SENSOR"``.
+        options: options of the model, compiled or not.
+        flag: end of its mjtDisableBit, e.g. ``"SENSOR"``.
     """
     return bool(int(options.disableflags) & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")))
 
 
 def is_held(requirement: Requirement) -> bool:
-    """Return whether a requirement needs hidden sensors where bodies may sleep."""
+    """Whether a requirement needs hidden sensors where bodies may sleep."""
     return requirement in _ON_BODY or requirement in _ON_JOINT
 
 
 def add_held(spec: Any, requirements: Iterable[Requirement]) -> None:
-    """Add the hidden sensors that requirements need, where bodies of an MjSpec may sleep; adding twice adds nothing.
+    """Add the hidden sensors of requirements to an MjSpec whose bodies may sleep; existing ones are not added again.
 
     Args:
-        spec: the mujoco.MjSpec; edited in place.
-        requirements: what sensors require.
+        spec: mujoco.MjSpec; edited in place.
+        requirements: requirements of sensors.
     """
     if not sleeps(spec.option):
         return
@@ -90,7 +90,7 @@ def add_held(spec: Any, requirements: Iterable[Requirement]) -> None:
 
 
 def _site(body: Any, present: set[str]) -> str:
-    """Return the name of the hidden site in a body's frame, which is added where there is none."""
+    """Return the name of the hidden site in a body's frame, which is added where missing."""
     for site in body.sites:
         if hidden(site.name) and _HELD in site.name:
             return str(site.name)
@@ -102,14 +102,14 @@ def _site(body: Any, present: set[str]) -> str:
 
 
 def held_columns(model: Any, requirement: Requirement) -> np.ndarray:
-    """Return where the sensors of a requirement write in sensordata, -1 where there is none.
+    """Return the columns of sensordata for the sensors of a requirement, -1 for missing sensors.
 
     Args:
-        model: the compiled MjModel.
-        requirement: one that `is_held`.
+        model: compiled MjModel.
+        requirement: requirement for which `is_held` is True.
 
     Returns:
-        int32 `[body, 2]` (linear or force, angular or torque) of a body's requirement, `[joint]` of a joint's.
+        int32 `[body, 2]` (linear or force, angular or torque) for a body's requirement, `[joint]` for a joint's.
     """
     kinds = [int(kind) for kind in _ON_BODY.get(requirement, (_SENSOR.mjSENS_JOINTACTFRC,))]
     columns = np.full((model.njnt if requirement in _ON_JOINT else model.nbody, len(kinds)), -1, dtype=np.int32)
@@ -123,7 +123,7 @@ def held_columns(model: Any, requirement: Requirement) -> np.ndarray:
 
 
 def lacks_held(model: Any, requirement: Requirement) -> bool:
-    """Return whether hidden sensors of a requirement are missing in a compiled model whose bodies may sleep."""
+    """Whether a compiled model whose bodies may sleep lacks hidden sensors of a requirement."""
     columns = held_columns(model, requirement)
     if requirement in _ON_BODY:
         return bool((columns[model.body_treeid >= 0] < 0).any())
@@ -132,22 +132,22 @@ def lacks_held(model: Any, requirement: Requirement) -> bool:
 
 
 def static_wrench_fault(model: Any, body: int) -> str | None:
-    """Return why JOINT_WRENCH of one body cannot be told where bodies may sleep, or None.
+    """Return why JOINT_WRENCH of one body is unavailable where bodies may sleep, or None.
 
     Args:
-        model: the compiled MjModel.
+        model: compiled MjModel.
         body: MuJoCo's id of the body.
     """
     if not sleeps(model.opt) or int(model.body_treeid[body]) >= 0 or not may_sleep(model).any():
         return None
     name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, body) or f"body_{body}"
     return (
-        f"the body {name!r} is static, and MuJoCo forgets its contacts with bodies that sleep: give the root bodies of "
-        'all trees sleep="never", or remove <flag sleep="enable"/>.'
+        f'the body {name!r} is static, and MuJoCo omits its contacts with sleeping bodies: set sleep="never" on '
+        'the root bodies of all trees, or remove <flag sleep="enable"/>.'
     )
 
 
 def may_sleep(model: Any) -> np.ndarray:
-    """Return bool [tree]: whether it may sleep."""
+    """Return bool [tree]: whether a tree may sleep."""
     never = (mujoco.mjtSleepPolicy.mjSLEEP_NEVER, mujoco.mjtSleepPolicy.mjSLEEP_AUTO_NEVER)
     return ~np.isin(model.tree_sleep_policy, [int(policy) for policy in never])

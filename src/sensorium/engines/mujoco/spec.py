@@ -1,6 +1,6 @@
-"""MuJoCo models before they are compiled: loading, composing entities, and adding what sensors require.
+"""MuJoCo models before they are compiled: loading, composition of entities, and elements that sensors require.
 
-What is added carries the prefix `sensorium/`; elements with that prefix are hidden from name selection.
+Added elements carry the prefix `sensorium/` and are hidden from name selection.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _TRIGGERS = tuple(
     int(getattr(_SENSOR, f"mjSENS_{word}"))
     for word in ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
 )
-"""Sensor types whose presence makes MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches
-(`cacc`, `cfrc_int`)."""
+"""Sensor types that make MuJoCo call mj_rnePostConstraint, which computes body accelerations and wrenches.
+
+These are the fields `cacc` and `cfrc_int`.
+"""
 
 
 _CHOICES = {name: getattr(mujoco, f"mjt{name.capitalize()}") for name in ("integrator", "cone", "jacobian", "solver")}
@@ -44,7 +46,7 @@ _FLAGS = {"disableflags": mujoco.mjtDisableBit, "enableflags": mujoco.mjtEnableB
 
 
 def label_of(source: object) -> str:
-    """Return how messages name a model: its file, or what it is."""
+    """Return the name of a model in messages: its file or its type."""
     if isinstance(source, str):
         return "the XML text" if source.lstrip().startswith("<") else f"model file {source!r}"
     if isinstance(source, Path):
@@ -55,19 +57,21 @@ def label_of(source: object) -> str:
 
 
 def load_spec(source: object) -> Any:
-    """Return a fresh MjSpec of a model that may be edited; a caller's MjSpec is copied, never touched.
+    """Return a new, editable MjSpec of a model; an MjSpec of the caller is copied and not changed.
 
     Args:
         source: path to an MJCF or URDF file, XML text (starts with ``<``), or an MjSpec.
 
     Raises:
-        ModelError: the file is missing or broken, or `source` is something else.
+        ModelError: the file is missing or invalid, or `source` has another type.
     """
     if isinstance(source, mujoco.MjSpec):
         return source.copy()
     label = label_of(source)
     if not isinstance(source, str | Path):
-        raise ModelError(f"{label} ({shown(source)}) is no model: give a path to MJCF or URDF, XML text, or an MjSpec.")
+        raise ModelError(
+            f"{label} ({shown(source)}) is not a model: give a path to MJCF or URDF, XML text, or an MjSpec."
+        )
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
     try:
@@ -77,7 +81,7 @@ def load_spec(source: object) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first lines of a MuJoCo message as one line."""
+    """Return the first lines of a MuJoCo message, joined to one line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return "; ".join(lines[:3]).removeprefix("Error: ") or type(error).__name__
 
@@ -86,7 +90,7 @@ def compile_spec(spec: Any, label: str) -> Any:
     """Compile an MjSpec.
 
     Raises:
-        ModelError: naming the model and MuJoCo's reason, or the native sensor that was added and does not fit.
+        ModelError: compilation failed; the message names the model, or the added native sensor, and MuJoCo's reason.
     """
     try:
         return spec.compile()
@@ -101,13 +105,13 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     """Attach models under `name/` prefixes to one world and return its MjSpec.
 
     Args:
-        entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` to place it:
-            `pos` in metres, `quat` wxyz. A free joint is kept. One MjSpec may be given several times.
-        terrain: a model that becomes the world itself, without prefix; its options (time step, gravity, solver) hold.
-            Without one, the options of the first entity hold.
+        entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that places
+            it: `pos` in metres, `quat` wxyz. Free joints are kept. An MjSpec may be used several times.
+        terrain: model that becomes the world itself, without prefix; its options (time step, gravity, solver) apply.
+            Without a terrain, the options of the first entity apply.
 
     Raises:
-        ModelError: a name or a model is not usable.
+        ModelError: a name or a model is invalid.
 
     Warns:
         SensoriumWarning: once per entity whose own options are not used.
@@ -118,7 +122,7 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     owner = "the terrain"
     for name, given in entities.items():
         if not isinstance(name, str) or not name or "/" in name or hidden(f"{name}/"):
-            raise ModelError(f"entity name {name!r} is not usable: give a non-empty text without '/', not 'sensorium'.")
+            raise ModelError(f"entity name {name!r} is invalid: give a non-empty text without '/', not 'sensorium'.")
         model, pos, quat = _placed(name, given)
         try:
             child = load_spec(model)
@@ -129,7 +133,7 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
             world.option = child.option
             world.visual = child.visual
         _warn_of_options(name, child.option, world.option, owner)
-        child.option, child.visual = world.option, world.visual  # else MuJoCo logs every difference, then does the same
+        child.option, child.visual = world.option, world.visual  # otherwise MuJoCo logs every difference
         try:
             world.attach(child, prefix=f"{name}/", frame=world.worldbody.add_frame(pos=pos, quat=quat))
         except ValueError as error:
@@ -141,13 +145,13 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
 
 
 def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
-    """Warn where an entity sets options that differ from those of the world that it becomes a part of.
+    """Warn where an entity sets options that differ from those of its world.
 
     Args:
-        name: the entity.
-        own: its options.
-        used: those of the world.
-        owner: whose they are.
+        name: name of the entity.
+        own: options of the entity.
+        used: options of the world.
+        owner: model that determines the options of the world.
     """
     default, lost = mujoco.MjSpec().option, []
     for option in (option for option in dir(own) if not option.startswith("_")):
@@ -157,14 +161,14 @@ def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
     if lost:
         warnings.warn(
             f"compose: the entity {name!r} has options that are not used: {', '.join(lost)}. The options of {owner} "
-            "hold for the whole world: set them there, or give the entity the same.",
+            "apply to the whole world: set them there, or set the same ones in the entity.",
             SensoriumWarning,
             stacklevel=4,
         )
 
 
 def _word(option: str, value: Any) -> str:
-    """Return the value of an option as MuJoCo's XML has it."""
+    """Return the value of an option as written in MuJoCo's XML."""
     if option in _CHOICES:
         return str(_CHOICES[option](value).name).split("_", 1)[1].lower()
     if option in _FLAGS:
@@ -187,20 +191,20 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
 
 
 def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
-    """Add to an MjSpec what requirements need of the model, before it is compiled; doing it twice adds nothing.
+    """Add the elements that requirements need to an MjSpec before it is compiled; existing ones are not added again.
 
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
-    accelerometer is added where the model has none. Where bodies may sleep, each body gets sensors of its own, see
-    `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, a
-    CONTACT_REPORT one for each primary. The functions of MODEL_ELEMENTS are called once each, in the order of their
-    names, and leave a hidden text element as a mark.
+    accelerometer is added where the model has none. Where bodies may sleep, each body gets separate sensors, see
+    `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, and a CONTACT_REPORT one for each primary. The
+    functions of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a
+    mark.
 
     Args:
-        spec: the mujoco.MjSpec; edited in place.
-        requirements: what the sensors require; what needs nothing of the model is ignored.
+        spec: mujoco.MjSpec; edited in place.
+        requirements: requirements of sensors; those that need no elements are ignored.
 
     Returns:
-        The names of all elements that were added, hidden ones included.
+        Names of all added elements, including hidden ones.
 
     Raises:
         ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
@@ -234,22 +238,22 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
 
 
 def element_functions(requirements: Iterable[Requirement]) -> dict[str, Callable[[Any], None]]:
-    """Return the functions of MODEL_ELEMENTS requirements by the name of the mark that they leave in a model."""
+    """Return the functions of MODEL_ELEMENTS requirements by the name of their mark in a model."""
     functions = [requirement.args[0] for requirement in requirements if requirement.kind == "MODEL_ELEMENTS"]
     return {f"{_ELEMENTS}{_function_key(add)}": add for add in functions}
 
 
 def has_elements(model: Any, requirement: Requirement) -> bool:
-    """Return whether a compiled model carries the marks of a MODEL_ELEMENTS requirement."""
+    """Whether a compiled model carries the marks of a MODEL_ELEMENTS requirement."""
     (mark,) = element_functions([requirement])
     return bool(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_TEXT, mark) >= 0)
 
 
 def computes_acceleration(model: Any) -> bool:
-    """Return whether a sensor of a compiled model makes MuJoCo compute accelerations and wrenches at every step.
+    """Whether a sensor of a compiled model makes MuJoCo compute accelerations and wrenches at every step.
 
-    Those are accelerometer, force, torque, framelinacc, frameangacc and user sensors of stage acc; one with a sampling
-    interval does so only when it is due, which is not enough.
+    Such sensors are accelerometer, force, torque, framelinacc, frameangacc and user sensors of stage acc. A sensor with
+    a sampling interval triggers the computation only when it is due, which is not sufficient.
     """
     return any(map(_triggers, model.sensor_type, model.sensor_needstage, model.sensor_interval))
 
@@ -264,7 +268,7 @@ def _all_names(spec: Any) -> set[str]:
 
 
 def _function_key(add: Callable[..., Any]) -> str:
-    """Name a function so that two functions made by one factory with different values differ."""
+    """Return a key of a function; functions created by one factory with different values have different keys."""
     if isinstance(add, functools.partial):
         return f"{_function_key(add.func)}#{_digest(add.args, add.keywords)}"
     name = f"{getattr(add, '__module__', '')}.{getattr(add, '__qualname__', type(add).__qualname__)}"

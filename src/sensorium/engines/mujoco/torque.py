@@ -1,13 +1,13 @@
-"""The torque at the gearbox output (JOINT_TORQUE): its constants in the model, and where it cannot be told.
+"""Torque at the gearbox output (JOINT_TORQUE): its constants in the model, and models for which it is unavailable.
 
 Joint effort is `qfrc_actuator`: all actuators on the joint (also through tendons, sites and bodies), with the joint's
 gravity compensation where `actuatorgravcomp` is on, clamped to `actuatorfrcrange`. The torque at the gearbox output is
 
     qfrc_actuator - armature * qacc + friction + qfrc_damper
 
-where the armature is the joint's and that of actuators on it times the square of their gear. `qfrc_damper` is the force
-of the joint's and its actuators' dampers. No field of a batch holds the dry friction, but with the primal solvers
-(Newton, CG) it is a function of the acceleration: the force of constraint i of friction type is
+where the armature is the joint's plus that of actuators on it times the square of their gear. `qfrc_damper` is the
+force of the joint's and its actuators' dampers. No field of a batch contains the dry friction, but with the primal
+solvers (Newton, CG) it is a function of the acceleration: the force of constraint i of friction type is
 
     -(qacc + b * qvel) / R, clamped to +-frictionloss,      R = (1 - imp) / imp * dof_invweight0,  b = 2 / (dmax * T)
 
@@ -27,7 +27,7 @@ from sensorium.engines.mujoco.sleep import disabled, may_sleep
 
 
 def rotor_inertia(model: Any) -> np.ndarray:
-    """Return the armature `[dof]` that actuators add to the joints they act on, kg m^2 (slide: kg)."""
+    """Return the armature `[dof]` that actuators add to their joints, kg m^2 (slide: kg)."""
     inertia = np.zeros(model.nv)
     on_joint = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
     for i in np.flatnonzero(np.isin(model.actuator_trntype, on_joint) * getattr(model, "actuator_armature", 0.0)):
@@ -50,19 +50,19 @@ def friction_constants(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def torque_fault(model: Any, *, friction_known: bool, held: bool = False) -> str | None:
-    """Return why the torque at the gearbox outputs of a model cannot be told, or None.
+    """Return why the torque at the gearbox outputs of a model is unavailable, or None.
 
     Args:
-        model: the compiled MjModel.
-        friction_known: whether the engine reads the dry friction itself, instead of computing it.
-        held: whether native sensors hold what MuJoCo does not compute of bodies that sleep.
+        model: compiled MjModel.
+        friction_known: whether the engine reads the dry friction instead of computing it.
+        held: whether native sensors hold values that MuJoCo does not compute for sleeping bodies.
     """
     why = _tendon_fault(model) or (None if friction_known else _friction_fault(model))
     return why or (_sleep_fault(model) if held else None)
 
 
 def _sleep_fault(model: Any) -> str | None:
-    """MuJoCo keeps no acceleration of a joint that sleeps, and no native sensor measures it."""
+    """Return the fault of a sleeping joint, whose acceleration MuJoCo does not keep and no native sensor measures."""
     inert = model.dof_armature + model.dof_frictionloss + rotor_inertia(model)
     may = may_sleep(model)
     for joint in Elements(model).joint_ids:
@@ -70,14 +70,14 @@ def _sleep_fault(model: Any) -> str | None:
             name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint)
             return (
                 f"joint {name!r} has armature or dry friction and may sleep, and MuJoCo does not keep the acceleration "
-                'of a joint that sleeps: give the root body of its tree sleep="never". JOINT_EFFORT, the actuators\' '
+                'of a sleeping joint: set sleep="never" on the root body of its tree. JOINT_EFFORT, the actuators\' '
                 "force, is available."
             )
     return None
 
 
 def _tendon_fault(model: Any) -> str | None:
-    """Dampers of tendons count in qfrc_damper, but act on the link beside the drive."""
+    """Return the fault of tendon dampers, which count in qfrc_damper but act on the link beside the drive."""
     damped = (model.tendon_damping != 0.0) | _actuated_dampers(model)
     for tendon in np.flatnonzero(damped):
         name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TENDON, int(tendon)) or f"tendon_{tendon}"
@@ -120,17 +120,17 @@ def _friction_fault(model: Any) -> str | None:
     elif integrator == getattr(mujoco.mjtIntegrator, "mjINT_DISCRETE", None):
         why = "the discrete integrator: choose another one"
     elif not _friction_as_expected(model):
-        why = f"this version of MuJoCo ({mujoco.__version__}), whose friction is another one than is known here"
+        why = f"this version of MuJoCo ({mujoco.__version__}), whose friction model differs from the supported one"
     if not why:
         return None
     return (
-        f"joint {name!r} has dry friction (frictionloss), which cannot be told under {why}; or own the loop, where it "
-        "can be read: MujocoEngine.from_mj(model, data). JOINT_EFFORT, the actuators' force, is available."
+        f"joint {name!r} has dry friction (frictionloss), which is unavailable with {why}; or step a live model "
+        "yourself: MujocoEngine.from_mj(model, data). JOINT_EFFORT, the actuators' force, is available."
     )
 
 
 def _friction_as_expected(model: Any) -> bool:
-    """Whether MuJoCo's dry friction in a moving state is what the formula says."""
+    """Whether MuJoCo's dry friction in a moving state equals the formula."""
     data = mujoco.MjData(model)
     data.qvel[:] = np.cos(np.arange(1.0, model.nv + 1.0))
     mujoco.mj_forward(model, data)

@@ -1,4 +1,4 @@
-"""What engines around live objects of their owner share: they read what the owner steps and resets."""
+"""Common base of engines around live objects, which read the data that the owner steps and resets."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ class WrappedModelEngine(MujocoModelEngine):
 
     owns_time = False
     _data: str
-    """How messages name the owner's data."""
+    """Name of the owner's data in messages."""
     _step_call: str
-    """The owner's call that takes a step."""
+    """Call of the owner that takes a step."""
     _newest: dict[str, torch.Tensor]
-    """The state now, of which `_previous` has that of one tick ago."""
+    """Current state; `_previous` has the state of the previous tick."""
     _reset_fix: str
-    """What the owner does instead of giving `reset` a state, with `{}` for the names."""
+    """Call of the owner that replaces the state argument of `reset`, with `{}` for the names."""
 
     @property
     def model(self) -> Any:
-        """The owner's MjModel."""
+        """MjModel of the owner."""
         return self._model
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Refuse: the owner steps.
+        """Raise `ScheduleError`, because the owner steps the simulation.
 
         Raises:
             ScheduleError: always.
         """
         raise ScheduleError(
-            f"this engine wraps your {self._data}, so you own the loop: call {self._step_call}, then scene.update()."
+            f"this engine wraps your {self._data}, so your loop steps it: call {self._step_call}, then scene.update()."
         )
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; derived state is read again at the next `refresh`.
+        """Register `ticks` steps of the owner; derived state is read again at the next `refresh`.
 
         Raises:
-            ScheduleError: several ticks at once with `fresh=False` and a requirement that reads joint positions; the
-                time step was edited (on CUDA the host does not wait for that: a later update raises it).
+            ScheduleError: several ticks were given with `fresh=False` and a requirement that reads joint positions, or
+                the time step was edited. On CUDA the host does not wait for the latter check: a later update raises it.
         """
         if self._previous and ticks > 1:
             name = self._step_call.partition("(")[0].rpartition(".")[2]
@@ -81,12 +81,12 @@ class WrappedModelEngine(MujocoModelEngine):
 
         Raises:
             ScheduleError: `state` is not empty.
-            ModelError: shapes were described, and are not the same in all environments any more (on CUDA the host does
-                not wait for that: a later update or reset raises it).
+            ModelError: described shapes are no longer the same in all environments. On CUDA the host does not wait for
+                this check: a later update or reset raises it.
         """
         if state:
             raise ScheduleError(
-                f"this engine wraps your {self._data} and writes no state to it: "
+                f"this engine wraps your {self._data} and cannot write its state: "
                 f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
             )
         ids = self._selected(env_ids)
@@ -96,9 +96,9 @@ class WrappedModelEngine(MujocoModelEngine):
         self._check_shapes()
 
     def _forget(self, ids: torch.Tensor | None) -> None:
-        """Forget what was noted of environments before their owner reset them."""
+        """Discard records of environments from before their owner reset them."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, after the owner restored the physics."""
+        """Restore the result of `state`, after the owner restored the physics."""
         super().load_state(state)
         self._note_state(self._newest)

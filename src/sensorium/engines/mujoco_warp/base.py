@@ -1,4 +1,4 @@
-"""What both mujoco_warp engines share: derived state from worlds on one device, current or one tick old."""
+"""Common base of the mujoco_warp engines: derived state from worlds on one device, current or one tick old."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("V
 class WarpModelEngine(MujocoModelEngine):
     """Derived state of mujoco_warp's worlds; the base of `MujocoWarpEngine` and `LiveMujocoWarpEngine`.
 
-    The arrays are those of the other MuJoCo engines (see `MujocoModelEngine`), on the worlds' device. Poses of bodies,
-    joint positions, velocities and efforts and native sensors are views of mujoco_warp's own memory, where their rows
-    stand side by side there; joint positions and velocities only with `fresh=True`.
+    The arrays are those of the other MuJoCo engines (see `MujocoModelEngine`), on the worlds' device. Native sensors,
+    and poses of bodies, joint positions, velocities and efforts whose rows are adjacent there, are views of
+    mujoco_warp's own memory; joint positions and velocities only with `fresh=True`.
     """
 
     name = "mujoco_warp"
@@ -42,11 +42,13 @@ class WarpModelEngine(MujocoModelEngine):
     _worlds: Worlds
 
     def _new_derived(self, threads: int | None) -> Derived:
-        shows = self.owns_time or self.fresh  # else the owner's forward() between two updates would mix two instants
+        shows = (
+            self.owns_time or self.fresh
+        )  # otherwise the owner's forward() between two updates would mix two instants
         return Derived(self.num_envs, self.device, Compute(self.device, self.num_envs, threads), torch.float32, shows)
 
     def _attach(self, worlds: Worlds) -> None:
-        """Work on these worlds from now on."""
+        """Use these worlds from now on."""
         self._worlds = worlds
         self._overflow = AsyncCopy(self._derived.compute, worlds.tensor("overflow"))
         self._differ = torch.zeros(1, dtype=torch.bool, device=self.device)
@@ -60,7 +62,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     @property
     def m(self) -> Any:
-        """mujoco_warp's Model; what is written into it, or put in place of one of its arrays, counts."""
+        """mujoco_warp's Model; writes to it, and replacements of its arrays, take effect."""
         return self._worlds.m
 
     @property
@@ -79,7 +81,7 @@ class WarpModelEngine(MujocoModelEngine):
     # Derived state ----------------------------------------------------------------------------------------------------
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Make the derived arrays; warn once of each primary whose contacts this version of mujoco_warp mistakes."""
+        """Create the derived arrays; warn once of primaries whose contacts this mujoco_warp reports wrongly."""
         super()._derive(prepared)
         version = mujoco_warp().__version__
         for report in contacts(prepared):
@@ -87,10 +89,10 @@ class WarpModelEngine(MujocoModelEngine):
             if names:
                 self._told.update(names)
                 warnings.warn(
-                    f"contacts of {listed(names)}: mujoco_warp {version} mistakes the sign of normals and forces where "
-                    f"reduce={report.args[3]!r} orders contacts in which a primary is the first geom and others in "
-                    "which it is the second. Use reduce='netforce' or 'none', a secondary that is always on one side "
-                    "(such as the ground), or mujoco and mujoco_warp 4.",
+                    f"contacts of {listed(names)}: mujoco_warp {version} reports wrong signs of normals and forces "
+                    f"where reduce={report.args[3]!r} sorts contacts in which a primary is the first geom and others "
+                    "in which it is the second. Use reduce='netforce' or 'none', a secondary that is always on one "
+                    "side (such as the ground), or mujoco and mujoco_warp 4.",
                     SensoriumWarning,
                     stacklevel=4,
                 )
@@ -108,7 +110,7 @@ class WarpModelEngine(MujocoModelEngine):
         return self._worlds.m.opt
 
     def _follow(self) -> None:
-        """Read from arrays that were put in place of others since the last time."""
+        """Read from arrays that replaced others since the last call."""
         names = (*self._fields, *self._model_fields)
         moved = [
             name for name, array in zip(names, self._read_from, strict=True) if self._worlds.field(name) is not array
@@ -118,8 +120,8 @@ class WarpModelEngine(MujocoModelEngine):
         for name in moved:
             if name in self._fields:
                 raise ModelError(
-                    f"{name} of the mujoco_warp Data was replaced by another array: arrays of the Data must stay where "
-                    "they are. Write into it (wp.copy, assign), or make the engine anew."
+                    f"{name} of the mujoco_warp Data was replaced by another array: arrays of the Data must stay in "
+                    "place. Write into it (wp.copy, assign), or create a new engine."
                 )
         self._bind(self.prepared)
 
@@ -133,7 +135,7 @@ class WarpModelEngine(MujocoModelEngine):
         self._offsets.bind(self._elements.row, dict(zip(self._offsets.fields, self._offset_fields, strict=True)))
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Bring mounts of all envs, or of some, to where the model has them on their bodies."""
+        """Update the mounts of all envs or some from the model's poses on their bodies."""
         if not self._offsets:
             return
         now = (getattr(self._worlds.m, name) for name in self._offsets.fields)
@@ -156,21 +158,21 @@ class WarpModelEngine(MujocoModelEngine):
             kept[name].copy_(old)
 
     def _go_forward(self) -> None:
-        """Run the forward computation as far as requirements need it."""
+        """Run the forward computation up to the stage that requirements need."""
         if self._fields and set(self._fields) - set(STATE_SOURCES):
             full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
             early = "vel" if self.stage >= _VEL or self._sensors else "pos"
             self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
 
     def _refresh_reset(self, ids: torch.Tensor | None) -> None:
-        super()._refresh_reset(None if self.fresh else ids)  # with `fresh` all is wanted at the current tick
+        super()._refresh_reset(None if self.fresh else ids)  # with `fresh` all envs must be at the current tick
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
     def _check_state(self) -> None:
         """Warn where memory was too small, once for each kind.
 
-        On CUDA the flags travel while the device works on, and are looked at in a later step.
+        On CUDA the flags are copied asynchronously and checked in a later step.
         """
         self._report_shapes()
         flags = self._overflow.take()
@@ -183,7 +185,7 @@ class WarpModelEngine(MujocoModelEngine):
     def _check_time_steps(self) -> None:
         """Raise ScheduleError where the time step of mujoco_warp's Model was edited.
 
-        On CUDA the values travel while the device works on, and are looked at in a later step.
+        On CUDA the values are copied asynchronously and checked in a later step.
         """
         array = self._worlds.m.opt.timestep
         if array is not self._time_steps_of:
@@ -196,9 +198,9 @@ class WarpModelEngine(MujocoModelEngine):
                 self._check_time_step(step, "opt.timestep of mujoco_warp's Model")
 
     def _check_shapes(self) -> None:
-        """Raise where shapes were described as those of all environments, and are not any more.
+        """Raise where shapes described as common to all environments no longer are.
 
-        On CUDA the answer travels while the device works on, and is looked at in a later step or reset.
+        On CUDA the result is copied asynchronously and checked in a later step or reset.
         """
         model, worlds = self.model, self._worlds
         if self._shapes is None or self.num_envs == 1:
@@ -217,14 +219,14 @@ class WarpModelEngine(MujocoModelEngine):
             self._report_shapes()
 
     def _report_shapes(self) -> None:
-        """Raise ModelError, by name, where the last look at the fields of shapes has arrived and found a difference."""
+        """Raise a ModelError with names if the last check of the shapes' fields has arrived and found a difference."""
         flags = self._differing.take()
         if flags is not None and flags.any():
             self._shape_model()
 
     def _larger(self, size: str) -> str:
         d = self._worlds.d
-        if self.owns_time:  # mujoco_warp makes these as large as the others
+        if self.owns_time:  # mujoco_warp sets this size equal to the others
             size = {"nccdmax": "nconmax", "njmax_nnz": "njmax"}.get(size, size)
         now = {"nconmax": int(d.naconmax) // self.num_envs, "njmax": int(d.njmax)}.get(size)
         how = f" (now {now})" if now is not None else ""
@@ -232,12 +234,12 @@ class WarpModelEngine(MujocoModelEngine):
             return f"{size}: <custom><numeric name='contact_sensor_maxmatch' data='...'/></custom> in the model"
         if self.owns_time:
             return f"{size}{how}: {type(self).__name__}(..., {size}=...)"
-        return f"{size}{how} where you make the Data: mujoco_warp.make_data(..., {size}=...)"
+        return f"{size}{how} in the call that creates the Data: mujoco_warp.make_data(..., {size}=...)"
 
     # Support ----------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
+        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
         model = self._model
         if requirement.kind == "NATIVE_SENSOR" and model is not None and (i := sensor_id(model, requirement)) >= 0:
             kind = mujoco.mjtSensor(model.sensor_type[i])
@@ -263,7 +265,7 @@ class WarpModelEngine(MujocoModelEngine):
 
     @property
     def diverged(self) -> torch.Tensor:
-        """Bool `[env]`: environments whose positions or velocities are not finite now."""
+        """Bool `[env]`: environments whose positions or velocities are currently not finite."""
         return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
 
     def _own_arrays(self) -> Mapping[str, torch.Tensor]:

@@ -1,8 +1,8 @@
-"""Which contact reports mujoco_warp before 4 mistakes.
+"""Contact reports with wrong signs in mujoco_warp before version 4.
 
-Its contact sensors sort the matches of a sensor by force or distance, but not the side that the primary is on. A
-primary that is the first geom of one contact and the second of another then gets normals and forces of the wrong sign.
-MuJoCo puts the geom of the lesser type first, and of two of one type that of the lesser id.
+Its contact sensors sort the matches of a sensor by force or distance, but not the side of the primary. A primary that
+is the first geom of one contact and the second of another then gets normals and forces of the wrong sign. MuJoCo puts
+the geom of the lesser type first and, for equal types, the geom of the lesser id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def mistaken(report: Requirement, model: Any, version: str) -> list[str]:
     Args:
         report: the CONTACT_REPORT.
         model: the MjModel.
-        version: of mujoco_warp.
+        version: version of mujoco_warp.
     """
     (kind, names), secondary, _, reduce, _ = report.args
     if reduce not in ("mindist", "maxforce") or int(version.split(".")[0]) >= 4:

@@ -1,10 +1,10 @@
 """MuJoCo on the GPU: thousands of environments of one model on one device, with mujoco_warp; on the CPU for tests.
 
-State and derived state are mujoco_warp's own float32 memory where that is possible. The physics is replayed as a graph.
-As with the other MuJoCo engines, `refresh` runs the forward computation up to the stage that the requirements need, on
-the state after the last tick, which does not alter the physics; with `fresh=False` nothing is recomputed, all derived
-state is one tick old, and `lag` is 1. On CUDA the order of contacts, and with it the last bits of the physics, varies
-from run to run unless `deterministic=True`.
+State and derived state are mujoco_warp's own float32 memory where possible. The physics is replayed as a graph. As with
+the other MuJoCo engines, `refresh` runs the forward computation on the state after the last tick, up to the stage that
+the requirements need, which does not alter the physics. With `fresh=False` nothing is recomputed, all derived state is
+one tick old, and `lag` is 1. On CUDA the order of contacts, and therefore the last bits of the physics, varies from run
+to run unless `deterministic=True`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,18 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
     """N parallel environments of one MuJoCo model on one device, stepped by mujoco_warp.
 
     Args:
-        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. An MjModel
-            is sealed: sensors can add nothing to it.
+        model: path to an MJCF or URDF file, XML text (starts with ``<``), an MjSpec, or a compiled MjModel. Sensors
+            cannot add elements to an MjModel.
         num_envs: number of environments.
-        device: torch device of physics and derived arrays, ``"cuda"``, ``"cuda:1"``; ``"cpu"`` is there for tests, for
-            mujoco_warp is slow on it.
-        fresh: bring derived state up to the current tick when it is read; False leaves it one tick behind, for free.
-        keyframe: name or index of the keyframe that environments start from and are reset to; None for the model's
+        device: torch device of physics and derived arrays, ``"cuda"`` or ``"cuda:1"``; ``"cpu"`` is intended for tests,
+            because mujoco_warp is slow on it.
+        fresh: whether to bring derived state up to the current tick on read; False leaves it one tick old, at no cost.
+        keyframe: name or index of the keyframe with the initial state and the state after a reset; None for the model's
             default state.
-        nconmax: contacts that each environment has memory for, on average; None for a guess from the model.
-        njmax: constraints that each environment has memory for; None for a guess from the model.
-        deterministic: make contacts and sums come in one order, at a cost; needs mujoco_warp 4 or newer.
-
-    Raises:
-        MissingDependencyError: mujoco_warp is not installed, or does not match the installed MuJoCo.
-        ModelError: the file is missing or broken, the model has something that mujoco_warp lacks, or there is no memory
-            for as many environments; `fresh=False` with the RK4 integrator or with bodies that may sleep.
-        UnknownNameError: no such keyframe.
-        ArgumentError: no such device.
+        nconmax: mean number of contacts per environment for which memory is allocated; None for an estimate from the
+            model.
+        njmax: number of constraints per environment for which memory is allocated; None for an estimate from the model.
+        deterministic: whether to use a fixed order of contacts and sums, at a cost; needs mujoco_warp 4 or newer.
     """
 
     _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
@@ -74,34 +68,34 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         self._deterministic = deterministic
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
         self.capture(True)
-        self._ensure()  # what mujoco_warp lacks is said now, not at the first step
+        self._ensure()  # reports features that mujoco_warp lacks now instead of at the first step
 
     @staticmethod
     def from_mjw(mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> LiveMujocoWarpEngine:
         """Wrap a live mujoco_warp Model and Data.
 
-        You step and reset them; then call `scene.update()` after each step.
+        The caller steps and resets them, and calls `scene.update()` after each step.
 
         Args:
-            mjm: the MjModel that `m` was made from: it has the names.
+            mjm: MjModel that `m` was created from, which has the names.
             m: mujoco_warp's Model.
             d: mujoco_warp's Data, `nworld` environments.
-            fresh: compute derived state anew for the state after the last step, in your Data; False reads it as
-                `mujoco_warp.step` left it, one tick behind.
+            fresh: whether to recompute derived state of the state after the last step, in the caller's Data; False
+                reads the state that `mujoco_warp.step` left, one tick old.
 
         Raises:
-            ModelError: a wrong type, or sizes that do not belong together.
+            ModelError: an argument has a wrong type, or the sizes do not match.
         """
         return LiveMujocoWarpEngine(mjm, m, d, fresh=fresh)
 
     # Model ------------------------------------------------------------------------------------------------------------
 
     def grants_late(self, requirement: Requirement) -> bool:
-        """Whether a requirement may be prepared late; not where it needs other worlds, whose memory is elsewhere."""
+        """Whether a requirement may be prepared late; not if it needs new worlds, whose memory is elsewhere."""
         return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
 
     def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Make the worlds of a model; where there were some before the first tick, carry their state over."""
+        """Create the worlds of a model; the state of earlier ones, before the first tick, is carried over."""
         worlds = self._made(model)
         start = {} if self._key < 0 else default_state(model, self._key)
         start_on_device = {name: torch.from_numpy(values).to(self.device) for name, values in start.items()}
@@ -132,35 +126,37 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         try:
             with wp.ScopedDevice(device):
                 d = module.make_data(model, nworld=self.num_envs, **room)
-        except (RuntimeError, ValueError) as error:  # too much memory, or more than Warp can count
+        except (RuntimeError, ValueError) as error:  # too much memory, or sizes beyond Warp's integers
             raise ModelError(
-                f"{self._label}: {self.num_envs} environments with room for nconmax={room['nconmax']} contacts and "
-                f"njmax={room['njmax']} constraints each cannot be made on {device}: {reason_of(error)}. Give fewer "
+                f"{self._label}: {self.num_envs} environments with memory for nconmax={room['nconmax']} contacts and "
+                f"njmax={room['njmax']} constraints each cannot be created on {device}: {reason_of(error)}. Use fewer "
                 "environments, or a lower nconmax or njmax."
             ) from error
         return Worlds(model, m, d, self._derived.compute)
 
     def _set_options(self, m: Any) -> None:
         module = mujoco_warp()
-        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine says it, once and by name
+        m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine warns instead, once and with names
         if self._deterministic:
             if not hasattr(m.opt, "deterministic"):
-                raise ModelError(f"deterministic: mujoco_warp {module.__version__} cannot; it needs 4.0 or newer.")
+                raise ModelError(
+                    f"deterministic: mujoco_warp {module.__version__} does not support it; use 4.0 or newer."
+                )
             m.opt.deterministic = int(module.DeterminismType.ALL)
 
     def expand(self, field: str) -> torch.Tensor:
-        """Give each environment values of its own in a field of mujoco_warp's Model, and return them.
+        """Give each environment separate values in a field of mujoco_warp's Model, and return them.
 
         Args:
-            field: name of the field, e.g. ``"geom_friction"``, ``"site_pos"``, ``"opt.gravity"``; one that mujoco_warp
-                documents with a leading ``*``.
+            field: name of the field, e.g. ``"geom_friction"``, ``"site_pos"``, ``"opt.gravity"``; a field that
+                mujoco_warp documents with a leading ``*``.
 
         Returns:
-            The values `[env, ...]`, float32 or int32, live and writable. Graphs are captured anew by themselves.
+            The values `[env, ...]`, float32 or int32, live and writable. Graphs are captured again automatically.
 
         Raises:
             UnknownNameError: the Model has no such field.
-            ArgumentError: all environments must share it.
+            ArgumentError: all environments must share the field.
         """
         self._ensure()
         return self._worlds.expand(field)
@@ -186,10 +182,10 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         return {name: self._worlds.of_each(name) for name in ("opt.gravity", "opt.magnetic")}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, in an engine of the same model and number of environments.
+        """Restore the result of `state`, in an engine with the same model and number of environments.
 
         Raises:
-            ArgumentError: the state is of another model or number of environments.
+            ArgumentError: the state belongs to another model or number of environments.
         """
         for name in state["options"]:
             self._worlds.expand(name)
@@ -197,7 +193,7 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
 
 
 def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
-    """Write values that all environments get, into all of them or those of a mask."""
+    """Write values that all environments share, into all of them or those of a mask."""
     for name, target in targets.items():
         if name in values:
             put(target, values[name].expand_as(target), mask)

@@ -1,4 +1,4 @@
-"""A user's live mujoco_warp Model and Data as an engine: stepped and reset by their owner."""
+"""A live mujoco_warp Model and Data of the user as an engine: stepped and reset by their owner."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from sensorium.spec import Requirement
 
 
 class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
-    """A live mujoco_warp Model and Data; made by `MujocoWarpEngine.from_mjw`.
+    """A live mujoco_warp Model and Data; created by `MujocoWarpEngine.from_mjw`.
 
-    The owner calls mujoco_warp.step and then `scene.update()`; whatever the owner edits (state, model, gravity), and
-    arrays of the Model that the owner puts in place of others, count from the next `scene.update()` on. With
-    `fresh=True` mujoco_warp's forward computation runs in the owner's Data, as far as the sensors need it: it writes
-    what follows from the state, never the state, so the next step is the same.
+    The owner calls mujoco_warp.step and then `scene.update()`. Edits by the owner (state, model, gravity), and arrays
+    of the Model that the owner replaced, take effect at the next `scene.update()`. With `fresh=True` mujoco_warp's
+    forward computation runs in the owner's Data, up to the stage that sensors need. It writes derived fields and never
+    the state, so the next step is unaffected.
 
     Args:
-        mjm: the MjModel that `m` was made from.
+        mjm: MjModel that `m` was created from.
         m: mujoco_warp's Model.
         d: mujoco_warp's Data.
-        fresh: compute derived state for the state after the last step; False reads it as the step left it (`lag` 1).
+        fresh: whether to compute derived state after each step; False reads the state that the step left (`lag` 1).
 
     Raises:
-        ModelError: a wrong type, sizes that do not belong together, time steps that differ between environments, or
+        ModelError: an argument has a wrong type, sizes do not match, time steps differ between environments, or
             `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
@@ -61,26 +61,26 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             raise ModelError(f"from_mjw: m is on {m.opt.gravity.device}, d on {d.qpos.device}: put both on one device.")
         steps = np.unique(m.opt.timestep.numpy())
         if len(steps) > 1:
-            raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): give all the same.")
+            raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): set all to the same.")
         super().__init__(int(d.nworld), str(wp.device_to_torch(d.qpos.device)), fresh, None)
         self._check_unfresh(m.opt)
         self._model = mjm
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
-            self.dt = float(str(steps[0]))  # the owner changed it: the shortest decimal of the float32
+            self.dt = float(str(steps[0]))  # edited by the owner: the shortest decimal of the float32
         model_time_step(self.dt, "from_mjw")
         self._attach(Worlds(mjm, m, d, self._derived.compute))
         self.capture(True)
         self._derive(frozenset())
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine can give the requirement, else the reason and the fix."""
+        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
         nv, awake = int(self._model.nv), int(getattr(self.d, "nvmax", self._model.nv))
         held = is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
         if held and awake < nv and sleeps(self.m.opt):
             return (
-                f"mujoco_warp computes it only of bodies that are awake, and nvmax={awake} has no room for all {nv} "
-                "degrees of freedom: give a larger one, mujoco_warp.make_data(..., nvmax=...)."
+                f"mujoco_warp computes it only for bodies that are awake, and nvmax={awake} is less than all {nv} "
+                "degrees of freedom: increase it, mujoco_warp.make_data(..., nvmax=...)."
             )
         return super().supports(requirement)
 
@@ -89,9 +89,9 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
         return self.fresh or getattr(self.m.opt, "run_rne_postconstraint", False)
 
     def count_ticks(self, ticks: int) -> None:
-        """Note that the owner took `ticks` steps; see `WrappedModelEngine.count_ticks`."""
+        """Register `ticks` steps of the owner; see `WrappedModelEngine.count_ticks`."""
         super().count_ticks(ticks)
         if ticks:
             if not self.fresh:
-                self.refresh()  # before the owner's next forward() writes another instant over it
+                self.refresh()  # before the owner's next forward() overwrites it with another instant
             self._check_state()

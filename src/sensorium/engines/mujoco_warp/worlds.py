@@ -1,8 +1,9 @@
 """mujoco_warp itself: its import, its worlds on one device, and its functions replayed as graphs.
 
-A function of mujoco_warp is a hundred small launches, which cost the host far more than the device. So each is run once
-as it is, which loads its kernels, then captured, then replayed (on the CPU too, bit for bit the same). Scalars, sizes
-and addresses are frozen in a graph: it is captured anew when an array or option of the model was replaced.
+A function of mujoco_warp consists of about a hundred small launches, which cost the host far more than the device. Each
+function is run once directly, which loads its kernels, then captured, then replayed (on the CPU too, bit-identically).
+Scalars, sizes and addresses are frozen in a graph: it is captured again after an array or option of the model was
+replaced.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ STATE = (
     "time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
     "eq_active", "mocap_pos", "mocap_quat", "userdata", "tree_asleep",
 )  # fmt: skip
-"""Fields of the Data that a step starts from; those that this version has."""
+"""Fields of the Data that a step starts from, if this version has them."""
 SHOWN = ("xpos", "xquat", "qfrc_actuator")
-"""Other fields of the Data that derived arrays are views of, and whose addresses therefore outlive it."""
+"""Other fields of the Data that derived arrays are views of; their memory must outlive the Data."""
 ASLEEP = (
     "tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "dof_awake_ind", "ntree_awake", "nbody_awake",
     "nv_awake",
 )  # fmt: skip
-"""Fields that say which bodies sleep; the forward computation wakes some of them."""
+"""Fields with the sleep state of bodies; the forward computation wakes some of them."""
 LOST = {
     "NEFC": ("njmax", "constraints: some were dropped, so contacts lack forces"),
     "NJMAX_NNZ": ("njmax_nnz", "the constraint Jacobian: constraints were dropped"),
@@ -51,15 +52,15 @@ LOST = {
     "NVMAX": ("nvmax", "degrees of freedom that are awake"),
     "TACTILE": ("nconmax", "contacts of a tactile sensor"),
 }
-"""mujoco_warp's overflow flags that lose something: the size to raise, and what was lost."""
+"""mujoco_warp's overflow flags with a loss of data: the size to increase, and what was lost."""
 
 
 @functools.cache
 def mujoco_warp() -> Any:
-    """Return the module.
+    """Return the module mujoco_warp.
 
     Raises:
-        MissingDependencyError: it is not installed, or belongs to another MuJoCo than the installed one.
+        MissingDependencyError: it is not installed, or does not match the installed MuJoCo.
     """
     versions = {}
     for package in ("mujoco", "mujoco-warp"):
@@ -75,7 +76,7 @@ def mujoco_warp() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             f"mujoco-warp {versions['mujoco-warp']} cannot be imported beside mujoco {versions['mujoco']}: "
-            f"{reason_of(error)}. pip install 'sensorium[warp]' brings a pair that works."
+            f"{reason_of(error)}. Install a matching pair: pip install 'sensorium[warp]'."
         ) from error
     return module
 
@@ -83,7 +84,7 @@ def mujoco_warp() -> Any:
 def pair_fault(engine: str, warp: str) -> str | None:
     """Return why a version of mujoco and one of mujoco-warp (empty: none) do not work together, or None.
 
-    The two are released together, under the same number, and read each other's structures.
+    Both are released together under the same number, and read each other's structures.
     """
     if not warp:
         release = ".".join(engine.split(".")[:2])
@@ -111,7 +112,7 @@ def put_model(mjm: Any, label: str, device: Any) -> Any:
     """Return a model on a device.
 
     Raises:
-        ModelError: it has a feature that mujoco_warp lacks; the message has its name.
+        ModelError: the model uses a feature that mujoco_warp lacks; the message names it.
     """
     module = mujoco_warp()
     try:
@@ -126,7 +127,7 @@ def put_model(mjm: Any, label: str, device: Any) -> Any:
 
 
 def _lacking_flags(module: Any, options: Any) -> list[str]:
-    """Return the names of flags that mujoco_warp does not have."""
+    """Return the names of flags that mujoco_warp does not support."""
     found = []
     for flags, kind, known in (
         (int(options.disableflags), mujoco.mjtDisableBit, module.DisableBit),
@@ -139,13 +140,13 @@ def _lacking_flags(module: Any, options: Any) -> list[str]:
 
 
 class Worlds:
-    """A model and its data on one device, and what is done with them.
+    """A model and its data on one device, with the functions that run on them.
 
     Args:
         mjm: the MjModel.
         m: mujoco_warp's Model.
         d: mujoco_warp's Data.
-        compute: the device, its streams, and whether graphs are replayed.
+        compute: device, streams, and whether to replay graphs.
     """
 
     def __init__(self, mjm: Any, m: Any, d: Any, compute: Compute) -> None:
@@ -164,11 +165,11 @@ class Worlds:
         return getattr(owner, name)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return a field as a tensor, without a copy: vectors, quaternions and matrices have axes of their own."""
+        """Return a field as a tensor without a copy; vectors, quaternions and matrices become further axes."""
         array = self.field(name)
         bound, tensor = self._tensors.get(name, (None, None))
         if tensor is None or bound is not array:
-            with torch.inference_mode(False):  # a tensor made in that mode could never be written outside
+            with torch.inference_mode(False):  # tensors created in that mode cannot be written outside it
                 if 0 in array.shape:
                     width = tuple(getattr(array.dtype, "_shape_", ()))
                     device = wp.device_to_torch(array.device)
@@ -179,7 +180,7 @@ class Worlds:
         return tensor
 
     def expand(self, field: str) -> torch.Tensor:
-        """Give each world values of its own in a field of the model, and return them; see `MujocoWarpEngine.expand`."""
+        """Give each world separate values in a field of the model and return them; see `MujocoWarpEngine.expand`."""
         owner, name = _owner(self.m, field)
         array = getattr(owner, name, None)
         if not isinstance(array, wp.array):
@@ -188,31 +189,31 @@ class Worlds:
         worlds = int(self.d.nworld)
         if name not in batched(owner) or field == "opt.timestep":
             raise ArgumentError(
-                f"{field}: got a field that all environments of mujoco_warp share, expected one for each."
+                f"{field}: got a field that all environments of mujoco_warp share, expected one with a value for each."
             )
         if array.shape[0] != worlds:
             setattr(owner, name, wp.from_torch(self.of_each(field), dtype=array.dtype))
         return self.tensor(field)
 
     def of_each(self, field: str) -> torch.Tensor:
-        """Return a copy of the values `[world, ...]` that each world has in a batched field of the model."""
+        """Return a copy of each world's values `[world, ...]` in a batched field of the model."""
         values = self.tensor(field)
         return values[torch.arange(int(self.d.nworld), device=values.device) % len(values)]
 
     def take_over(self, old: Worlds, pristine: Any, start: dict[str, np.ndarray]) -> None:
-        """Take the place of other worlds, of the same model before sensors added to it: what was written there counts.
+        """Replace other worlds, of the same model before sensors added to it, and keep the values written there.
 
         Tensors that were handed out show these worlds from now on.
 
         Args:
             old: the other worlds.
             pristine: their model as it was put on the device.
-            start: their state at the start.
+            start: their initial state.
 
         Raises:
-            ModelError: something was written whose size differs now.
+            ModelError: a written field differs in size now.
         """
-        fix = "which a sensor then changed the size of: write it after Scene(...)."
+        fix = "and a sensor then changed its size: write it after Scene(...)."
         for name in (*STATE, *SHOWN):
             mine, theirs = getattr(self.d, name, None), getattr(old.d, name, None)
             if mine is None or theirs is None:
@@ -224,13 +225,13 @@ class Worlds:
             elif name in start and not np.array_equal(
                 old.tensor(name).cpu(), np.broadcast_to(start[name], tuple(old.tensor(name).shape))
             ):
-                raise ModelError(f"{name} was written before the scene was made, {fix}")
+                raise ModelError(f"{name} was written before the scene was created, {fix}")
         for field, value in old.edited(pristine).items():
             owner, name = _owner(self.m, field)
             if isinstance(value, wp.array):
                 shared = 1 if name in batched(owner) else 0
                 if getattr(owner, name).shape[shared:] != value.shape[shared:]:
-                    raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was made, {fix}")
+                    raise ModelError(f"{field} of mujoco_warp's Model was written before the scene was created, {fix}")
             setattr(owner, name, value)
         for name, (_, tensor) in old._tensors.items():
             tensor.set_(self.tensor(name))  # type: ignore[call-overload]
@@ -252,13 +253,15 @@ class Worlds:
                         not value.size or np.array_equal(value.numpy(), other.numpy(), equal_nan=True)
                     )
                 else:
-                    same = not prefix or value == other  # of the options; the model's other numbers are its sizes
+                    same = (
+                        not prefix or value == other
+                    )  # values of the options; the model's other numbers are its sizes
                 if not same:
                     found[prefix + name] = value
         return found
 
     def states(self) -> dict[str, torch.Tensor]:
-        """Return the fields that a step starts from, as tensors without a copy; empty ones are left out."""
+        """Return the fields that a step starts from, as tensors without a copy; empty ones are omitted."""
         fields = {name: getattr(self.d, name, None) for name in STATE}
         return {name: wp.to_torch(array) for name, array in fields.items() if array is not None and array.size}
 
@@ -269,15 +272,16 @@ class Worlds:
             graph.run()
 
     def forward(self, stage: str, *, sensors: bool, wrenches: bool) -> None:
-        """Compute what follows from the state, up to a stage.
+        """Compute derived state up to a stage.
 
         Args:
             stage: `"pos"`, `"vel"` or `"acc"`; `"acc"` computes everything.
-            sensors: with the native sensors of that stage. `"acc"` always computes them.
-            wrenches: also what mj_rnePostConstraint computes, where no sensor of the model makes it run.
+            sensors: whether to compute the native sensors of that stage; `"acc"` always does.
+            wrenches: whether to compute the results of mj_rnePostConstraint even if no sensor of the model requires
+                them.
 
-        The state stays as it is: who sleeps, the history of delayed sensors and the controls, which a callback writes.
-        `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of bodies that sleep.
+        The state is preserved, including sleep, the history of delayed sensors, and the controls, which a callback
+        writes. `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of sleeping bodies.
         """
         module, m, d = self._module, self.m, self.d
 
@@ -318,7 +322,7 @@ class Worlds:
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
-        """Put what the forward computation writes into the state back to what it was."""
+        """Restore state that the forward computation overwrites within the block."""
         names = (*(ASLEEP if sleeps(self.m.opt) else ()), "history")
         fields = {name: array for name in names if (array := getattr(self.d, name, None)) is not None and array.size}
         for name, array in fields.items():
@@ -330,10 +334,10 @@ class Worlds:
             wp.copy(array, self._kept[name])
 
     def reset(self, mask: torch.Tensor) -> None:
-        """Put worlds back to the model's default state.
+        """Reset worlds to the model's default state.
 
         Args:
-            mask: bool [env], of which the address is taken the first time.
+            mask: bool [env]; its address is fixed by the first call.
         """
         rows = wp.from_torch(mask, dtype=wp.bool)
         self._graph("reset", lambda: self._module.reset_data(self.m, self.d, reset=rows)).run()
@@ -350,15 +354,15 @@ class Worlds:
         return [value for part in parts for value in vars(part).values()]
 
     def losses(self) -> list[tuple[int, str, str]]:
-        """Return the overflow flags that lose something, the size to raise for each, and what is lost."""
+        """Return the overflow flags with a loss of data, each with the size to increase and what is lost."""
         kinds = getattr(self._module, "OverflowType", None)
-        if kinds is None:  # 3.11 does not export it
+        if kinds is None:  # not exported by 3.11
             kinds = importlib.import_module("mujoco_warp._src.types").OverflowType
         return [(int(kind), *LOST[kind.name]) for kind in kinds if kind.name in LOST]
 
 
 class _Graph:
-    """One function of mujoco_warp: run as it is the first time, then captured, then replayed."""
+    """One function of mujoco_warp: run directly the first time, then captured, then replayed."""
 
     def __init__(self, worlds: Worlds, compute: Compute, work: Callable[[], None]) -> None:
         self._worlds, self._compute, self._work = worlds, compute, work
@@ -367,7 +371,7 @@ class _Graph:
 
     @keeps_current
     def run(self) -> None:
-        """Do the work once."""
+        """Run the function once."""
         compute, parts = self._compute, self._worlds.parts()
         if self._frozen is None or not compute.capture or not self._holds(parts):
             with graph.launching, wp.ScopedDevice(compute.wp_device), self._stream():
@@ -383,7 +387,7 @@ class _Graph:
         return nullcontext() if self._compute.is_cpu else wp.ScopedStream(self._compute.stream)
 
     def _holds(self, parts: list[Any]) -> bool:
-        """Whether nothing was replaced since the last run."""
+        """Whether all frozen parts are the same as in the last run."""
         assert self._frozen is not None
         return len(parts) == len(self._frozen) and all(map(operator.is_, parts, self._frozen))
 
@@ -391,7 +395,7 @@ class _Graph:
         device = self._compute.wp_device
         stream = None if device.is_cpu else wp.Stream(device)
         collects = gc.isenabled()
-        gc.disable()  # memory freed during a capture would spoil it
+        gc.disable()  # memory freed during a capture would invalidate it
         try:
             with (
                 graph.launching.alone(),
@@ -412,30 +416,30 @@ def parts_of(m: Any) -> dict[str, Any]:
 
 
 def _owner(m: Any, field: str) -> tuple[Any, str]:
-    """Return the part of the Model that has a field, and the field's name there."""
+    """Return the part of the Model that contains a field, and the field's name in it."""
     prefix, dot, name = field.partition(".")
     parts = parts_of(m)
     return (parts[prefix + dot], name) if dot and prefix + dot in parts else (m, field)
 
 
 def batched(owner: Any) -> list[str]:
-    """Return the fields of a mujoco_warp Model, or of a part of it, that may hold values of each world."""
+    """Return the fields of a mujoco_warp Model, or of a part of it, that may hold values per world."""
     return [
         spec.name for spec in dataclasses.fields(owner) if tuple(getattr(spec.type, "shape", None) or ())[:1] == ("*",)
     ]
 
 
 def sizes(mjm: Any, module: Any, nconmax: int | None, njmax: int | None) -> dict[str, int]:
-    """Return how many contacts and constraints each world gets memory for.
+    """Return the numbers of contacts and constraints per world for which memory is allocated.
 
-    What is not given is mujoco_warp's own guess from the model, or twice what the default state and the keyframes have,
-    whichever is more.
+    The default is mujoco_warp's own estimate from the model, or twice the numbers in the default state and the
+    keyframes, whichever is greater.
 
     Args:
         mjm: the MjModel.
-        module: mujoco_warp.
-        nconmax: contacts, or None.
-        njmax: constraints, or None.
+        module: the module mujoco_warp.
+        nconmax: number of contacts, or None for the default.
+        njmax: number of constraints, or None for the default.
     """
     data = mujoco.MjData(mjm)
     contacts, constraints = 0, 0
