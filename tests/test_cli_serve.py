@@ -308,7 +308,7 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--bulk-port", "7448", "--address", "tcp://127.0.0.1:7448"], ["--bulk-port: got 7448", "another port"]),
         (["--address", "ipc:///nowhere/socket"], ["--address", "'ipc:///nowhere/socket'", "no folder '/nowhere'"]),
         (["--address", f"ipc:///tmp/{'x' * 120}"], ["--address", "longer than 107 bytes"]),
-        (["--address", "ipc://MODEL"], ["--address", "something that is no socket"]),
+        (["--address", "ipc://MODEL"], ["--address", "is not a socket"]),
         (["--address", "ipc:///tmp/a", "--address", "ipc:///tmp/a"], ["--address", "each address once"]),
         (["--device", "gpu7"], ["--device: got 'gpu7'", "cuda:INDEX"]),
         (["--device", "cuda:99"], ["cuda:99"]),
