@@ -51,7 +51,7 @@ class Readable(Generic[CfgT, DataT]):
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg, self.name = cfg, cfg.label
         self.__dict__["data_class"] = cfg.data_class or self.data_class
-        self._field_names, self._constant_names = declared(self.data_class)
+        self._field_names, self._constant_names = declared(cast(type, self.data_class))
         self.__dict__["uses_ring_pipeline"] = self.uses_ring_pipeline  # read once: memory is made by it
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
