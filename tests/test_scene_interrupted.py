@@ -461,7 +461,7 @@ def test_a_sensor_that_fails_can_be_removed_before_the_reset() -> None:
 def test_what_is_no_state_is_refused(state: Any) -> None:
     scene, twin = pair()
     with pytest.raises(
-        sn.ConfigError, match=r"Scene\.load_state\.state: got .*expected what scene\.state\(\) returned"
+        sn.ConfigError, match=r"Scene\.load_state\.state: got .*expected the result of scene\.state\(\)"
     ):
         scene.load_state(state)
     for part in ("engine", "sensors"):

@@ -461,7 +461,7 @@ PLUGIN = DECLARED[DECLARED.index("<plugin") : DECLARED.index("<clock/>")]
         (NATIVE_SENSOR("lat"), r"the model declares no sensor 'lat'. Did you mean 'late'.*Set a type to add one"),
         (
             NATIVE_SENSOR("late", "gyro", "site", "imu"),
-            "the model itself declares a sensor of this name: leave the type",
+            "the model declares a sensor of this name: omit the type",
         ),
         (NATIVE_SENSOR("s", "gyroscope", "site", "imu"), r"no sensor type 'gyroscope'. Did you mean .*'gyro'"),
         (NATIVE_SENSOR("s", "user"), "'user' cannot be added: its values come from a custom callback"),

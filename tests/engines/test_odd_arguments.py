@@ -74,7 +74,7 @@ def test_a_time_step_that_was_edited_is_an_error_at_the_next_step():
     scene.step()
     scene.engine.model.opt.timestep = 0.01
     with pytest.raises(
-        sn.ScheduleError, match=r"engine.model: the time step is 0.01 s now, and was 0.002 s.*new engine"
+        sn.ScheduleError, match=r"engine.model: the time step is 0.01 s now, and was 0.002 s.*rebuild engine"
     ):
         scene.step()
     scene.engine.model.opt.timestep = 0.002

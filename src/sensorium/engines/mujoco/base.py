@@ -80,11 +80,10 @@ class MujocoModelEngine(Engine):
     - JOINT_EFFORT: `joint_effort [env, joint]`, N m (slide: N): `qfrc_actuator`, which is all actuators, also through
       tendons, with gravity compensation where the joint's `actuatorgravcomp` is on, clamped to `actuatorfrcrange`.
     - JOINT_TORQUE: `joint_torque [env, joint]`, N m (slide: N), at the gearbox output: the effort less the torque of
-      the
-      armature, the dampers and the dry friction of the joint and its actuators.
+      the armature, the dampers and the dry friction of the joint and its actuators.
     - JOINT_WRENCH: `body_parent_force_w [env, body, 3]` N, `body_parent_torque_w` N m about the body frame origin,
-      world
-      axes, as measured by MuJoCo's force and torque sensors; gravity compensation counts as transmitted by the parent.
+      world axes, as measured by MuJoCo's force and torque sensors; gravity compensation counts as transmitted by the
+      parent.
     - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
     - SHAPES: no array; see `shapes`.
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
