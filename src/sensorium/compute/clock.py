@@ -103,6 +103,8 @@ class Clock:
         """Tick at which the current control step began; -1 before the first. Kernels learn of it by `write`."""
         self.skipped = 0
         """Ticks that jumps passed over: no sensor was sampled at them."""
+        self.skipped_at_reset = torch.zeros(compute.num_envs, dtype=torch.int64, device=compute.device)
+        """int64 [env], `skipped` at the env's last reset."""
         self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
         self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
@@ -158,3 +160,4 @@ class Clock:
         """Note a reset of the envs in a uint8 mask at the current tick."""
         self.episode.add_(mask)
         self.reset_tick.masked_fill_(mask > 0, self.tick)
+        self.skipped_at_reset.masked_fill_(mask > 0, self.skipped)

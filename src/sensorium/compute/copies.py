@@ -53,6 +53,3 @@ class AsyncCopy:
         self._event = None
         assert self._host is not None
         return np.asarray(self._host.numpy())
-
-
-__all__ = ["AsyncCopy"]

@@ -72,14 +72,24 @@ class Memory:
 
     # Before something is allocated ------------------------------------------------------------------------------------
 
-    def check(self, nbytes: float, where: str, value: object, title: str = "", rays: str = "") -> None:
+    def check(
+        self,
+        nbytes: float,
+        where: str = "",
+        value: object = None,
+        title: str = "",
+        *,
+        shape: Sequence[int] = (),
+        rays: str = "",
+    ) -> None:
         """Raise where so many bytes do not fit beside what was taken.
 
         Args:
             nbytes: bytes that are going to be allocated.
-            where: field of the config that drives them.
+            where: field of the config that drives them; empty to find it by `shape` where they do not fit.
             value: its value.
             title: the config; empty for that of the sensor that is built.
+            shape: the shape that drives them, environments included.
             rays: the rays that take these bytes, for the message.
 
         Raises:
@@ -87,22 +97,10 @@ class Memory:
         """
         for each in self._allowances:
             if nbytes > (left := each.nbytes - each.taken):
+                if not where:
+                    title, where, value = self._driver(shape)
                 available = f"{in_mb(max(left, 0))} are available"
                 raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
-
-    def check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
-        """Raise where bytes do not fit that follow from a shape; only then the config's field is looked for.
-
-        Args:
-            nbytes: bytes that are going to be allocated.
-            shape: the shape that drives them, environments included.
-
-        Raises:
-            ConfigError: they do not fit.
-        """
-        if any(nbytes > each.nbytes - each.taken for each in self._allowances):
-            title, where, value = self._driver(shape)
-            self.check(nbytes, where, value, title)
 
     def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
         """Raise where a pattern has too many rays, before they are made.
@@ -116,23 +114,29 @@ class Memory:
         Raises:
             ConfigError: they are more than allowed, or making them takes more host memory than is available.
         """
-        self._check_cast(count * mounts, where, value)
+        self.check_cast((count,), mounts, where, value)
         with self.within(Allowance(available_bytes("cpu"))):
             self.check(count * HOST_BYTES_PER_RAY, where, value, rays=f"{count:.6g} rays, ")
 
-    def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
+    def check_cast(self, shape: tuple[int, ...], mounts: int, where: str = "", value: object = None) -> None:
         """Raise where a sensor casts too many rays for each sample.
 
         Args:
             shape: rays of one mount: their number, or the size of an image.
             mounts: mounts in each environment.
+            where: field of the config that drives them; empty to find it by `shape` where they are too many.
+            value: its value.
 
         Raises:
             ConfigError: they are more than allowed.
         """
-        title, where, value = self._driver(shape, has_envs=False)
-        count = prod(shape)
-        self._check_cast(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
+        rays, title = prod(shape) * mounts * self._num_envs, ""
+        for each in self._allowances:
+            if rays > (left := each.rays - each.rays_taken):
+                if not where:
+                    title, where, value = self._driver(shape, has_envs=False)
+                    where, value = ("rays", prod(shape)) if where == "memory" else (where, value)
+                raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
 
     def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
         """Count the rays that a sensor casts for each sample, after `check_cast` of them."""
@@ -140,16 +144,10 @@ class Memory:
         for each in self._allowances:
             each.rays_taken += prod(shape) * mounts * self._num_envs
 
-    def _check_cast(self, per_env: int, where: str, value: object, title: str = "") -> None:
-        rays = per_env * self._num_envs
-        for each in self._allowances:
-            if rays > (left := each.rays - each.rays_taken):
-                raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
-
     def allocating(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         """Check one tensor that is going to be allocated, and count it."""
         nbytes = prod(shape) * dtype.itemsize
-        self.check_shape(nbytes, shape)
+        self.check(nbytes, shape=shape)
         for each in self._allowances:
             each.taken += nbytes
 
@@ -230,6 +228,3 @@ def available_bytes(device: str) -> float:
         return torch.cuda.mem_get_info(device)[0] + cached
     available = host_available()
     return inf if available is None else available
-
-
-__all__ = ["Memory", "check_envs"]

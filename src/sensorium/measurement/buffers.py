@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
@@ -28,19 +28,7 @@ from sensorium.random import stream_key
 
 if TYPE_CHECKING:
     from sensorium.measurement.schedule import SampleGroup
-
-
-class Poses(Protocol):
-    """What keeps the poses of a sensor beside its samples."""
-
-    def keep(self) -> None:
-        """Keep the poses of a sample that is being captured (a recordable task)."""
-
-    def begin(self) -> None:
-        """Know nothing of samples that were captured before now."""
-
-    def shown(self) -> torch.Tensor:
-        """Return the poses at the capture of what is shown, float32 `[env, mount, 7]`."""
+    from sensorium.sensors.core.poses import CapturePoses
 
 
 class SensorBuffers:
@@ -83,7 +71,7 @@ class SensorBuffers:
         """Whether the sensor was read since its last due tick (counts for ``evaluate="wanted"``)."""
         self.listeners = 0
         """Number of recorders and listeners that want every sample."""
-        self.poses: Poses | None = None
+        self.poses: CapturePoses | None = None
         """Where the mounts were at the captures, while an output publishes that."""
         self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
         """What returns the body whose state is not finite, of an env and a mount."""
@@ -92,7 +80,7 @@ class SensorBuffers:
     def _allocate(self) -> None:
         plan, num_envs, device = self.plan, self.compute.num_envs, self.compute.device
         largest = max((spec.shape for spec in (*plan.specs, *plan.mid_specs)), key=prod, default=())
-        self.compute.memory.check_shape(num_envs * sum(spec.nbytes for spec in plan.mid_specs), (num_envs, *largest))
+        self.compute.memory.check(num_envs * sum(spec.nbytes for spec in plan.mid_specs), shape=(num_envs, *largest))
 
         def record() -> Record:
             return Record(plan.mid_specs, num_envs, device)
@@ -121,10 +109,10 @@ class SensorBuffers:
             truths, works = ([Record(plan.specs, num_envs, device) for _ in range(max(plan.lookback, 1))]
                              for _ in range(2))  # fmt: skip
             self.posts = truths, works
-        self.ring: Ring | None = None
-        if plan.has_ring:
-            self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter)
-            self.counter.in_flight = self.ring.latest
+        self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter) if plan.has_ring else None
+        self.late = self.ring if self.ring is not None and self.ring.has_delay else None
+        """The ring, where `data` may be older than the newest sample."""
+        self.counter.in_flight = 0 if self.ring is None else self.ring.latest
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that look at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
@@ -274,14 +262,7 @@ class SensorBuffers:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        records = [self.scratch, *([self.ring.shown] if self.ring is not None and self.ring.shown is not None else [])]
-        tensors = [
-            *self.tensors().values(),
-            *self._snapshot,
-            *(each for record in records for each in record.tensors()),
-        ]
+        shown = [] if self.late is None else self.late.shown.tensors()
+        tensors = [*self.tensors().values(), *self._snapshot, *self.scratch.tensors(), *shown]
         storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
         return sum(storages.values())
-
-
-__all__ = ["SensorBuffers"]

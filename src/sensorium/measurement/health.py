@@ -104,6 +104,3 @@ class StateWatch:
                 NonFiniteStateWarning,
                 stacklevel=5,
             )
-
-
-__all__ = ["StateWatch"]

@@ -273,6 +273,3 @@ def _array(spec: FieldSpec, amount: Any, rows: int) -> np.ndarray[Any, np.dtype[
     if array.shape == (rows,):
         return array.reshape(-1, *(1,) * len(shape))  # one amount per env
     return array[:, None] if array.shape == (rows, *spec.shape[1:]) else array  # without the axis of a single mount
-
-
-__all__ = ["CHAIN_KNOBS", "KnobTable", "Knobs"]

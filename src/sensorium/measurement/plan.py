@@ -198,6 +198,3 @@ class SensorPlan:
             self.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
             f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
         )  # fmt: skip
-
-
-__all__ = ["Hooks", "SensorPlan", "is_recorded"]

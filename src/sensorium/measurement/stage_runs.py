@@ -92,6 +92,3 @@ def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, 
             expected = f"it after {kind}, which sees all ticks"
             return (), Fault(f"stages.{k}", kind_of(type(other)), expected, "Give that one first.")
     return names, None
-
-
-__all__ = ["StageRun", "new_state", "stage_runs"]

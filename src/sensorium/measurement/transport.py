@@ -244,7 +244,7 @@ class Ring:
             "loss": self._knob("loss", loss or 0.0),
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
-        self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
+        self.shown = Record(plan.specs if self.has_delay else (), num_envs, compute.device)
         """What a reader sees, where that may differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
@@ -293,7 +293,6 @@ class Ring:
         t.table = normal_table(device)
         rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
         for k, name in enumerate(self._narrow):
-            assert self.shown is not None
             ring = self._rings[name]
             rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).per_row
         t.fields = wp.array(rows, dtype=Row, device=device)
@@ -339,7 +338,6 @@ class Ring:
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _record_read(self) -> None:
-        assert self.shown is not None
         self._compute.launch(_select, (1,), [self._transport])
         for name, ring in self._rings.items():
             if name not in self._narrow:
@@ -399,6 +397,3 @@ class Ring:
 def _is_narrow(ring: torch.Tensor) -> bool:
     """Whether one thread per env copies a field's row faster than one thread per word."""
     return ring.element_size() % 4 == 0 and 0 < ring[0, 0].numel() <= 64
-
-
-__all__ = ["NEVER", "Ring"]

@@ -331,6 +331,3 @@ def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tens
     if isinstance(value, Mapping | Record):
         return value
     return {spec.name: getattr(value, spec.name) for spec in specs}
-
-
-__all__ = ["SensorWork", "as_fields", "begin_measured", "pipeline_work"]

@@ -72,11 +72,10 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         return {name: copied(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
-    ring, stages = sensor.buffers.ring, sensor.buffers.stages
     about = ["capture_tick", "valid", "is_new", "frame"]
-    if ring is not None and ring.has_delay:
+    if sensor.buffers.late is not None:
         about.append("truth_tick")
-    if any(isinstance(run.cfg, ClockError) for run in stages):
+    if any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages):
         about.append("stamp")
     meta = {what: copied(getattr(sensor, what)) for what in about}
     pose = copied(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None
@@ -231,8 +230,7 @@ class News:
         if taken is None:
             return True
         captures, off_grid = _captures(sensor)
-        ring = sensor.buffers.ring
-        is_delayed = ring is not None and ring.has_delay
+        is_delayed = sensor.buffers.late is not None
         if off_grid != taken[1] or (captures != taken[0] and (truth or not is_delayed)):
             return True
         return is_delayed and sensor.has_arrived(taken[2])

@@ -31,7 +31,8 @@ from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
 from sensorium.sensors.builtin import BuiltinSensorCfg
-from sensorium.sensors.core.base import Sensor, SensorContext
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import Requirement
 from sensorium.world.bodies import bodies_of
@@ -116,8 +117,6 @@ class Scene:
         """Whether the owner of the loop says when a control step begins."""
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
-        self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
-        """int64 [env], `clock.skipped` at the env's last reset."""
         self._watches: list[Watch] = []
         self._end_of_step = 0
         engine.refresh()
@@ -181,7 +180,7 @@ class Scene:
         name = self._table.full_name(name)
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
-            sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
+            sensor.buffers.counter.count_from_start(self.engine.lag)
             sensor.buffers.before_first = partial(self._table.grant, [name])
             self._schedule.admit(sensor.buffers)
             self._table.built[name] = sensor
@@ -450,7 +449,6 @@ class Scene:
         mark(compute.reset_envs, rows)
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
-        self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
         self._schedule.reset(rows)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
 
@@ -687,6 +685,3 @@ def _ticks(value: Any, least: int, what: str, why: str) -> int:
         expected = f"an integer of at least {least}, below 2**31"
         raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")
     return int(value)
-
-
-__all__ = ["Scene"]

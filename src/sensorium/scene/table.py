@@ -277,6 +277,3 @@ class SensorMap(Mapping[str, Sensor[Any, Any]]):
 
     def __repr__(self) -> str:
         return f"SensorMap({listed(self._names)})"
-
-
-__all__ = ["SensorMap", "SensorTable"]

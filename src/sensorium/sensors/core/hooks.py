@@ -134,6 +134,3 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
             "distinct from what readers see: define intermediate_fields(self) as well (return self.fields() where "
             "they coincide)."
         )
-
-
-__all__ = ["FORMER_HOOKS", "HOOKS_OF_OTHERS", "Supports", "between_samples", "hook_of", "used_if"]

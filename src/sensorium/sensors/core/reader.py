@@ -126,8 +126,8 @@ class Readable(Generic[CfgT, DataT]):
         if buffers.group is not None:
             buffers.group.ensure_current()
         if is_measured:
-            if buffers.ring is not None:
-                self._read_ring(buffers.ring)
+            if buffers.late is not None:
+                self._read_ring(buffers.late)
             self._shown_version = self.clock.version
 
     @property
@@ -194,7 +194,7 @@ class Readable(Generic[CfgT, DataT]):
         return written
 
     def _read_ring(self, ring: Ring) -> None:
-        if ring.has_delay and self._ring_read != self.clock.version:
+        if self._ring_read != self.clock.version:
             ring.read()
             self._ring_read = self.clock.version
 
@@ -225,8 +225,7 @@ class Readable(Generic[CfgT, DataT]):
     def _late_ring(self) -> Ring | None:
         """Return the ring, up to date, where `data` may be older than the newest sample."""
         self.ensure_current(is_measured=True)
-        ring = self.buffers.ring
-        return ring if ring is not None and ring.has_delay else None
+        return self.buffers.late
 
     @property
     def history(self) -> DataT:
@@ -281,11 +280,10 @@ class Readable(Generic[CfgT, DataT]):
 
         That is `capture_time`, unless the config's stages have a `ClockError`.
         """
-        ticks = self.capture_tick
         for run in self.buffers.stages:
             if isinstance(run.cfg, ClockError):
-                return run.cfg.stamps(ticks, run.states, run.key)
-        return ticks.to(torch.float64) * self.clock.dt
+                return run.cfg.stamps(self.capture_tick, run.states, run.key)
+        return self.capture_time
 
     @property
     def age(self) -> torch.Tensor:
@@ -316,15 +314,14 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def changes_every_tick(self) -> bool:
         """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
-        ring = self.buffers.ring
-        return self.is_lazy or (ring is not None and ring.has_delay)
+        return self.is_lazy or self.buffers.late is not None
 
     def has_arrived(self, since: int) -> bool:
         """Whether a delayed sample of any env arrived at a tick after `since` and up to now.
 
         On CUDA, where the host does not look at the device, whether one may have.
         """
-        ring = self.buffers.ring
+        ring = self.buffers.late
         if ring is None:
             return False
         older = 0 if getattr(self.engine, "fresh", True) else 1  # a sample of a state that is one tick old

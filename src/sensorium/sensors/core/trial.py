@@ -143,6 +143,3 @@ def blame(error: BaseException, sensor_class: type) -> str:
         if frame.f_code in codes:
             return f"{codes[frame.f_code]} failed ({frame.f_code.co_filename}:{line})."
     return "a hook failed."
-
-
-__all__ = ["HookError", "try_hooks", "unwritten"]
