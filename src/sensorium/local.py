@@ -16,13 +16,11 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     """Return a client of a scene in this process. Listeners receive the server's memory itself, without a socket.
 
     Requests from this thread (`step`, `spawn`, ...) are carried out at once, unless another thread runs the server's
-    loop.
-    Requests from other threads are carried out when the server is polled: by ``client.server.poll()`` or by any request
-    from this thread.
+    loop. Requests from other threads are carried out when the server is polled: by ``client.server.poll()`` or by any
+    request from this thread.
 
     A client that is garbage-collected is closed, see `sensorium.connect`. The server that was created for it stops with
-    it,
-    and the scene removes that server's additions at its next step.
+    it, and the scene removes that server's additions at its next step.
 
     Args:
         scene: the scene; its owner can continue to step it.

@@ -110,9 +110,8 @@ class Reading:
         """float32 [n, mount, 7], pose of the sensor in the world when the shown value was captured: m and wxyz.
 
         The sensor's `offset` is included. The x axis of a camera points forward in every convention of its `offset`.
-        NaN for
-        values captured before poses were requested. None if poses were not requested, if the sensor is not mounted on
-        anything, or if the engine does not provide poses of bodies.
+        NaN for values captured before poses were requested. None if poses were not requested, if the sensor is not
+        mounted on anything, or if the engine does not provide poses of bodies.
         """
         self._arrived()
         return self._pose

@@ -1,8 +1,7 @@
 """Lookup of the sensor class for a config class: a table of types that imports no sensor itself.
 
 A pair is registered when a sensor class is defined. A config that was imported alone finds its sensor in a sibling
-module
-of its package on first use. Installed packages announce their sensors and stages through the entry-point group
+module of its package on first use. Installed packages announce their sensors and stages through the entry-point group
 `sensorium.sensors`, as the built-in sensors do. A broken plugin is reported by name and never stops the program.
 """
 

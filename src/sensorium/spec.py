@@ -236,8 +236,7 @@ JOINT_TORQUE = Requirement("JOINT_TORQUE")
 """`joint_torque [env, joint]`: torque that the drive delivers to the link at the gearbox output, N m (slide: N).
 
 Actuator force - armature * acceleration + dry friction - damping * velocity: the actuator force less the drive's
-inertia
-and friction. Springs, end stops, contacts and gravity act on the link in addition to the drive.
+inertia and friction. Springs, end stops, contacts and gravity act on the link in addition to the drive.
 """
 JOINT_WRENCH = Requirement("JOINT_WRENCH")
 """`body_parent_force_w`, `body_parent_torque_w [env, body, 3]`: wrench that the parent exerts on the body through the
@@ -290,13 +289,10 @@ def CONTACT_REPORT(
 
     The columns are those of `fields`, in the order of CONTACT_FIELDS. Each filled slot holds in `found` the number of
     contacts that match the primary; an empty slot is all 0. `normal` points from the primary to the secondary.
-    `normal`,
-    `tangent` and `pos` (m) are in world axes. `dist` (m) is negative where the two penetrate. `force` (N) and `torque`
-    (N m, about `pos`) are in the contact's frame (normal, tangent, normal x tangent); the first component of the force
-    is
-    positive under pressure, and the primary feels the negative of the whole vector. With ``netforce``, both are in
-    world
-    axes and act on the primary.
+    `normal`, `tangent` and `pos` (m) are in world axes. `dist` (m) is negative where the two penetrate. `force` (N) and
+    `torque` (N m, about `pos`) are in the contact's frame (normal, tangent, normal x tangent); the first component of
+    the force is positive under pressure, and the primary feels the negative of the whole vector. With ``netforce``,
+    both are in world axes and act on the primary.
 
     Args:
         primary: kind (``"geom"``, ``"body"`` or ``"subtree"``) and full names.

@@ -84,7 +84,7 @@ def test_either_name_is_taken_but_not_both() -> None:
     assert (cfg.max_distance, cfg.max_range) == (3.0, 3.0)
     assert cfg.replace(max_range=4.0).max_distance == cfg.replace(max_distance=4.0).max_range == 4.0
     assert genesis.Raycaster(link_name="base", max_distance=3.0) == cfg
-    with pytest.raises(sn.ConfigError, match=r"Raycaster\.max_range: got 3\.0, expected it absent beside max_distance"):
+    with pytest.raises(sn.ConfigError, match=r"Raycaster\.max_range: got 3\.0, .*max_distance"):
         genesis.Raycaster(link_name="base", max_range=3.0, max_distance=3.0)
     with pytest.raises(sn.ConfigError, match=r"RayCasterCfg\.mesh_prim_paths: got nothing, expected a value"):
         isaaclab.RayCasterCfg(prim_path="/World/base", pattern_cfg=DOWN)

@@ -2,8 +2,7 @@
 
 A config holds plain values, and the library never modifies it. All faults of one config are reported at once as a
 `ConfigError`. Knobs (the amounts of imperfection) accept a number, a vector or a distribution that is redrawn per env
-at
-reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
+at reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
 from sensorium.cfg.base import (

@@ -372,8 +372,8 @@ def meanings(cls: type[BaseModel]) -> dict[str, str]:
     """Return the meaning of each field of a config: the docstring under it, or its description.
 
     The source is read on demand: pydantic's `use_attribute_docstrings` reads it at each class definition, which takes
-    0.4 s
-    for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a prompt).
+    0.4 s for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a
+    prompt).
     """
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):

@@ -43,8 +43,7 @@ class SensorCfg(Cfg, Generic[DataT]):
     """A subclass of the sensor's data class for readings; None uses the data class itself."""
     selectable: ClassVar[tuple[str, ...]] = ()
     """Names allowed in a config field `fields`, in the order of the data class. Where set, only the fields in
-    `selected`
-    are computed."""
+    `selected` are computed."""
     always: ClassVar[tuple[str, ...]] = ()
     """Selectable fields that are always computed."""
 
@@ -151,8 +150,7 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Short prefix -> data field and its unit, e.g. ``{"gyro": ("ang_vel_b", "rad/s")}``. A class that defines this has
-    a
-    config field for each knob of these data fields, such as `gyro_noise`."""
+    a config field for each knob of these data fields, such as `gyro_noise`."""
 
     @classmethod
     def knob_prefixes(cls) -> dict[str, str]:
@@ -226,8 +224,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Sensor with a mount. Give exactly one selector.
 
     A singular selector means exactly one place and gives no mount axis. A plural one (a full-match pattern or a list)
-    gives
-    a mount axis after env. ``body="world"``, or an explicit ``body=None``, mounts the sensor on the world.
+    gives a mount axis after env. ``body="world"``, or an explicit ``body=None``, mounts the sensor on the world.
     """
 
     site: Selector = None

@@ -22,17 +22,14 @@ class Demo:
     """Simulate a walking quadruped and show what its sensors report.
 
     The bundled 12-joint robot trots over uneven ground; a PD controller drives its joints. One IMU (preset bmi088) is
-    on the
-    trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14 bits and
-    backlash read the joints, and a frame transformer reports the feet in the trunk's frame. Rays measure the ground: a
-    height
-    scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans are distorted by
-    the
-    robot's motion. The touch sensors and the velocimeter that the model declares are included without a config.
+    on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14
+    bits and backlash read the joints, and a frame transformer reports the feet in the trunk's frame. Rays measure the
+    ground: a height scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans
+    are distorted by the robot's motion. The touch sensors and the velocimeter that the model declares are included
+    without a config.
 
     Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor
-    (OUT/imu.png,
-    OUT/joint.png, ...: true and measured), and prints the latest values of environment 0.
+    (OUT/imu.png, OUT/joint.png, ...: true and measured), and prints the latest values of environment 0.
 
     For example:
       sensorium demo
@@ -102,8 +99,7 @@ class Run:
     """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp on
-    this
-    device."""
+    this device."""
     engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
     """Physics engine: MuJoCo on the CPU, or MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a
     GPU."""
@@ -111,8 +107,7 @@ class Run:
     """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
     0.
     random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every dt
-    s (an
-    optional number in the file; by default every physics step), and hold the last row. module:function: called as
+    s (an optional number in the file; by default every physics step), and hold the last row. module:function: called as
     function(scene, time) every 10 ms, returns the ctrl."""
 
     def run(self) -> int:

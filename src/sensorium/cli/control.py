@@ -30,8 +30,7 @@ RANDOM_PERIOD = 0.1
 """Seconds for which a random control is held."""
 STIFFEST = 0.4
 """Greatest product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
-to
-oscillate at 0.6 (humanoid.xml of dm_control)."""
+to oscillate at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
 
@@ -86,11 +85,9 @@ def hold(engine: OwnEngine, substeps: int = 1) -> Control:
     """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
-    or
-    that of the keyframe if given. Motors on one slide or hinge joint follow a PD law towards the pose: critically
-    damped, as
-    stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this weight needs. Other
-    actuators get the keyframe's control, or 0.
+    or that of the keyframe if given. Motors on one slide or hinge joint follow a PD law towards the pose: critically
+    damped, as stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this weight
+    needs. Other actuators get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
     start, base = (values.cpu().double().numpy().copy() for values in (engine.qpos, engine.ctrl))

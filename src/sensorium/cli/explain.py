@@ -35,10 +35,8 @@ class Explain:
     """Explain a rig file on a model, without simulating.
 
     For each sensor: the elements its selector resolved to; shape, unit and frame of every field; its memory; its
-    requirements
-    on the engine; whether it is computed lazily and why; and its automatic choices. Use it to find out why a rig does
-    not fit
-    a model, before a long run.
+    requirements on the engine; whether it is computed lazily and why; and its automatic choices. Use it to find out why
+    a rig does not fit a model, before a long run.
 
     For example:
       sensorium explain robot.xml --rig rig.toml

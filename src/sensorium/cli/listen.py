@@ -44,24 +44,20 @@ class Listen:
     """Show the samples of a simulation in another process: rate, age, latency, losses, and the newest values.
 
     `sensorium serve` prints the ADDRESS. Without a SENSOR, the available sensors are listed. On a terminal the tables
-    are
-    live; otherwise there is one line per second and sensor, or with --json one line per sample.
+    are live; otherwise there is one line per second and sensor, or with --json one line per sample.
 
     The age of a value at its frame is in simulation time: the sensor's delay, and the time since the capture. The
-    latency is
-    in wall-clock time, from the capture until arrival. Dropped samples were replaced by newer ones before they were
-    sent
-    (--policy latest); lost counts missing events. If the server ends, the command waits until it is back.
+    latency is in wall-clock time, from the capture until arrival. Dropped samples were replaced by newer ones before
+    they were sent (--policy latest); lost counts missing events. If the server ends, the command waits until it is
+    back.
 
     A plain version needs only numpy, pyzmq and msgspec: python -m sensorium.client ADDRESS.
 
     For example:
-      sensorium listen tcp://127.0.0.1:7447
-      sensorium listen tcp://127.0.0.1:7447 lidar --env 0
-      sensorium listen tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20
-      sensorium listen tcp://127.0.0.1:7447 trunk --policy lossless --json --count 1000 > trunk.jsonl
-      sensorium listen tcp://127.0.0.1:7447 --blueprints
-      sensorium listen tcp://127.0.0.1:7447 --blueprints safe_distance
+      sensorium listen tcp://127.0.0.1:7447 sensorium listen tcp://127.0.0.1:7447 lidar --env 0 sensorium listen
+      tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20 sensorium listen tcp://127.0.0.1:7447 trunk --policy
+      lossless --json --count 1000 > trunk.jsonl sensorium listen tcp://127.0.0.1:7447 --blueprints sensorium listen
+      tcp://127.0.0.1:7447 --blueprints safe_distance
     """
 
     address: Annotated[Positional[str], arg(metavar="ADDRESS")]
@@ -76,8 +72,7 @@ class Listen:
     """Greatest number of samples per second of wall-clock time; 0 for no limit."""
     policy: Literal["latest", "lossless"] = "latest"
     """Treatment of samples that arrive too fast. latest: only the newest is kept. lossless: samples are queued (up to a
-    limit;
-    in lock-step the simulation waits)."""
+    limit; in lock-step the simulation waits)."""
     truth: bool = False
     """Also show the ground truth."""
     count: Annotated[int, arg(metavar="N")] = 0
@@ -94,8 +89,7 @@ class Listen:
     """The server's public key, if it uses keys; the server prints it."""
     keys: Annotated[Path | None, unset("FILE", "none")] = None
     """File with this client's keys, for a server that admits only certain clients; created if missing. The public key
-    is
-    printed, for the server's --allow-key."""
+    is printed, for the server's --allow-key."""
     timeout: Annotated[float, arg(metavar="S")] = 5.0
     """Longest wait for the first connection to the server, s."""
 

@@ -76,14 +76,10 @@ class NewSensor:
     """Write a template of a plugin package with a new sensor.
 
     A custom sensor is a package that declares its data and config (options.py), computes the data (sensor.py), and
-    announces
-    itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig files can use
-    its
-    kind and `sensorium list` shows it. All common features work for it: noise, bias, rate, delay, history, recording.
-    This
-    command writes such a package. Its sensor reports the height of its mount, its tests pass, and ruff and mypy
-    --strict find
-    no errors. Then replace the height by your own quantity.
+    announces itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig
+    files can use its kind and `sensorium list` shows it. All common features work for it: noise, bias, rate, delay,
+    history, recording. This command writes such a package. Its sensor reports the height of its mount, its tests pass,
+    and ruff and mypy --strict find no errors. Then replace the height by your own quantity.
 
     For example:
       sensorium new-sensor wind-speed
@@ -91,8 +87,7 @@ class NewSensor:
       pip install -e . && sensorium list
 
     Without --full-control you implement only the truth (SimpleSensor.update_raw_data), and the standard chain derives
-    the
-    measured value. With it you compute both at once (Sensor.compute), for noise that affects the physics.
+    the measured value. With it you compute both at once (Sensor.compute), for noise that affects the physics.
     """
 
     name: Annotated[Positional[str], arg(metavar="NAME")]

@@ -53,20 +53,16 @@ class Serve:
     """Simulate a robot and serve its sensors to other processes.
 
     The first line on stdout is the address, "listening at tcp://127.0.0.1:7447"; then the served sensors are listed.
-    Listen
-    from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS). Clients can
-    spawn
-    further sensors at run time, e.g. sensor.other.safe_distance. On a terminal a status line shows the frame, the
-    simulation
-    speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C stops the server.
+    Listen from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS).
+    Clients can spawn further sensors at run time, e.g. sensor.other.safe_distance. On a terminal a status line shows
+    the frame, the simulation speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C
+    stops the server.
 
     MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks until the server stops and needs
-    no
-    rig file.
+    no rig file.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
-    are
-    not options, because other users of the machine can see those.
+    are not options, because other users of the machine can see those.
 
     For example:
       sensorium serve demo
@@ -81,8 +77,7 @@ class Serve:
     """MJCF or URDF file, or demo."""
     rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
-    itself
-    declares, or those of the demo."""
+    itself declares, or those of the demo."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
@@ -90,8 +85,7 @@ class Serve:
     tcp://127.0.0.1:7447."""
     control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
     """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
-    By
-    default the demo trots. In lock-step it is always client."""
+    By default the demo trots. In lock-step it is always client."""
     lockstep: bool = False
     """Clients control the steps (client.step(ctrl)), and each step waits for lossless listeners."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
@@ -102,20 +96,16 @@ class Serve:
     """Simulated time after which the server stops, s; 0: runs until Ctrl-C."""
     reserve: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="contact|RIG.toml")] = ()
     """Prepare the model for sensors that clients may spawn later and that must be known at the start: contact for
-    collisions
-    of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other sensors
-    need no
-    preparation."""
+    collisions of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other
+    sensors need no preparation."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the token that clients must present; created if missing. Alternatively set SENSORIUM_TOKEN."""
     keys: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the server's keys; created if missing. All traffic is then encrypted, and clients need the public key,
-    which
-    is printed."""
+    which is printed."""
     allow_key: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY")] = ()
     """Public key of a client that may connect, with --keys; may be repeated. By default: all clients that know the
-    server's
-    key."""
+    server's key."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Greatest total memory of the sensors that clients spawn."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000

@@ -128,8 +128,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     """Advance a scene and record each sample once; return False if the user stopped it with Ctrl-C.
 
     The simulation advances in intervals that end when a sensor is due, when the next control starts, or, with delays,
-    at the
-    next tick. So arrivals are recorded when they happen.
+    at the next tick. So arrivals are recorded when they happen.
 
     Args:
         scene: the scene.

@@ -35,16 +35,13 @@ class Warmup:
     """Precompile all kernels, so that no simulation waits for a compiler.
 
     Kernels are compiled on first use and kept in a cache on disk. Every new machine and every new container image
-    spends half
-    a minute on this in its first run, and so does every one of N ranks that start together. Run this command once on
-    each, as
-    the user who simulates; all processes with that cache then load the kernels in milliseconds.
+    spends half a minute on this in its first run, and so does every one of N ranks that start together. Run this
+    command once on each, as the user who simulates; all processes with that cache then load the kernels in
+    milliseconds.
 
     The cache is a folder, whose path is printed. Set the environment variable WARP_CACHE_PATH to move it, for example
-    to a
-    disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and one
-    kind of
-    CPU or GPU: run the command again after an update.
+    to a disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and
+    one kind of CPU or GPU: run the command again after an update.
 
     With --model it also runs that model for one step on the mujoco_warp engine, whose kernels depend on the model.
 
@@ -122,8 +119,7 @@ def kernel_modules() -> tuple[list[Any], dict[str, str]]:
 
     Returns:
         The Warp modules, sorted by name; and modules with kernels that could not be imported, each with the reason,
-        such as
-        an extra that is not installed.
+        such as an extra that is not installed.
     """
     import warp as wp
 

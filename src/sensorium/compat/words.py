@@ -16,8 +16,7 @@ class Words(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files,
-    which contain sensorium's kinds and names, include it.
+    files, which contain sensorium's kinds and names, include it.
     """
 
     model_config = ConfigDict(populate_by_name=True)

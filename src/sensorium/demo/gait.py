@@ -99,8 +99,7 @@ class Trot:
 
     In stance a foot moves straight back at the commanded speed. In swing it moves forward along a cubic that leaves and
     reaches the ground at that same speed, lifted by a smooth bump. The step length grows from zero over the first
-    `ramp`
-    seconds, starting at the model's ``home`` stance. The gait is open-loop: equal times give equal targets.
+    `ramp` seconds, starting at the model's ``home`` stance. The gait is open-loop: equal times give equal targets.
 
     Args:
         frequency: strides per second.

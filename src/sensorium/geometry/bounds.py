@@ -32,10 +32,8 @@ def ray_tree_of(points: NDArray[Any], faces: NDArray[Any], device: str) -> wp.Me
     """Return triangles as a `wp.Mesh` without leaks: rays pass only through gaps between triangles.
 
     Warp tests boxes in float32 without a margin, so a ray along the border of a box, through a vertex or an edge, may
-    miss
-    the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin. Then
-    vertices
-    and indices get their values. Warp refits a tree only on demand.
+    miss the box and the triangles in it. The tree is therefore built around triangles that fill boxes with a margin.
+    Then vertices and indices get their values. Warp refits a tree only on demand.
     """
     points = points.astype(np.float32)
     if len(points) > 3 * len(faces):  # most are unused

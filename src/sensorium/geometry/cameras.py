@@ -2,8 +2,7 @@
 
 Conventions define the directions of a camera's axes: ``"ros"`` z forward, y down; ``"opengl"`` -z forward, y up;
 ``"world"`` x forward, z up. Quaternions are (w, x, y, z) and rotate camera axes to world axes. The centre of the pixel
-in
-row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and pixels are in row order.
+in row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and pixels are in row order.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", confi
     """Return the orientations of cameras that look from one point to another, with the world's z axis up in the image.
 
     A camera that looks straight up or down is oriented as if it had looked along the world's x axis and was then
-    tilted:
-    looking down, x is up in the image.
+    tilted: looking down, x is up in the image.
 
     Args:
         eyes: `[..., 3]`, positions of the cameras, m.

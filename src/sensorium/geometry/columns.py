@@ -53,8 +53,7 @@ class ColumnsIndex:
     """Triangles, cell by cell."""
     triangles: wp.array[wp.vec4]
     """`[triangle, 3]`, flat: (x and y of the corner, height there, tolerance of barycentric coordinates), (the rows of
-    their
-    matrix), (their values at the corner, slopes of the height along x and y)."""
+    their matrix), (their values at the corner, slopes of the height along x and y)."""
     cells_x: wp.int32
     cells_y: wp.int32
     x: wp.float32

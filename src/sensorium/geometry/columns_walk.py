@@ -3,8 +3,7 @@
 A ray is followed from cell to cell of the grid. The least and the greatest height in each cell are known, and also of
 blocks of 4 x 4 and of 16 x 16 cells; cells that the ray passes above or below are skipped. This is efficient if few
 triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling, and a tree is faster
-there.
-`is_terrain` distinguishes the two by the geometry alone.
+there. `is_terrain` distinguishes the two by the geometry alone.
 
 The position of the ray is float64. In each cell it restarts at the cell's border, so that all float32 arithmetic there
 involves lengths of a triangle, and heights are pairs of float32 numbers, because flat angles amplify errors. Triangles
@@ -57,16 +56,14 @@ class WalkIndex:
 
     heights: wp.array[wp.vec2]
     """Least and greatest height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
-    of the
-    finer and of the coarser level, row by row."""
+    of the finer and of the coarser level, row by row."""
     fine: wp.int32
     """Index of the first block of the finer level."""
     coarse: wp.int32
     """Index of the first block of the coarser level."""
     more: wp.array[wp.vec2]
     """`[triangle]`: rounding residue of the height at the corner, m; effect of a height's error on barycentric
-    coordinates,
-    or -1 for a triangle that is steep or omitted."""
+    coordinates, or -1 for a triangle that is steep or omitted."""
     steep_first: wp.array[wp.int32]
     """`[cell + 1]`: start of each cell's list in `steep_entries`; empty without steep triangles."""
     steep_entries: wp.array[wp.int32]

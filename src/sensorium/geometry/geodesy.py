@@ -3,8 +3,7 @@
 Three frames. *Geodetic*: latitude, longitude (in degrees here, in radians in the Warp functions) and height above the
 ellipsoid, m. *ECEF*: Earth-centred, Earth-fixed, m; x to latitude 0 and longitude 0, z to the north pole. *ENU*: east,
 north, up, m, in the plane tangent to the ellipsoid's parallel surface at an origin. This frame is flat, so a point 10
-km
-away with up = 0 is 7.8 m higher above the ellipsoid than the origin.
+km away with up = 0 is 7.8 m higher above the ellipsoid than the origin.
 
 Every function exists twice, as a Warp function for kernels (its name ends in `_wp`) and in NumPy.
 

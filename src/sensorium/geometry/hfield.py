@@ -10,11 +10,9 @@ A solid field is the volume between -base and the surface, inside the extent; a 
 also stops such a ray at height 0, where the upper and the lower half of its solid meet.)
 
 Along a ray the height above the surface is linear between the lines of the grid and the diagonals that it crosses. It
-is
-evaluated at each of them, and a hit is where its sign changes. So no ray can pass between two triangles. Cells are
-grouped
-into blocks of 4 x 4 and of 32 x 32 with their least and greatest heights; blocks that the ray passes above or below are
-skipped. Positions are float64, because a flat angle amplifies an error of the height.
+is evaluated at each of them, and a hit is where its sign changes. So no ray can pass between two triangles. Cells are
+grouped into blocks of 4 x 4 and of 32 x 32 with their least and greatest heights; blocks that the ray passes above or
+below are skipped. Positions are float64, because a flat angle amplifies an error of the height.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside;
 `nearest_primitive` also distinguishes the two. Of several equally near points, always the same one is returned. Sizes
-are
-those of `sensorium.geometry.shapes`.
+are those of `sensorium.geometry.shapes`.
 
 Corners of triangles and the ellipsoid are computed in float64, because differences of squares would lose precision in
 float32.
@@ -173,8 +172,7 @@ def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp
     """Return the nearest point on the surface of an analytic shape, and the signed distance to it, m.
 
     The distance is negative inside; (p - point) / distance is its gradient, the outward normal. The region below an
-    unbounded
-    plane is inside; a plane that is bounded along at least one axis is a sheet without an inside.
+    unbounded plane is inside; a plane that is bounded along at least one axis is a sheet without an inside.
 
     Args:
         kind: PLANE to BOX; for a mesh or a height field both results are infinite.
@@ -297,8 +295,7 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
     """Return the nearest point on a height field and the distance, m; infinite beyond the limit.
 
     The side walls and the bottom of a solid field count. The surface is searched within the known distance to the point
-    above
-    or below, by blocks of cells with their least and greatest heights.
+    above or below, by blocks of cells with their least and greatest heights.
 
     Args:
         fields: all fields.

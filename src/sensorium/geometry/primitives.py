@@ -2,13 +2,11 @@
 
 A ray o + t d is given in the shape's own frame; d need not be a unit vector, t is in units of it. The result is the
 smallest t >= 0 on the surface. Both faces can be hit, so a ray that starts inside a solid hits its exit. A miss is
-`inf`.
-Sizes are those of `sensorium.geometry.shapes`: half lengths and radii, axes along z.
+`inf`. Sizes are those of `sensorium.geometry.shapes`: half lengths and radii, axes along z.
 
 Every solid here is convex: a ray intersects it in one interval, and there is no gap between a side and a cap.
-Quadratics
-are solved in float64 about the ray's closest approach to the axis or the centre. So the error of t is that of the final
-rounding to float32, even for a ray that comes from far away or is nearly tangent.
+Quadratics are solved in float64 about the ray's closest approach to the axis or the centre. So the error of t is that
+of the final rounding to float32, even for a ray that comes from far away or is nearly tangent.
 """
 
 import warp as wp

@@ -15,8 +15,7 @@ NEAR = 64
 Near = wp.types.vector(length=NEAR, dtype=wp.int32)
 BASE, YAW, WORLD, YAW_STARTS = 0, 1, 2, 3
 """Rotation of rays with their mount: fully, about the vertical only, not at all, or about the vertical for the starts
-only
-(the directions keep world axes)."""
+only (the directions keep world axes)."""
 
 
 @wp.struct

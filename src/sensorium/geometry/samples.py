@@ -2,10 +2,9 @@
 
 An analytic surface is divided into pieces, each the image of the unit square under an area-preserving map. Each piece
 gets a lattice of the golden ratio: u = (i + 1/2) / n, v = i * 0.618... modulo 1. This ratio is the hardest to
-approximate
-by fractions, so no stretching of the square brings two points nearer than 0.874 of the root of the area per point.
-Triangles first get many more points than requested. These are halved along their longest side until each part has the
-number for one point, and the most central point of each part is used.
+approximate by fractions, so no stretching of the square brings two points nearer than 0.874 of the root of the area per
+point. Triangles first get many more points than requested. These are halved along their longest side until each part
+has the number for one point, and the most central point of each part is used.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def surface_samples(
     """Return evenly distributed points on the surface of a shape, in its own frame; reproducible for equal arguments.
 
     Planes, and height fields without a base, have only their upper side. A mesh has the normals of its faces, whose
-    corners
-    are counter-clockwise seen from outside; a closed mesh with clockwise corners is reversed.
+    corners are counter-clockwise seen from outside; a closed mesh with clockwise corners is reversed.
 
     Args:
         shape: of any kind but an unbounded plane.
@@ -149,8 +147,7 @@ def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool
     """Return `[sample]` whether each is inside another shape than its own, or inside another part of its mesh.
 
     A sample is tested from just outside its own surface: where two solids touch, both sides are covered. Of flush
-    surfaces,
-    such as those of a shape and its copy, all but the first are covered.
+    surfaces, such as those of a shape and its copy, all but the first are covered.
 
     Args:
         shapes: shapes of one body.
@@ -347,8 +344,7 @@ def _ellipsoid(radii: Sequence[float], rings: int = 2048, around: int = 64) -> P
     """Return an ellipsoid as a stretched unit sphere, with numerically summed areas of slices and sectors.
 
     A piece s of the unit sphere grows by abc |(s_x / a, s_y / b, s_z / c)|. The poles are on the axis that leaves the
-    two
-    most similar radii.
+    two most similar radii.
     """
     axes = min(
         (((i + 1) % 3, (i + 2) % 3, i) for i in range(3)), key=lambda a: abs(math.log(radii[a[0]] / radii[a[1]]))
@@ -496,8 +492,7 @@ def inside(shape: Shape, points: Array) -> NDArray[np.bool_]:
     """Return `[point]` whether each is inside a shape, in the shape's frame.
 
     The region below an unbounded plane is inside, and so is that below a height field without a base within its
-    borders. A
-    bounded plane and an open mesh have no inside.
+    borders. A bounded plane and an open mesh have no inside.
 
     Args:
         shape: the shape.

@@ -1,8 +1,7 @@
 """Shapes that rays can hit: plain NumPy data with which an engine describes its world once.
 
 Sizes are those of MuJoCo's geoms: plane (half x, half y; 0 is unbounded), sphere (radius), capsule and cylinder
-(radius,
-half length along z), ellipsoid (radii), box (half sides). Meshes and height fields have their own sizes.
+(radius, half length along z), ellipsoid (radii), box (half sides). Meshes and height fields have their own sizes.
 """
 
 from __future__ import annotations

@@ -58,8 +58,7 @@ def open_edges(mesh: Mesh) -> Floats:
 
     Corners at the same position are one vertex, even in different rows of `vertices`, which some file formats repeat. A
     vertex on the edge of another triangle splits that edge; such vertices remain when triangles without an area are
-    removed.
-    A mesh is closed if its triangles traverse each edge equally often in both directions.
+    removed. A mesh is closed if its triangles traverse each edge equally often in both directions.
     """
     points, faces, _rows = _welded(mesh)
     edges, _count, _run, _first = _faulty(faces)

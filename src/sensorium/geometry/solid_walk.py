@@ -1,15 +1,13 @@
 """Signed distances to closed meshes, for kernels: by lists of triangles in the cells of a grid, or by a tree.
 
 A mesh has a grid of cubes around it, which all environments share. Each cell stores the signed distance d of its
-centre.
-A distance changes at most by the distance that a point moves: a point at a distance r from the centre is from d - r to
-d + r away from the surface, which suffices to reject most points as too far. Near the surface, a cell also lists all
-triangles that can be the nearest to any of its points, those nearest to the centre first. A search ends when the rest
-cannot be nearer than the best so far. Other cells use the tree, with the limit d + r.
+centre. A distance changes at most by the distance that a point moves: a point at a distance r from the centre is from d
+- r to d + r away from the surface, which suffices to reject most points as too far. Near the surface, a cell also lists
+all triangles that can be the nearest to any of its points, those nearest to the centre first. A search ends when the
+rest cannot be nearer than the best so far. Other cells use the tree, with the limit d + r.
 
 The nearest triangle is searched in float32, in a frame of each triangle, where differences of squares lose no
-precision.
-The nearest point on it, its distance and the sign are computed in float64.
+precision. The nearest point on it, its distance and the sign are computed in float64.
 """
 
 from __future__ import annotations
@@ -98,8 +96,7 @@ class Solids:
         edge_normals: unit, three per face.
         frames: four per face: its unit normal, the direction from its first to its second corner, the direction
             perpendicular to both, each with the constant of its product with a point; then the second corner's
-            coordinate
-            along the first direction, and the third corner's along both.
+            coordinate along the first direction, and the third corner's along both.
         cells: of all grids.
         entries: of all lists: a face's index within its mesh, and above `FACE_BITS` its distance from the cell's centre
             beyond the nearest one, in `STEPS` of the greatest such distance, rounded down.

@@ -1,8 +1,7 @@
 """Surfaces as clouds of points, each with an area and a small grid, for sums over the points near a position.
 
 Each shape has a cloud and a grid in its own frame, shared by all environments. A cell of the grid lists all points
-within
-reach of any position in it, so that a query reads one list.
+within reach of any position in it, so that a query reads one list.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Rays against all shapes of an environment: static ones, shared by all, and moving ones, per environment.
 
 The static shapes are one `Surroundings`: all triangles in one tree, analytic shapes in another, height fields and
-planes
-individually. Vertical rays, and all rays at a terrain, use an index over the ground plane instead of the tree. Moving
-shapes are few: a block of neighbouring rays first collects the shapes whose bounding spheres its cone intersects, and
-its
-rays test only those.
+planes individually. Vertical rays, and all rays at a terrain, use an index over the ground plane instead of the tree.
+Moving shapes are few: a block of neighbouring rays first collects the shapes whose bounding spheres its cone
+intersects, and its rays test only those.
 
 The kernels write the nearest hit of each ray: both faces count, t >= 0, up to the limit.
 """

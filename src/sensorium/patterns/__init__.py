@@ -1,8 +1,7 @@
 """Ray patterns: pure functions of configs that give the starts, directions and firing times of rays.
 
 All are in the sensor's frame: x forward, y left, z up. Angles are in degrees: azimuth is positive to the left of x
-about
-z, elevation is positive upwards.
+about z, elevation is positive upwards.
 """
 
 from sensorium.patterns.base import (

@@ -74,10 +74,8 @@ class PatternBaseCfg(Cfg):
     """Pattern of rays. Subclass it and define `func`.
 
     `func(cfg, device)` returns the starts, m, and the directions, both `[ray, 3]`, in the sensor's frame (x forward, y
-    left,
-    z up). It may be a method, a static method, or a class attribute or field that holds a function; in each case its
-    first
-    argument is the config. Directions need not have unit length.
+    left, z up). It may be a method, a static method, or a class attribute or field that holds a function; in each case
+    its first argument is the config. Directions need not have unit length.
     """
 
     is_abstract: ClassVar[bool] = True

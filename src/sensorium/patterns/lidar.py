@@ -50,10 +50,8 @@ class LidarPatternCfg(PatternBaseCfg):
     """Step in azimuth, deg, kept exactly: 0 to 100 in steps of 30 is 0, 30, 60, 90. A full turn omits its end."""
     spacing: Literal["exact", "both_ends", "one_less"] = "exact"
     """``exact`` keeps the step. ``both_ends`` reduces a step that does not divide the range, so that both ends are
-    included
-    (0, 25, 50, 75, 100). ``one_less`` does the same with one ray less: a full turn in steps of 90 is then 3 rays 120
-    degrees
-    apart."""
+    included (0, 25, 50, 75, 100). ``one_less`` does the same with one ray less: a full turn in steps of 90 is then 3
+    rays 120 degrees apart."""
 
     func = staticmethod(lidar_pattern)
 

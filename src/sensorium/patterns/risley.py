@@ -17,8 +17,7 @@ Array = NDArray[np.float64]
 
 MID40_RATES_HZ = (7294.0 / 60.0, -4664.0 / 60.0)
 """Turns per second of the prisms of a Livox Mid-40. Recalled from Liu, Zhang, Hong, "Low-cost retina-like robotic
-lidars
-based on incommensurable scanning" (IEEE/ASME T-Mech 2021), not checked against it."""
+lidars based on incommensurable scanning" (IEEE/ASME T-Mech 2021), not checked against it."""
 
 _MID40_WEDGE = 16.93639424846274
 """Wedge of two equal prisms of index 1.51 that deflect a beam by 19.2 degrees when aligned, by Snell's law, deg."""
@@ -28,12 +27,9 @@ class RisleyPatternCfg(ScanPatternCfg):
     """Beams along x, deflected by two rotating prisms: a non-repetitive rosette.
 
     Prism k deflects the beam by d_k = (n - 1) wedge_k, towards the angle 2 pi rate_k t about x (0 is left, 90 degrees
-    up). In
-    the paraxial approximation the two add up: the angle from x is |d_1 e^(i a_1) + d_2 e^(i a_2)|, which for equal
-    prisms is
-    2 d |cos((a_1 - a_2)/2)| in the direction (a_1 + a_2)/2. With ``exact`` the beam is refracted at all four surfaces
-    by
-    Snell's law; each prism then has a plane face towards the laser and a tilted one towards the world.
+    up). In the paraxial approximation the two add up: the angle from x is |d_1 e^(i a_1) + d_2 e^(i a_2)|, which for
+    equal prisms is 2 d |cos((a_1 - a_2)/2)| in the direction (a_1 + a_2)/2. With ``exact`` the beam is refracted at all
+    four surfaces by Snell's law; each prism then has a plane face towards the laser and a tilted one towards the world.
 
     The table is `period` long and then repeats with a jump, unlike the device.
     """
@@ -156,10 +152,8 @@ class RisleyPatternCfg(ScanPatternCfg):
         """Return Livox's Mid-40: one beam, a circle of 38.4 degrees, 100,000 rays per second.
 
         Source of the field of view: Mid-40 data sheet. Recalled: ray rate and rotation rates of the prisms. The two
-        prisms are
-        assumed equal, with the wedge that fills the field of view, 18.82 degrees (paraxial) or 16.94 (exact): this
-        value is
-        fitted, not measured.
+        prisms are assumed equal, with the wedge that fills the field of view, 18.82 degrees (paraxial) or 16.94
+        (exact): this value is fitted, not measured.
 
         Args:
             period: length of the table, s.
@@ -175,10 +169,8 @@ class RisleyPatternCfg(ScanPatternCfg):
         """Return a scan in the style of Livox's Avia: six beams, 70.4 x 77.2 degrees, 240,000 rays per second.
 
         Source of field of view and rate: Avia data sheet. The rest is an approximation: equal prisms that rotate as in
-        the
-        Mid-40, and six beams spread evenly upwards to fill the height. For the exact curve use the manufacturer's table
-        in a
-        `TablePatternCfg`.
+        the Mid-40, and six beams spread evenly upwards to fill the height. For the exact curve use the manufacturer's
+        table in a `TablePatternCfg`.
 
         Args:
             period: length of the table, s.

@@ -1,8 +1,7 @@
 """Scans: patterns whose rays fire one after the other, as tables of time, azimuth, elevation and channel.
 
 A scan pattern is one period as a table in time order. A sensor's scan in a time interval is a window of the table,
-which
-repeats endlessly: `window` selects its rays.
+which repeats endlessly: `window` selects its rays.
 """
 
 from __future__ import annotations
@@ -122,10 +121,9 @@ class ScanTable:
         """Read a table from a ``.csv`` or ``.npz`` file.
 
         A CSV file has a header; an ``.npz`` file has one array per column. The columns are time (or t), azimuth (az),
-        elevation
-        (el) or zenith (angle from straight up), and channel (ring, line, laser), in any order and case; other columns
-        are
-        ignored. A unit may follow: ``Azimuth/deg``, ``elevation_rad``, ``time_us``; the default units are s and deg.
+        elevation (el) or zenith (angle from straight up), and channel (ring, line, laser), in any order and case; other
+        columns are ignored. A unit may follow: ``Azimuth/deg``, ``elevation_rad``, ``time_us``; the default units are s
+        and deg.
 
         Args:
             path: the file.
@@ -336,8 +334,7 @@ class TablePatternCfg(ScanPatternCfg):
     """Scan from a measured, published or computed table. Give `path`, or the columns themselves.
 
     Manufacturers such as Livox publish tables for scanners with complex motion. Check the licence; this package
-    includes no
-    tables.
+    includes no tables.
     """
 
     points_per_second: Positive | None = None

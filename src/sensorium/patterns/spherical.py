@@ -44,8 +44,7 @@ class SphericalPatternCfg(PatternBaseCfg):
     """Rays from one point over a field of view.
 
     The angles come from `angles`, else from `angular_resolution`, else from `n_points`. Both ends of the field of view
-    are
-    included, except the end of a full turn.
+    are included, except the end of a full turn.
     """
 
     fov: tuple[Extent, Extent] = (360.0, 60.0)

@@ -26,14 +26,12 @@ class SpinningPatternCfg(ScanPatternCfg):
     """Head with a column of lasers that rotates uniformly and fires cycle after cycle.
 
     Cycle k starts at k * `cycle_interval`; in it, laser j fires (j // `firing_group`) * `firing_interval` later. The
-    azimuth
-    of a ray is that of the head when it fires, plus the laser's own, so columns are slanted. Channel j is entry j of
-    `elevations`.
+    azimuth of a ray is that of the head when it fires, plus the laser's own, so columns are slanted. Channel j is entry
+    j of `elevations`.
 
     The table is `revolutions` turns long. The last cycle is the last one that ends within them, so each laser fires
-    equally
-    often in each table. If the cycles do not divide the turn, the next table starts less than a cycle later than on the
-    device.
+    equally often in each table. If the cycles do not divide the turn, the next table starts less than a cycle later
+    than on the device.
     """
 
     is_abstract: ClassVar[bool] = False
@@ -61,8 +59,7 @@ class SpinningPatternCfg(ScanPatternCfg):
     """Azimuths (low, high), deg, left positive, in which rays are kept; the high end is excluded."""
     sawtooth: bool = False
     """Whether the head sweeps only `horizontal_fov`, `rate_hz` times per second, and jumps back, instead of rotating;
-    `start`
-    then has no effect."""
+    `start` then has no effect."""
     revolutions: Whole = 1
     """Number of turns in the table."""
 
@@ -149,8 +146,7 @@ class SpinningPatternCfg(ScanPatternCfg):
         """Return Velodyne's HDL-32E: 32 lasers, -30.67 to 10.67 degrees, about 694,000 rays per second.
 
         Lasers of the lower and the upper half alternate, 4/3 degrees apart within a half. Recalled from the HDL-32E
-        user manual
-        63-9113, not checked against it: angles, order, 46.08 us per cycle, 1.152 us from laser to laser.
+        user manual 63-9113, not checked against it: angles, order, 46.08 us per cycle, 1.152 us from laser to laser.
 
         Args:
             rate_hz: turns per second, 5 to 20 on the device.
@@ -164,10 +160,8 @@ class SpinningPatternCfg(ScanPatternCfg):
         """Return Ouster's OS1-64 of the first generation: 64 lasers that fire at once, in whole columns per turn.
 
         Source: OS1 data sheet, generation 1 (33.2 degrees, 512, 1024 or 2048 columns, 10 or 20 Hz). Recalled: even
-        elevations
-        from 16.611 down to -16.611, and laser azimuths that repeat 3.164, 1.055, -1.055, -3.164 degrees clockwise. Each
-        device
-        has individual values in its metadata: `replace` them.
+        elevations from 16.611 down to -16.611, and laser azimuths that repeat 3.164, 1.055, -1.055, -3.164 degrees
+        clockwise. Each device has individual values in its metadata: `replace` them.
 
         Args:
             columns: columns per turn.

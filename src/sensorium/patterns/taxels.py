@@ -76,8 +76,7 @@ class TaxelLayout:
             radius: radius of the taxels, m. The taxels are then moved below the skin by it, so that they start to sense
             at
                 contact with the skin. None leaves them on the skin and their radius to the config: a taxel of radius R
-                then
-                senses objects within R of the skin.
+                then senses objects within R of the skin.
 
         Raises:
             ConfigError: the radius is not above 0.
@@ -115,8 +114,8 @@ class TaxelLayout:
         """Return the argument of ``TaxelCrosstalk(matrix=...)``: each taxel shares with its neighbours, as in a grid.
 
         A taxel keeps 1 - `strength`. The rest goes to it and to all taxels up to three `sigma` away, by straight-line
-        distance,
-        in proportion to exp(-distance^2 / 2 sigma^2). Columns sum to 1, so the sum over the skin is preserved.
+        distance, in proportion to exp(-distance^2 / 2 sigma^2). Columns sum to 1, so the sum over the skin is
+        preserved.
 
         Args:
             strength: shared fraction, in [0, 1].
@@ -283,8 +282,7 @@ def taxel_dome(
     """Return a grid of rings on a spherical cap, such as a domed fingertip.
 
     Row i is the ring at (i + 1/2) / rows of the cap's angle from its top; column j is at j / columns of a turn from the
-    x
-    axis.
+    x axis.
 
     Args:
         radius: radius of the sphere, m.
@@ -328,10 +326,8 @@ def taxel_patch(
     """Return taxels on the part of a surface that faces a direction, starting from its centre.
 
     With `count` they are spread evenly (Lloyd's iteration from farthest points). With `spacing` there are as many as
-    fit at
-    that least distance. With both there are `count` of them, none nearer than `spacing`. The same arguments give the
-    same
-    layout.
+    fit at that least distance. With both there are `count` of them, none nearer than `spacing`. The same arguments give
+    the same layout.
 
     Args:
         surface: a shape, a mesh, or several shapes of one body; parts inside another shape, or inside another part of a
@@ -345,8 +341,7 @@ def taxel_patch(
 
     Returns:
         A list, in the frame of a shape's `pos` and `quat` (that of its body), with normals of the surface; on a mesh,
-        those
-        of the faces.
+        those of the faces.
 
     Raises:
         ConfigError: invalid numbers; no surface faces that direction or lies in the region; or the surface is too

@@ -2,10 +2,8 @@
 
 Every number is given in its source's unit, so that it can be compared with the data sheet; the code converts it. Data
 sheets state typical values. Those with a plus-minus sign are taken as one standard deviation of a normal distribution
-over
-devices and power cycles, drawn per env at each reset. Comments mark recalled numbers, which were not checked against
-the
-source.
+over devices and power cycles, drawn per env at each reset. Comments mark recalled numbers, which were not checked
+against the source.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Native sensors of the physics engine: those that the model declares, and those that a config adds to it.
 
 Axes: ``[env, value]``; the engine computes the values (MuJoCo's `sensordata`) in its own conventions. Each config is
-one
-sensor, so there is no mount axis. Quaternions are (w, x, y, z). `site` and `ref` below mean the axes of that element.
-rad and N m apply to rotary joints, tendons and transmissions, m and N to linear ones.
+one sensor, so there is no mount axis. Quaternions are (w, x, y, z). `site` and `ref` below mean the axes of that
+element. rad and N m apply to rotary joints, tendons and transmissions, m and N to linear ones.
 
     type               values  unit                     frame   meaning and sign
     -----------------  ------  -----------------------  ------  --------------------------------------------------------
@@ -23,33 +22,28 @@ rad and N m apply to rotary joints, tendons and transmissions, m and N to linear
     jointlimitpos      1       rad or m                         distance to a limit less its margin: < 0 where the limit
                                                                 acts, 0 where it does not
     jointlimitvel      1       rad/s or m/s                     rate of that distance: < 0 towards the limit
-    jointlimitfrc      1       N m or N                         force of the limit, >= 0
-    jointactuatorfrc   1       N m or N                         force of all actuators at the joint
-    ballquat           4       1                        parent  orientation of a ball joint, unit quaternion
-    ballangvel         3       rad/s                    body    angular velocity of a ball joint, in its body's axes
-    tendonpos          1       m or rad                         length of a tendon
-    tendonvel          1       m/s or rad/s                     rate of the length
-    tendonlimitpos     1       m or rad                         as jointlimitpos
-    tendonlimitvel     1       m/s or rad/s                     as jointlimitvel
-    tendonlimitfrc     1       N or N m                         as jointlimitfrc
-    tendonactuatorfrc  1       N or N m                         force of all actuators on the tendon
-    actuatorpos        1       rad or m                         length of the transmission: gear times joint position
-    actuatorvel        1       rad/s or m/s                     rate of that length
-    actuatorfrc        1       N m or N                         force of the actuator, before the gear
-    framepos           3       m                        ref     origin of the element; the world's axes without a ref
-    framequat          4       1                        ref     orientation, unit quaternion
-    framexaxis         3       1                        ref     the element's x axis, unit vector
-    frameyaxis         3       1                        ref     y axis
-    framezaxis         3       1                        ref     z axis
-    framelinvel        3       m/s                      ref     velocity of the origin, relative to the ref
-    frameangvel        3       rad/s                    ref     angular velocity, relative to the ref
-    framelinacc        3       m/s^2                    world   acceleration of the origin minus gravity: +g at rest
-    frameangacc        3       rad/s^2                  world   angular acceleration
-    subtreecom         3       m                        world   centre of mass of a body and its descendants
-    subtreelinvel      3       m/s                      world   velocity of that centre
-    subtreeangmom      3       kg m^2/s                 world   angular momentum about that centre
-    insidesite         1       1                                1 where the element (obj) is in a site's volume (ref)
-    distance           1       m                                between two geoms or bodies, at most the cutoff, which
+    jointlimitfrc      1       N m or N                         force of the limit, >= 0 jointactuatorfrc   1       N m
+    or N                         force of all actuators at the joint ballquat           4       1
+    parent  orientation of a ball joint, unit quaternion ballangvel         3       rad/s                    body
+    angular velocity of a ball joint, in its body's axes tendonpos          1       m or rad
+    length of a tendon tendonvel          1       m/s or rad/s                     rate of the length tendonlimitpos
+    1       m or rad                         as jointlimitpos tendonlimitvel     1       m/s or rad/s
+    as jointlimitvel tendonlimitfrc     1       N or N m                         as jointlimitfrc tendonactuatorfrc  1
+    N or N m                         force of all actuators on the tendon actuatorpos        1       rad or m
+    length of the transmission: gear times joint position actuatorvel        1       rad/s or m/s
+    rate of that length actuatorfrc        1       N m or N                         force of the actuator, before the
+    gear framepos           3       m                        ref     origin of the element; the world's axes without a
+    ref framequat          4       1                        ref     orientation, unit quaternion framexaxis         3
+    1                        ref     the element's x axis, unit vector frameyaxis         3       1
+    ref     y axis framezaxis         3       1                        ref     z axis framelinvel        3       m/s
+    ref     velocity of the origin, relative to the ref frameangvel        3       rad/s                    ref
+    angular velocity, relative to the ref framelinacc        3       m/s^2                    world   acceleration of
+    the origin minus gravity: +g at rest frameangacc        3       rad/s^2                  world   angular
+    acceleration subtreecom         3       m                        world   centre of mass of a body and its
+    descendants subtreelinvel      3       m/s                      world   velocity of that centre subtreeangmom      3
+    kg m^2/s                 world   angular momentum about that centre insidesite         1       1
+    1 where the element (obj) is in a site's volume (ref) distance           1       m
+    between two geoms or bodies, at most the cutoff, which
                                                                 is the radius of the search; < 0 in penetration
     normal             3       1                        world   unit vector from obj to ref, 0 beyond the cutoff
     fromto             6       m                        world   the nearest points, on obj and on ref
@@ -186,11 +180,9 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     """Native sensor of the engine, given by type and element, or by name alone if the model declares it.
 
     ``BuiltinSensorCfg(name="acc", sensor_type="accelerometer", obj=ObjRef(type="site", name="imu", entity="robot"))``
-    adds
-    an accelerometer to the model, hidden from selection by name. The scene has it as ``"robot/acc"``, and as ``"acc"``
-    while
-    that is unique. ``BuiltinSensorCfg.from_existing("acc", noise=0.1)`` adds knobs to the sensor ``acc`` of the model.
-    Quaternions take rotation noise (rad).
+    adds an accelerometer to the model, hidden from selection by name. The scene has it as ``"robot/acc"``, and as
+    ``"acc"`` while that is unique. ``BuiltinSensorCfg.from_existing("acc", noise=0.1)`` adds knobs to the sensor
+    ``acc`` of the model. Quaternions take rotation noise (rad).
     """
 
     sensor_type: str = ""
@@ -201,8 +193,7 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     ``clock``."""
     ref: ObjRef | None = None
     """Reference element of a frame sensor; the second element of ``distance``, ``normal``, ``fromto``, ``insidesite``
-    (the
-    site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
+    (the site), ``camprojection`` (the camera) and ``tactile`` (the geom)."""
     cutoff: Annotated[
         Float, must(lambda cutoff: 0.0 <= cutoff < math.inf, "a finite number >= 0", "Give 0 for no limit.")
     ] = 0.0

@@ -40,10 +40,8 @@ def random_shapes(
     """Return shapes of all given kinds in turn, with random sizes and poses.
 
     Meshes are bent, not convex, open or closed, scaled, and every second one mirrored; some have a degenerate face
-    removed.
-    Height fields are tilted, every second one with a base. Every second plane is a rectangle; the others are unbounded
-    and
-    below the other shapes.
+    removed. Height fields are tilted, every second one with a base. Every second plane is a rectangle; the others are
+    unbounded and below the other shapes.
 
     Args:
         rng: source of all random numbers.

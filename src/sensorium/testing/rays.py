@@ -43,8 +43,7 @@ class ReferenceHits:
         point: `[ray, 3]`, hit in the world, m; inf on a miss.
         normal: `[ray, 3]`, unit, world; 0 on a miss. Outward for solids, +z for planes, upward for the surface of a
             height field. For meshes, that of cross(e1, e2) in the mesh's own frame, which stays on its side of the
-            surface
-            under a mirroring negative scale.
+            surface under a mirroring negative scale.
         shape: int64 `[ray]`, index of the shape; -1 on a miss.
         face: int64 `[ray]`, row in the given faces of a mesh (`Mesh.face_ids`). For the surface of a height field
             2 * cell + 0 or 1, where cell = row * (columns - 1) + column, 0 is the triangle with the corner
@@ -100,8 +99,7 @@ class ReferenceHits:
         """Bool `[ray]`: whether a silhouette is so near that a ray of the ring leaves the surface that the ray hits.
 
         Between neighbouring hits on one surface, smooth or creased, and where two shapes join, the distance changes
-        with a slope
-        between those of the two tangent planes. Any other change is a jump.
+        with a slope between those of the two tangent planes. Any other change is a jump.
         """
         here = self.nearest
         jumps = np.zeros(len(self.starts), bool)
@@ -243,10 +241,8 @@ def compare_casts(
     """Compare hits with those of the reference, ray by ray.
 
     Distances must agree within the tolerance, rays must hit or miss alike, and hit the same shape unless two are within
-    the
-    tolerance of each other. Skipped are rays that pass a silhouette within `EDGE` of the scene's size, and rays that
-    hit the
-    surface at less than `TANGENT_DEG`; they are counted, and must be few.
+    the tolerance of each other. Skipped are rays that pass a silhouette within `EDGE` of the scene's size, and rays
+    that hit the surface at less than `TANGENT_DEG`; they are counted, and must be few.
 
     Args:
         reference: result of `reference_cast`.

@@ -1,10 +1,8 @@
 """Maps of fields with many values per item: scans, images, point clouds and skins, true and measured.
 
 A scan is drawn over time: the measured value ray by ray, and its difference from the truth of the same capture. Images
-and
-points show the last capture; see `sensorium.view.taxels` for taxels. Misses are grey, and dark if only the measured
-value
-misses. Long recordings and wide scans are thinned before drawing.
+and points show the last capture; see `sensorium.view.taxels` for taxels. Misses are grey, and dark if only the measured
+value misses. Long recordings and wide scans are thinned before drawing.
 """
 
 from __future__ import annotations
@@ -55,8 +53,7 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
     """Return the fields that are drawn as maps, in drawing order: skins, scans, images, and one of points.
 
     These are fields of taxels with more than nine values per env, of role ``range`` and ``point`` with more than nine
-    items
-    per mount, and images with one channel.
+    items per mount, and images with one channel.
     """
     found: dict[str, list[Spec]] = {kind: [] for kind in HEIGHTS}
     for spec in sensor.info.get("fields", ()):

@@ -2,8 +2,7 @@
 
 The measured line is a step function: it shows a reader's value at each instant, so latency appears as a lag behind the
 truth. In the close-up, dots are arrivals, and a faint line connects each to the instant of its capture. The numbers
-above
-it are mean and standard deviation of measured minus true at equal captures, which excludes latency.
+above it are mean and standard deviation of measured minus true at equal captures, which excludes latency.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ def plot_recording(
     """Draw true against measured values over time, and return the picture's path.
 
     At most three sensors with six axes each are drawn, and omissions are noted in the picture; choose with `names`.
-    Scans,
-    images, point clouds and skins are drawn as maps instead, see `sensorium.view.maps`.
+    Scans, images, point clouds and skins are drawn as maps instead, see `sensorium.view.maps`.
 
     Args:
         recording: result of `sensorium.record.load` or `NpzRecorder.recording`.
@@ -131,9 +129,8 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
     """Return the axes that can be drawn, of floating-point fields with at most nine values per item.
 
     For a field with an axis of items (mounts, joints, target frames), vectors are those of the first item, and scalars
-    those
-    of the first few, so that every field is represented. Ranges come first; for ranges of whole mounts, their rays are
-    omitted.
+    those of the first few, so that every field is represented. Ranges come first; for ranges of whole mounts, their
+    rays are omitted.
     """
     fields = []
     for spec in sensor.info.get("fields", ()):

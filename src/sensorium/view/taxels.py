@@ -1,12 +1,9 @@
 """Maps of skins: the taxels at the moment of the largest load, true and measured, and the sum over time.
 
 Colours are the components along the normals of the taxels, or scalar values; arrows are the tangential components.
-Grids,
-and taxels with known positions (`probe_local_pos`, `probe_local_normal` in the recording's config), are seen from
-outside
-the skin, in the axes of the link: a bent grid is unrolled, and a list is projected along its mean normal. Taxels
-without
-positions are drawn over time. For cells in three dimensions, the layer of the largest value is drawn.
+Grids, and taxels with known positions (`probe_local_pos`, `probe_local_normal` in the recording's config), are seen
+from outside the skin, in the axes of the link: a bent grid is unrolled, and a list is projected along its mean normal.
+Taxels without positions are drawn over time. For cells in three dimensions, the layer of the largest value is drawn.
 
 A taxel is active if it shows more than 5 % of the largest true value of the recording.
 """

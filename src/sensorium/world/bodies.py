@@ -39,13 +39,11 @@ def body_boxes(engine: Engine) -> NDArray[np.float32]:
     """Return a box around the shapes of each body, in the frame of the body, along its axes.
 
     Visual shapes count as well. Planes, height fields and shapes without a known extent (deformables) are ignored. So
-    are the
-    shapes of a static body if BODY_POSE was not prepared, since their poses are then known only in the world.
+    are the shapes of a static body if BODY_POSE was not prepared, since their poses are then known only in the world.
 
     Returns:
         float32 `[body, 6]`, bodies in the order of ``engine.names("body")``: centre and half the size, m. 0 for a body
-        without a shape.
-        without a shape.
+        without a shape. without a shape.
 
     Raises:
         ModelError: see `Engine.shapes`.

@@ -31,8 +31,7 @@ class ContactMatch(Cfg):
     model."""
     exclude: tuple[str, ...] = ()
     """Names to exclude from the matches of `pattern`, without the prefix of the entity. An entry with special
-    characters of
-    regular expressions is searched for within the names; any other entry is an exact name."""
+    characters of regular expressions is searched for within the names; any other entry is an exact name."""
 
     @field_validator("pattern", mode="before")
     @classmethod

@@ -1,8 +1,7 @@
 """Selection of scalar joints (hinges and slides) by name, and numbers that can differ between joints.
 
 The grammar is that of `world.select`: full-match patterns, lists of these, `ObjRef`. A pattern selects scalar joints
-only:
-free and ball joints have no single position, and naming one of them is an error.
+only: free and ball joints have no single position, and naming one of them is an error.
 """
 
 from __future__ import annotations

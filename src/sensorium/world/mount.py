@@ -1,8 +1,7 @@
 """Mount of a sensor: pose, velocity and acceleration of its frame in the world, `[env, mount, ...]`.
 
 A mount is an offset on a body. With d the offset in world axes, w and alpha the body's angular velocity and
-acceleration,
-v and a those of its frame origin (rigid-body kinematics):
+acceleration, v and a those of its frame origin (rigid-body kinematics):
 
     p_m = p + d        v_m = v + w x d        a_m = a + alpha x d + w x (w x d)
 

@@ -1,8 +1,7 @@
 """The rays of one sensor: their starts, their targets, and the launches that cast them.
 
 A sensor creates a `RayCast` in `setup` and calls `cast` in a hook marked `@recorded`; so do plugins. Rays are given in
-the
-sensor's ray frame: x forward, y left, z up.
+the sensor's ray frame: x forward, y left, z up.
 """
 
 from __future__ import annotations

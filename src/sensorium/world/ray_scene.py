@@ -263,8 +263,7 @@ class RayScene:
         """Return the shapes below a path, and True: a path without a match is an error.
 
         A path names a body, a shape, an entity (the prefix of ``name/``), or everything: ``/World``, the namespace of
-        the
-        environments itself, or either with a wildcard.
+        the environments itself, or either with a wildcard.
         """
         rest = below_namespace(path)
         everything = list(range(len(self.shapes)))

@@ -2,13 +2,11 @@
 
 A pattern is a full-match regular expression over full names; a list holds several patterns. Results are in the order of
 the names in the model (for a list: in the order of the list). No match, or several where one was needed, is an error
-that
-lists the existing and the nearest names.
+that lists the existing and the nearest names.
 
 `prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped. The rest is
 looked up as ``entity/name``, then as an entity alone, which means its root body, then as its leaf. An ambiguous leaf is
-an
-error; a trailing ``_*`` is a glob.
+an error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations
@@ -223,8 +221,7 @@ def match_prim_path(
     """Return the kind and the names that a prim path of another simulator, or a pattern of paths, denotes.
 
     Bodies come before sites, geoms and cameras; the full ``entity/name`` before the leaf. An entity alone means its
-    root
-    body. Names are in the order of the model. A leaf alone never matches in several entities.
+    root body. Names are in the order of the model. A leaf alone never matches in several entities.
 
     Args:
         path: the path, with or without the namespace of its environments.

@@ -1,8 +1,7 @@
 """The solids around the mounts of one sensor, with the launch that finds the near ones.
 
 A sensor creates a `SolidQuery` in `setup`, calls `place` in a hook marked `@recorded`, and passes `shapes` and `around`
-to
-a custom kernel, which calls `geometry.solid_around.deepest` for each of its points.
+to a custom kernel, which calls `geometry.solid_around.deepest` for each of its points.
 """
 
 from __future__ import annotations

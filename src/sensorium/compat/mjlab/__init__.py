@@ -1,8 +1,7 @@
 """The sensors of mjlab's document, with its names and defaults, and sensorium's sensors inside mjlab's scenes.
 
 `add_sensors`, `reading`, `scene_of`, `SensoriumCfg` and `SensoriumSensor` need mjlab, which is imported when one of
-them
-is first used.
+them is first used.
 """
 
 from __future__ import annotations

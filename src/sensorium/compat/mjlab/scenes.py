@@ -4,8 +4,7 @@
     terms["gyro"] = ObservationTermCfg(func=reading, params={"sensor_name": "imu", "field": "ang_vel_b"})
 
 mjlab calls a sensor's `update` after each physics step, and `reset` before its reset events write the initial state of
-an
-episode. So an episode of these sensors starts on the first read, or with the next tick.
+an episode. So an episode of these sensors starts on the first read, or with the next tick.
 
 Importing this module requires mjlab.
 """
@@ -52,8 +51,7 @@ class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where
     """Several sensorium sensors as one sensor of an mjlab scene; `add_sensors` creates and adds it.
 
     It can also be an entry of `SceneCfg.sensors`. mjlab then also wraps the model elements that the sensors need, which
-    its
-    scene shows as `sensorium/...`.
+    its scene shows as `sensorium/...`.
 
     Raises:
         ConfigError: entries that are not sensor configs, no sensors, or a `decimation` below 1.
@@ -69,8 +67,7 @@ class SensoriumCfg(_MjlabSensorCfg):  # type: ignore[misc]  # mjlab is Any where
     """Global index of env 0, if this process simulates a slice of a larger run; see `Scene`."""
     fresh: bool = False
     """Whether the state is recomputed after each tick at which a sensor samples. By default, samples use the state that
-    the
-    physics step left, which is one tick old, as `capture_time` says."""
+    the physics step left, which is one tick old, as `capture_time` says."""
     decimation: int = 1
     """Ticks per control step, the environment's `decimation`: at its start `is_new` and latches are cleared."""
     semantics: Mapping[str, str | Sequence[str]] | None = None
@@ -238,8 +235,7 @@ def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: An
     """Add sensors to the config of an mjlab scene, before the environment is built.
 
     The model elements that they need are added after mjlab has looked for sensors in the model, so that its scene does
-    not
-    show them, and after the config's own `spec_fn`, so that sensors can be mounted on its elements.
+    not show them, and after the config's own `spec_fn`, so that sensors can be mounted on its elements.
 
     Args:
         scene_cfg: mjlab's `SceneCfg`; `sensors` and `spec_fn` are replaced in it.
@@ -281,8 +277,7 @@ def scene_of(env: Any, name: str | None = None) -> Scene:
     """Return the sensorium scene in an mjlab environment, with its sensors, `set`, `publish` and other methods.
 
     Call this whenever the scene is needed, and store sensors instead of the scene: the call starts the episodes that
-    mjlab
-    requested.
+    mjlab requested.
 
     Args:
         env: the environment, a wrapper of it, or a scene of mjlab.

@@ -189,20 +189,16 @@ def _flicker(
 class Flicker(DrawnStage):
     """Bias instability: 1/f noise, whose Allan deviation is flat at 0.664 B from `tau_min` to `tau_max`.
 
-    The two-sided spectrum is B^2 / (2 pi f), the convention of IEEE Std 952, so that the floor is
-    B sqrt(2 ln 2 / pi) = 0.664 B. The noise is a sum of stationary Gauss-Markov processes with correlation times at
-    most a
-    decade apart. Processes of variance s^2 at the ratio r have the spectrum s^2 / (2 ln(r) f) between them, hence
-    s^2 = B^2 ln(r) / pi. The first and the last also represent all further processes beyond them, with r / (r - 1)
-    times
-    that variance. They extend half a decade beyond the band, since the processes' own peaks are at 1.89 correlation
-    times;
-    the floor is then flat within 2.5 %.
+    The two-sided spectrum is B^2 / (2 pi f), the convention of IEEE Std 952, so that the floor is B sqrt(2 ln 2 / pi) =
+    0.664 B. The noise is a sum of stationary Gauss-Markov processes with correlation times at most a decade apart.
+    Processes of variance s^2 at the ratio r have the spectrum s^2 / (2 ln(r) f) between them, hence s^2 = B^2 ln(r) /
+    pi. The first and the last also represent all further processes beyond them, with r / (r - 1) times that variance.
+    They extend half a decade beyond the band, since the processes' own peaks are at 1.89 correlation times; the floor
+    is then flat within 2.5 %.
 
     Each process is discretised exactly, phi = exp(-period/tau). A process faster than the sampling has its
-    low-frequency
-    density, without the part that sampling would alias into the band: its variance is s^2 tanh(x) / x with
-    x = period / (2 tau).
+    low-frequency density, without the part that sampling would alias into the band: its variance is s^2 tanh(x) / x
+    with x = period / (2 tau).
     """
 
     place: ClassVar[Place] = "bias"
@@ -211,8 +207,7 @@ class Flicker(DrawnStage):
 
     bias_instability: Annotated[Amount, within(0.0, math.inf, "an amount >= 0")]
     """Bias instability B, in the field's unit. If a data sheet gives the minimum of an Allan plot, B is that value
-    divided by
-    0.664. A distribution is drawn per env and axis at reset."""
+    divided by 0.664. A distribution is drawn per env and axis at reset."""
     tau_min: PositiveTime = 1.0
     """Shortest averaging time of the flat part, s."""
     tau_max: Float = PydanticField(default=1000.0, validate_default=True)

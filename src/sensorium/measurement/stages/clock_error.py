@@ -59,8 +59,7 @@ class ClockError(StageCfg):
     time. At each reset of its env or its sensor, the clock is set correctly up to the offset. It then runs fast by
     `skew_ppm`
     millionths: 20 to 50 for a crystal, 10000 to 20000 for the RC oscillator of a small MEMS device. Values, capture
-    times
-    and arrival times are not altered; all other clocks of a scene are perfect.
+    times and arrival times are not altered; all other clocks of a scene are perfect.
     """
 
     place: ClassVar[Place] = "post"

@@ -85,10 +85,9 @@ class Creep(DrawnStage):
 
     Logarithmic creep (Phillips, "The slow stretch in indiarubber, glass, and metal wires when subjected to a constant
     pull", Proc. Phys. Soc. 19, 1905), superposed for varying loads (Boltzmann): a removed load recovers by the same
-    law. It
-    is a sum of first-order processes, two per decade of their rates s, since
-    ln(1 + t / t0) = integral of (1 - exp(-s t)) exp(-s t0) / s over s. The sum is within 2e-3 of the creep of one
-    decade up to `t_max`; beyond that, creep ends.
+    law. It is a sum of first-order processes, two per decade of their rates s, since ln(1 + t / t0) = integral of (1 -
+    exp(-s t)) exp(-s t0) / s over s. The sum is within 2e-3 of the creep of one decade up to `t_max`; beyond that,
+    creep ends.
     """
 
     place: ClassVar[Place] = "scale"
@@ -103,8 +102,7 @@ class Creep(DrawnStage):
     """Longest time for which the law is approximated, s."""
     start: Literal["unloaded", "settled"] = "unloaded"
     """``"unloaded"``: the load at the first sample of an episode has just been applied. ``"settled"``: it was applied
-    long ago
-    and the device was zeroed since; only changes creep."""
+    long ago and the device was zeroed since; only changes creep."""
     drift: Amount = 0.0
     """Drift, in the field's unit per hour since the reset: a number, one per axis, or a distribution."""
 

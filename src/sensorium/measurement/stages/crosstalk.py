@@ -75,8 +75,7 @@ class Crosstalk(StageCfg):
     """Crosstalk: x -> (I + X) x, where x stacks the elements of the named fields in the order of `fields`.
 
     For a six-axis force/torque sensor, ``fields=("force", "torque")``, x is (fx, fy, fz, mx, my, mz) and I + X is the
-    inverse
-    of its calibration matrix. Each mount of a sensor is mixed separately.
+    inverse of its calibration matrix. Each mount of a sensor is mixed separately.
     """
 
     place: ClassVar[Place] = "scale"
@@ -84,10 +83,9 @@ class Crosstalk(StageCfg):
 
     matrix: Amount
     """X, with row i for the signal that element i picks up from each element. A square matrix (its diagonal is a
-    relative
-    scale error); a number for all elements off the diagonal; or a distribution, from which those are drawn per env and
-    mount
-    at reset (vectors of all elements, row by row, include the diagonal). In unit per unit, see `full_scale`."""
+    relative scale error); a number for all elements off the diagonal; or a distribution, from which those are drawn per
+    env and mount at reset (vectors of all elements, row by row, include the diagonal). In unit per unit, see
+    `full_scale`."""
     full_scale: (
         Annotated[
             Amount,

@@ -82,8 +82,7 @@ class Debounce(StageCfg):
     """Debouncing: a value that crosses `threshold` is reported once it has stayed on the other side for long enough.
 
     Until then the last value on this side is held. Give exactly one of `samples` and `time`. The first sample of an
-    episode
-    is reported unchanged.
+    episode is reported unchanged.
     """
 
     is_recorded: ClassVar[bool] = True

@@ -51,8 +51,7 @@ class View:
     """Inputs of a camera model: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
 
     `axes` are the axes that the quaternion rotates: 1 for right, down, forward, 2 for forward, left, up; 0 if there are
-    no
-    normals except those computed from depths.
+    no normals except those computed from depths.
     """
 
     image: Pinhole
@@ -138,8 +137,7 @@ def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
     """Return the cosine of the angle between a pixel's ray and the normal at its hit.
 
     With `axes` 0, it is computed from the surrounding depths: the plane w = 1/z = m . (x, y, 1) has the normal m, so
-    the
-    cosine is w / (|m| |(x, y, 1)|). Otherwise it is computed from the true normals in the world.
+    the cosine is w / (|m| |(x, y, 1)|). Otherwise it is computed from the true normals in the world.
     """
     image = view.image
     first = mount * image.height * image.width
@@ -169,8 +167,7 @@ def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, 
     """Return the pixel that replaces (u, v) if its centre is shifted by `shift` px.
 
     With `keeps_surface` a shift along the pixel's own surface has no effect, so that it blurs steps and adds no noise
-    to
-    slopes. A pixel with a miss is never returned.
+    to slopes. A pixel with a miss is never returned.
     """
     to = wp.vec2i(
         wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, view.image.width - 1),
@@ -217,8 +214,7 @@ def window_normals(
     """Return normals of variance 1 for the pixels 4 quad to 4 quad + 3 of a row: means over a window of white draws.
 
     The mean of n draws has the variance 1/n, which is compensated. The draws lie on a grid with a margin around the
-    image,
-    so that border pixels have the same statistics as others.
+    image, so that border pixels have the same statistics as others.
     """
     margin = (radius + 3) // 4
     blocks = (image.width + 3) // 4 + 2 * margin
@@ -355,8 +351,7 @@ class DepthStage(StageCfg):
     """Common base of the depth error models: intrinsics, holes and the correlation of the noise.
 
     They work on a field of z-depth, m, with the axes height and width, and reject other fields. Quantities that a
-    camera
-    derives from it, such as the length of the ray, are computed from the measured z-depth.
+    camera derives from it, such as the length of the ray, are computed from the measured z-depth.
 
     A miss (+inf) stays a miss. A pixel without a value, a hole, reports `hole_value`.
     """
@@ -395,8 +390,8 @@ class DepthStage(StageCfg):
     ) = None
     """Cosines (c0, c1) of the angle of incidence: below c0 there is never a value, from c1 on always; in between the
     probability of a value rises linearly. None: no holes at grazing incidence. The angle is computed from the true
-    `normals`
-    if the sensor has these and `quat_w_ros` or `quat_w_world`, otherwise from the plane through neighbouring pixels."""
+    `normals` if the sensor has these and `quat_w_ros` or `quat_w_world`, otherwise from the plane through neighbouring
+    pixels."""
     window: Annotated[int, must(lambda window: window in range(1, 32, 2), "an odd number from 1 to 31")] = 1
     """Width of the square window, px, whose mean is the noise, at constant variance; odd, 1 is white noise."""
     slow_share: Share = 0.0

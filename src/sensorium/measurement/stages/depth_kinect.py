@@ -137,24 +137,19 @@ class KinectDepth(DepthStage):
     """Errors of the first Kinect, which triangulates a projected pattern of dots.
 
     ``variant="axial"``: C. Nguyen, S. Izadi, D. Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction
-    and tracking", 3DIMPVT 2012. At the angle of incidence t the standard deviation of the depth is
-    0.0012 + 0.0019 (z - 0.4)^2 m, plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2 beyond 60 degrees. That of the lateral
-    position
-    is 0.8 + 0.035 t / (pi/2 - t) px; t is limited to 89 degrees. The lateral error acts only at steps: within a
-    surface, its
-    effect is already part of the first figure. The same holds for rounding to the quantum, step^2 / 12: the drawn noise
-    is
+    and tracking", 3DIMPVT 2012. At the angle of incidence t the standard deviation of the depth is 0.0012 + 0.0019 (z -
+    0.4)^2 m, plus 0.0001 / sqrt(z) t^2 / (pi/2 - t)^2 beyond 60 degrees. That of the lateral position is 0.8 + 0.035 t
+    / (pi/2 - t) px; t is limited to 89 degrees. The lateral error acts only at steps: within a surface, its effect is
+    already part of the first figure. The same holds for rounding to the quantum, step^2 / 12: the drawn noise is
     smaller by that variance, so that the reported values have the stated deviation.
 
     ``variant="redwood"``: the model of S. Choi, Q.-Y. Zhou, V. Koltun, "Robust reconstruction of indoor scenes", CVPR
-    2015
-    (after A. Teichman, S. Miller, S. Thrun, RSS 2013), as used by Habitat: a lateral error of 0.25 px, at half the
+    2015 (after A. Teichman, S. Miller, S. Thrun, RSS 2013), as used by Habitat: a lateral error of 0.25 px, at half the
     resolution; disparity 35.130/z with 0.027778 px of noise, rounded to 1/8 px. Its table of lens distortion is
     omitted.
 
     The projector is at `baseline` to the right of the camera. The background beside an object's left edge that it does
-    not
-    illuminate has no value, a band of f B (1/z_near - 1/z_far) px; nor has the unlit band along the left border.
+    not illuminate has no value, a band of f B (1/z_near - 1/z_far) px; nor has the unlit band along the left border.
     """
 
     place: ClassVar[Place] = "saturation"
@@ -166,8 +161,7 @@ class KinectDepth(DepthStage):
     """Distance from the camera to the projector, m (K. Khoshelham, S. Oude Elberink, Sensors 12, 2012: 7.5 cm)."""
     matched_focal_px: Positive | None = None
     """Focal length of the device's own image, px, if this image is a downscaled version of it: `quantum` and the
-    lateral noise
-    are in px of that image. None: this image has its resolution."""
+    lateral noise are in px of that image. None: this image has its resolution."""
     quantum: NonNegative = 0.125
     """Quantisation step of the disparity, px: of f B / z, or of 35.130/z; 0 leaves it continuous."""
     noise_scale: NonNegative = 1.0

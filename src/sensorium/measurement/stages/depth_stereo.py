@@ -114,16 +114,14 @@ class StereoDepth(DepthStage):
     """Distance between the two cameras, m."""
     matched_focal_px: Positive | None = None
     """Focal length of the matched images, px, if this image is a downscaled version of the device's: all disparities
-    and
-    `edge_fattening` are in px of those images. None: this image has their resolution."""
+    and `edge_fattening` are in px of those images. None: this image has their resolution."""
     noise_px: NonNegative = 0.0
     """Standard deviation of the disparity n, px."""
     quantum: NonNegative = 0.0
     """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
     locking: NonNegative = 0.0
     """Pixel locking: amplitude of a sine error over the fractional disparity, px (Shimizu and Okutomi, ICCV 2001:
-    subpixel
-    interpolation biases disparities towards whole or half pixels)."""
+    subpixel interpolation biases disparities towards whole or half pixels)."""
     max_disparity: Above0 = math.inf
     """Greatest disparity that the matcher searches, px."""
     edge_fattening: NonNegative = 0.0

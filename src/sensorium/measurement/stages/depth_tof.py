@@ -147,8 +147,7 @@ class TofDepth(DepthStage):
     - Noise: sd = c / (4 sqrt(2) pi f_mod) sqrt(A + B) / (c_d A), with the signal A and the ambient light B in electrons
       and the demodulation contrast c_d (L. Li, "Time-of-flight camera - an introduction", Texas Instruments SLOA190B,
       2014; after R. Lange, thesis, Siegen 2000). A = signal reflectance cos(incidence) / r^2: a Lambertian surface
-      under
-      the camera's own light.
+      under the camera's own light.
     - No value if A is below `min_signal`: dark, far or slanted surfaces.
     - Wrapping: r modulo c / (2 f_mod).
     - Multipath: a second path, longer by `multipath_excess` r, of the relative amplitude `multipath`, is added to the

@@ -161,8 +161,7 @@ class Dropout(StageCfg):
     together."""
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
     """Reported value: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
-    ray
-    without a hit, or NaN."""
+    ray without a hit, or NaN."""
     value: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = PydanticField(
         default=None, validate_default=True
     )
@@ -284,19 +283,16 @@ class _Fault(StageCfg):
 
     probability: Annotated[Amount, within(0.0, 1.0, "a probability in [0, 1]")] | None = None
     """Probability per sample that a healthy element becomes faulty: a number, one per element, or a distribution drawn
-    per
-    env (and element) at reset."""
+    per env (and element) at reset."""
     rate: Annotated[Amount, within(0.0, math.inf, "a rate >= 0 in faults per second")] | None = None
     """The same as faults per second of healthy time, independent of the sampling rate: a number, one per element, or a
     distribution."""
     start: Annotated[Amount, SECONDS] | None = PydanticField(default=None, validate_default=True)
     """Time of a single fault after the reset, s, instead of random faults: a number, one per element, or a distribution
-    drawn
-    per env (and element) at reset. The fault starts with the first sample at or after that time."""
+    drawn per env (and element) at reset. The fault starts with the first sample at or after that time."""
     duration: Duration | None = None
     """Duration of a fault, s: a number, one per element, or a distribution redrawn for each fault; None lasts until the
-    reset.
-    A fault affects at least one sample."""
+    reset. A fault affects at least one sample."""
     per: Per = "element"
     """``"element"``: each number separately; ``"sample"``: all fields of the stage together."""
     elements: Annotated[tuple[int, ...], must(lambda elements: min(elements, default=0) >= 0, "indices >= 0")] = ()
@@ -433,16 +429,13 @@ class SpikeFault(_Fault):
 
     place: Place = "bias"  # type: ignore[misc]  # a choice of each instance
     """Place in the chain: ``"bias"`` keeps the full scale and resolution of the device; ``"dropout"`` models errors
-    after the
-    device; any other place is allowed."""
+    after the device; any other place is allowed."""
     duration: Duration | None = 0.0
     """Duration of a fault, s; 0 affects one sample. A number, one per element, or a distribution redrawn for each
-    fault; None
-    lasts until the reset."""
+    fault; None lasts until the reset."""
     amount: Annotated[Amount, NO_JOINT]
     """Added amount, in the field's unit: a number, one per element, or a distribution redrawn for each sample and
-    element;
-    ``Choice((-5.0, 5.0))`` has a random sign."""
+    element; ``Choice((-5.0, 5.0))`` has a random sign."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the common states of faults."""

@@ -2,8 +2,7 @@
 
 A filter starts settled at the first sample of an episode: there is no transient from zero. A value that is not finite
 (the miss of a range sensor) is reported unchanged. A low-pass reports it once and restarts with the next value; a
-filter
-with taps reports it as long as it is under one of the taps.
+filter with taps reports it as long as it is under one of the taps.
 """
 
 from __future__ import annotations
@@ -83,19 +82,16 @@ class LowPass(StageCfg):
     """Low-pass filter: the bandwidth of a sensing element, or of the filter behind it.
 
     Order 1: y += (1 - exp(-period/tau)) (x - y), the exact solution of an RC element whose input is held over each
-    period at
-    its end value. Order 2: Butterworth, by the bilinear transform with a prewarped cutoff frequency, so that the gain
-    there
-    is exactly 1/sqrt(2). It is computed as two trapezoidal integrators, which stay accurate in float32 for any low
-    cutoff.
+    period at its end value. Order 2: Butterworth, by the bilinear transform with a prewarped cutoff frequency, so that
+    the gain there is exactly 1/sqrt(2). It is computed as two trapezoidal integrators, which stay accurate in float32
+    for any low cutoff.
     """
 
     is_recorded: ClassVar[bool] = True
 
     place: Place = "scale"  # type: ignore[misc]  # a choice of each instance
     """Place in the chain: ``"scale"``, before the noise, for an element; ``"saturation"``, after noise and bias, for a
-    digital
-    filter; or any other place."""
+    digital filter; or any other place."""
     order: Literal[1, 2] = 1
     """Order of the filter."""
     time_constant: (
@@ -201,18 +197,15 @@ class GroupDelay(StageCfg):
     """Filter of linear phase: every frequency is delayed by the same time, (taps - 1) / 2 samples, or by `samples`.
 
     Give exactly one of `samples` (a pure delay), `coefficients` and `window` with `length`. The DC gain is 1. Unlike
-    the knob
-    `delay`, which sets the arrival of a sample and shows in `age`, this delay is part of the value: the reading still
-    counts
-    as fresh.
+    the knob `delay`, which sets the arrival of a sample and shows in `age`, this delay is part of the value: the
+    reading still counts as fresh.
     """
 
     is_recorded: ClassVar[bool] = True
 
     place: Place = "saturation"  # type: ignore[misc]  # a choice of each instance
     """Place in the chain: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
-    ``"scale"``,
-    before the noise, for a delay of the element; or any other place."""
+    ``"scale"``, before the noise, for a delay of the element; or any other place."""
     samples: (
         Annotated[int, must(lambda samples: 1 <= samples <= MOST_TAPS, f"a whole number >= 1, at most {MOST_TAPS}")]
         | None

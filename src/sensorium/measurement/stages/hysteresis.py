@@ -63,12 +63,10 @@ class Viscoelastic(DrawnStage):
     """Viscoelastic hysteresis: y = x + strength * xi, xi <- exp(-period / tau) xi + (x - previous x).
 
     xi is the force of a spring in series with a damper (a Maxwell branch) under a strain x, in units of x, parallel to
-    the
-    spring that x itself represents: the standard linear solid. A step first shows 1 + strength times its size and
-    relaxes to
-    its size with tau. A sine of angular frequency w leads; its loop has the area `loop_area`. The first sample of an
-    episode
-    is unchanged, and the branch starts relaxed. A value that is not finite is passed on and otherwise ignored.
+    the spring that x itself represents: the standard linear solid. A step first shows 1 + strength times its size and
+    relaxes to its size with tau. A sine of angular frequency w leads; its loop has the area `loop_area`. The first
+    sample of an episode is unchanged, and the branch starts relaxed. A value that is not finite is passed on and
+    otherwise ignored.
     """
 
     place: ClassVar[Place] = "scale"
@@ -76,8 +74,7 @@ class Viscoelastic(DrawnStage):
 
     strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 a fast change would have no effect.")]
     """Relative overshoot of a fast change, above -1: a number, one per axis, or a distribution drawn per env and axis
-    at
-    reset. A negative value makes the response lag: 1 + strength of a step appears at once, and the rest follows."""
+    at reset. A negative value makes the response lag: 1 + strength of a step appears at once, and the rest follows."""
     tau: PositiveTime
     """Time constant of the relaxation, s."""
 
@@ -85,8 +82,7 @@ class Viscoelastic(DrawnStage):
         """Return the area of the loop y(x) for a sine, in the field's unit squared: the integral of y dx.
 
         It is pi strength A^2 wT / (1 + (wT)^2), T = tau, with its maximum at w = 1 / tau. For sampled signals it is the
-        limit
-        for short periods.
+        limit for short periods.
 
         Args:
             amplitude: A, in the field's unit.
@@ -177,12 +173,10 @@ class Play(StageCfg):
 
     width: Annotated[Float | tuple[Float, ...], must(_are_widths, "finite widths >= 0")]
     """Width 2 r of the play, or of each of several, at least 0: in the field's unit, or as a fraction of `full_scale`.
-    It is
-    the distance by which x must return before y does."""
+    It is the distance by which x must return before y does."""
     weight: Float | tuple[Float, ...] | None = None
     """Fraction w of the signal that passes through the play, or through each of several, in [0, 1] and at most 1 in
-    total; the
-    rest passes directly. By default the whole signal, in equal fractions."""
+    total; the rest passes directly. By default the whole signal, in equal fractions."""
     full_scale: Positive | None = None
     """Full scale of the field, in its unit: `width` is then a fraction of it, as in data sheets."""
 

@@ -98,12 +98,10 @@ class RowScan(StageCfg):
 
     Row r of n shows the signal at t - scan_time (n - 1 - r) / n: the scan takes n equal steps, and the sample has the
     timestamp of the last one. The signal is interpolated linearly between known instants. Times before the first sample
-    of an
-    episode show that sample. The truth stays the point sample.
+    of an episode show that sample. The truth stays the point sample.
 
     The stage makes the sensor evaluate every tick, see `between`. An infinite value is not interpolated: the nearer of
-    the
-    two values is shown. Of NaN and a number, the number is shown.
+    the two values is shown. Of NaN and a number, the number is shown.
     """
 
     place: ClassVar[Place] = "physics"
@@ -119,10 +117,8 @@ class RowScan(StageCfg):
     capture."""
     between: Literal["ticks", "samples"] = "ticks"
     """Known instants: the physics ticks, or only the sensor's samples. Samples suffice if the sensor samples at every
-    tick, or
-    if the signal is linear between samples. They are required for sensors that remember earlier samples themselves and
-    so
-    cannot be evaluated in between."""
+    tick, or if the signal is linear between samples. They are required for sensors that remember earlier samples
+    themselves and so cannot be evaluated in between."""
 
     @property
     def observes(self) -> bool:  # type: ignore[override]  # a choice of each instance

@@ -75,8 +75,7 @@ class ScaleError(DrawnStage):
     """Relative error per axis: 0.01 reads 1 % too high. A number, three numbers or a distribution."""
     cross_axis: Amount = 0.0
     """Coupling: a number (for all six), three numbers (axis j couples with c_j into the other axes), six numbers (xy,
-    xz, yx,
-    yz, zx, zy) or a distribution (all six drawn)."""
+    xz, yx, yz, zx, zy) or a distribution (all six drawn)."""
 
     @field_validator("scale", "cross_axis")
     @classmethod

@@ -143,14 +143,11 @@ class TaxelCrosstalk(StageCfg):
     """Crosstalk between taxels: y_i = sum over j of C_ij x_j, separately for each mount and each vector component.
 
     Give C as a `matrix`; as a `kernel` that each taxel of a grid spreads over its neighbours; or as a Gaussian kernel:
-    (1 -
-    strength) of a taxel itself and `strength` times a Gaussian of standard deviation `sigma` over it and its
-    neighbours, up to
-    three of them away, normalised to the sum 1. `coefficients` returns C.
+    (1 - strength) of a taxel itself and `strength` times a Gaussian of standard deviation `sigma` over it and its
+    neighbours, up to three of them away, normalised to the sum 1. `coefficients` returns C.
 
     Stages with other `components`, or on other fields, treat normal force, shear and torque differently. In Genesis'
-    order of
-    imperfections, this stage comes before `Viscoelastic`, and that before `TaxelGain`.
+    order of imperfections, this stage comes before `Viscoelastic`, and that before `TaxelGain`.
     """
 
     place: ClassVar[Place] = "scale"
@@ -160,21 +157,18 @@ class TaxelCrosstalk(StageCfg):
     """Fraction of the Gaussian, in [0, 1]."""
     sigma: Lengths | None = None
     """Standard deviation of the Gaussian: a number, or along a column (from row to row) and along a row; in taxels, or
-    in m
-    with `spacing`."""
+    in m with `spacing`."""
     spacing: Lengths | None = None
     """Distance between neighbours, m: a number, or from row to row and from column to column."""
     kernel: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
     """Response to a unit input on one taxel: an odd number of rows of an odd number of weights. The centre weight stays
-    on the
-    taxel; the weight below it goes to the taxel of the next row."""
+    on the taxel; the weight below it goes to the taxel of the next row."""
     matrix: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
     """C itself, with row i for the signal that taxel i picks up from each. For lists of taxels, and for grids row by
     row."""
     border: Literal["keep", "leak"] = "keep"
     """Treatment of the part of a kernel beyond the border. ``"keep"``: the other weights of that taxel are scaled to
-    the
-    kernel's sum, so that the sum over the pad equals the load everywhere. ``"leak"``: it is lost, as in Genesis."""
+    the kernel's sum, so that the sum over the pad equals the load everywhere. ``"leak"``: it is lost, as in Genesis."""
     components: Annotated[
         tuple[int, ...], must({0, 1, 2}.issuperset, "vector components 0, 1 or 2", "Use 2 for z.")
     ] = ()

@@ -1,8 +1,8 @@
 """Layout of taxels in a field, and their imperfections: gains, dead and stuck taxels.
 
 A field of a skin is `[env, mount, probe]` or `[env, mount, row, column]`, with a last axis of three for vectors. Any
-other
-axes that count items are accepted; a field without such axes is one taxel per mount. Taxels are counted row by row.
+other axes that count items are accepted; a field without such axes is one taxel per mount. Taxels are counted row by
+row.
 """
 
 from __future__ import annotations
@@ -169,8 +169,7 @@ class TaxelGain(TaxelStage):
     """Gain of each taxel: x -> g x, one g for all fields of the stage and all vector components.
 
     If the gain is drawn, the state `gain`, float32 `[env, mount, ...]` over the taxels, holds it. A value that is not
-    finite
-    (the miss of a range sensor) is unchanged.
+    finite (the miss of a range sensor) is unchanged.
     """
 
     place: ClassVar[Place] = "scale"
@@ -179,8 +178,7 @@ class TaxelGain(TaxelStage):
 
     gain: Annotated[Amount, within(0.0, float("inf"), "factors >= 0")]
     """Gain factor, at least 0: a number, one per taxel (row by row, or nested like the grid), or a distribution drawn
-    per env
-    and taxel at reset; a normal distribution is clipped at 0."""
+    per env and taxel at reset; a normal distribution is clipped at 0."""
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Multiply (one launch per field)."""
@@ -299,8 +297,7 @@ class DeadTaxels(_TaxelFault):
     """Taxels that are dead for the whole episode: all components of all fields of the stage show one value.
 
     The stage acts after noise and quantisation, so a dead taxel has no noise. State `dead`, float32 `[env, mount, ...]`
-    over
-    the taxels: 1 for taxels that are dead in this episode, else 0; read it as `sensor.stage_state(stage)["dead"]`.
+    over the taxels: 1 for taxels that are dead in this episode, else 0; read it as `sensor.stage_state(stage)["dead"]`.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -345,10 +342,8 @@ class StuckTaxels(_TaxelFault):
     """Taxels that freeze until the reset: all components of all fields hold the last value before.
 
     A taxel that freezes with the first sample of an episode holds that sample. `StuckFault` instead freezes single
-    elements,
-    at random times, and releases them. State `stuck`, float32 `[env, mount, ...]` over the taxels: 1 for taxels that
-    freeze
-    in this episode, else 0.
+    elements, at random times, and releases them. State `stuck`, float32 `[env, mount, ...]` over the taxels: 1 for
+    taxels that freeze in this episode, else 0.
     """
 
     place: ClassVar[Place] = "dropout"
@@ -358,8 +353,7 @@ class StuckTaxels(_TaxelFault):
 
     start: Annotated[Amount, must(lambda start: amount_bounds(start)[0] >= 0.0, "times >= 0 in seconds")] = 0.0
     """Time of freezing after the reset, s; it takes effect with the first sample at or after that time. A number, one
-    per
-    taxel, or a distribution drawn per env and taxel at reset."""
+    per taxel, or a distribution drawn per env and taxel at reset."""
 
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
         """Return the marks of stuck taxels, drawn times, the tick of the first sample and the held values."""

@@ -66,13 +66,10 @@ class WindowAverage(StageCfg):
     """Integrate and dump: the measured value is the mean of the true one over the ticks since the last sample.
 
     This models an IMU that reports increments of velocity and angle, or a converter that integrates over its period.
-    The
-    value times the period is exactly the increment, and motion faster than half the sampling rate aliases less than
-    with
-    point samples. The truth stays the point sample. The mean is over physics ticks with equal weights, up to and
-    including
-    that of the sample; the first sample after a reset has only its own tick. A sensor that samples at every tick is
-    unchanged.
+    The value times the period is exactly the increment, and motion faster than half the sampling rate aliases less than
+    with point samples. The truth stays the point sample. The mean is over physics ticks with equal weights, up to and
+    including that of the sample; the first sample after a reset has only its own tick. A sensor that samples at every
+    tick is unchanged.
 
     The stage makes the sensor evaluate every tick, whatever its rate. It does not reduce noise: `noise_density` at the
     sampling rate is already that of the averaged signal.

@@ -45,8 +45,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
     """(width, height), pixels; if omitted, that of the camera of the model, if it defines one."""
     fov_horizontal: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the left and right edge of the image, degrees; 90 if neither another field nor a camera of the
-    model
-    defines the lens."""
+    model defines the lens."""
     fov_vertical: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the upper and lower edge of the image, degrees. A single angle implies square pixels."""
     fx: Annotated[FocalLength | None, in_unit("px")] = None
@@ -62,8 +61,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
     (`distance_to_image_plane`), which most devices report."""
     data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
     """Computed fields, as for `RayCasterCameraCfg`; None computes the one of `read_image`. ``"points_b"`` is a point
-    cloud in
-    the camera's frame."""
+    cloud in the camera's frame."""
 
     @model_validator(mode="after")
     def _lens(self) -> Any:
@@ -140,8 +138,7 @@ class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
 
         Returns:
             float32 `[n, height, width]` (`[n, mount, height, width]` with a mount axis), m: z-depth, or with
-            `ray_length` the
-            length of the ray; a miss is +inf, or the configured value.
+            `ray_length` the length of the ray; a miss is +inf, or the configured value.
         """
         image: Tensor = getattr(self.read(env_ids), self.cfg.shown)
         return image.squeeze(-1)

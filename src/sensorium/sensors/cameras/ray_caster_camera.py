@@ -4,8 +4,7 @@ Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular sel
 
 `offset` is the pose of the camera relative to its mount. With K its intrinsic matrix, the ray of the pixel in row v and
 column u points along p = K^-1 (u + 1/2, v + 1/2, 1), with axes right, down and forward. A hit at the length r of the
-ray
-is at the distance r from the camera, and at z = r / |p| from its image plane.
+ray is at the distance r from the camera, and at z = r / |p| from its image plane.
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
     """Camera that casts rays, at one or several mounts.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
-    apply
-    from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory such as
-    a
-    delay or a history. Changes are saved with the scene's state and persist across resets.
+    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
+    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}

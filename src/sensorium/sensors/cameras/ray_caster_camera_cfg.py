@@ -103,9 +103,8 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
 
     Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
     `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and
-    clipping
-    is applied last. Stages that read the true image get it clipped: for them, hits beyond `max_distance` are at that
-    distance. They treat a miss as no value, whatever number it shows.
+    clipping is applied last. Stages that read the true image get it clipped: for them, hits beyond `max_distance` are
+    at that distance. They treat a miss as no value, whatever number it shows.
 
     For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
     camera, in each environment.
@@ -125,12 +124,10 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     """Motion of the camera with its mount: fully, about the vertical only, or its position only."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
     """Value of misses and of distances beyond `max_distance`: `max_distance` (``"max"``), 0 (``"zero"``), or +inf for a
-    miss
-    and the unchanged distance (``"none"``). Each data type is clipped by its own distance."""
+    miss and the unchanged distance (``"none"``). Each data type is clipped by its own distance."""
     drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
-    gives one
-    range per axis."""
+    gives one range per axis."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
 

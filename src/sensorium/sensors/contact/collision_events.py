@@ -5,8 +5,7 @@ streamed data hold the filled rows only, see `Reading.offsets`. ``_w`` world axe
 
 The rows cover one control step. Every tick of it is evaluated, so no event between two control steps is lost. A contact
 is the touch of one pair of elements, whatever its number of points. With F the net force on the primary at a tick and
-dt
-the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
+dt the time step, its impulse is the sum of F dt over the ticks at which the pair touched.
 """
 
 from __future__ import annotations

@@ -68,8 +68,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     ``strongest``: magnitude of the strongest contact's force, suited to a bumper."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
-    means
-    the world's own geoms; give a body that is fixed to the world by its name."""
+    means the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 

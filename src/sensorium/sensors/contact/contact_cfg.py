@@ -24,8 +24,7 @@ class ContactSensorData:
     """Contacts at one tick, and their recent history; fields that were not requested are None.
 
     A config with `primary` provides the first fields and their histories, a config with `prim_path` the next ones.
-    Timers and
-    latches exist in both forms.
+    Timers and latches exist in both forms.
     """
 
     primary_names: list[str]
@@ -34,12 +33,10 @@ class ContactSensorData:
     """Names along the filter axis; with `primary`, the names of the secondaries, or empty for anything."""
     found: Annotated[Tensor, Field("1", (1,), ("contact",), kind="id", low=0.0)]
     """Number of contacts of the primary, in each filled slot; contacts beyond the slots are included. 0 in an empty
-    slot.
-    `[env, body]` with `prim_path`."""
+    slot. `[env, body]` with `prim_path`."""
     force: Annotated[Tensor, Field("N", (1, 3), ("contact", "xyz"), frame="contact")]
     """Force `[env, contact, 3]`, N, in the contact's frame, x > 0 under pressure. With ``netforce`` or `global_frame`,
-    in
-    world axes and acting on the primary."""
+    in world axes and acting on the primary."""
     torque: Annotated[Tensor, Field("N m", (1, 3), ("contact", "xyz"), frame="contact")]
     """Torque about `pos` `[env, contact, 3]`, N m, with the axes and sign of `force`."""
     dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
@@ -78,8 +75,7 @@ class ContactSensorData:
     `[env, contact, 3]`; 0 without contact."""
     contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_W)]
     """Contact position, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact `[env, contact,
-    3]`;
-    NaN without contact."""
+    3]`; NaN without contact."""
     pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_W)]
     """Positions of the bodies `[env, body, 3]`, m, world."""
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
@@ -135,18 +131,15 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Elements whose contacts are reported."""
     secondary: ContactMatch | None = None
     """Elements on the other side of the contacts; None for anything. Several matches mean contact with any of them.
-    Their
-    contacts are merged by depth (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or
-    summed
-    (``netforce``; only found and force, since the centres of several sums cannot be merged)."""
+    Their contacts are merged by depth (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or
+    summed (``netforce``; only found and force, since the centres of several sums cannot be merged)."""
     fields: tuple[str, ...] = ("found", "force")
     """Fields reported for each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
     `track_friction_forces`."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     reduce: ContactReduce = "maxforce"
     """Which contacts of a primary fill its slots: ``none`` the engine's first, ``mindist`` the deepest, ``maxforce``
-    the
-    strongest, ``netforce`` the sum of all at the force-weighted centre."""
+    the strongest, ``netforce`` the sum of all at the force-weighted centre."""
     num_slots: Count = 1
     """Contacts kept per primary; no effect with ``netforce``, which has one slot."""
     global_frame: bool = False
@@ -161,8 +154,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     """Whether `pos_w` and `quat_w` are computed."""
     max_contact_data_count_per_prim: Count = 8
     """Contacts that are summed per body, and per body and filter. If there are more, only the strongest are summed,
-    `found`
-    still counts all, and a warning is issued once per body."""
+    `found` still counts all, and a warning is issued once per body."""
 
     track_air_time: bool = False
     """Whether the four air and contact times are tracked."""
@@ -193,8 +185,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
         ),
     ] = "auto"
     """When samples are computed. ``auto`` and ``always``: at each due tick. Other modes are rejected, since no tick may
-    be
-    missed."""
+    be missed."""
 
     def __init__(self, /, **data: Any) -> None:
         try:

@@ -69,8 +69,7 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
     """Full scale per axis, N: one number, or one per axis; None for no limit."""
     ignore: str | tuple[str, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
-    means
-    the world's own geoms; give a body that is fixed to the world by its name."""
+    means the world's own geoms; give a body that is fixed to the world by its name."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = TOUCHABLE
 

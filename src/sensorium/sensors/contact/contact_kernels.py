@@ -1,14 +1,12 @@
 """Kernels of the contact sensor: from contact reports to slots, sums, timers, latches and histories in one launch.
 
 A thread handles one primary of one env, or all of them where that is faster (on a CPU). The memory of each primary is
-one
-row of 4-byte words,
+one row of 4-byte words,
 
     [head | new contact, new air | rows of this tick, by slot | history, by slot and field]
 
 The head holds whole numbers, among them ticks, and the latches; times are never stored as floats. A history is a ring
-that
-runs backwards and is stored twice in sequence, so that newest to oldest is always one contiguous run of words.
+that runs backwards and is stored twice in sequence, so that newest to oldest is always one contiguous run of words.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
 """Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, start of the
-latch's
-control step, tick of the last sample, newest entry of the history, and the first latch."""
+latch's control step, tick of the last sample, newest entry of the history, and the first latch."""
 ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
 """Words of a latch: whether there was a contact, its first tick, greatest force, and impulse (3)."""
 IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8

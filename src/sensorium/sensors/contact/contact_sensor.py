@@ -4,9 +4,8 @@ Axes: ``contact`` is primary * num_slots, primary-major; ``primary`` or ``body``
 filter; ``history`` physics ticks or samples, 0 = newest. All names with ``_w`` are in world axes.
 
 Signs: in the contact's frame (normal, tangent, normal x tangent), with the normal from the primary to the other
-element,
-a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the latched
-impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
+element, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
+latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
 
 The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none.
 """
@@ -61,18 +60,14 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     """Contacts of elements: fields of contacts or normal forces, times in contact and in the air, latches, histories.
 
     Every physics tick is evaluated in one launch. `update_period` only decides at which ticks the output changes, all
-    fields
-    together. Latches cover the ticks since the start of the control step (`scene.step`, or `begin_control_step`); if
-    samples
-    are rarer than control steps, since the previous sample. In the latches, the capture at a reset counts as found but
-    adds
-    no impulse, because no time has passed.
+    fields together. Latches cover the ticks since the start of the control step (`scene.step`, or
+    `begin_control_step`); if samples are rarer than control steps, since the previous sample. In the latches, the
+    capture at a reset counts as found but adds no impulse, because no time has passed.
 
     Times are counted in whole ticks, so they are exact for any length of the simulation. A phase of k ticks reads k dt
-    while
-    it lasts and (k + 1) dt as the last phase, because the tick that ends it counts in both phases. At a reset all four
-    times
-    are 0 and start to count: a standing foot reads k dt k ticks later. This is neither a first contact nor a landing.
+    while it lasts and (k + 1) dt as the last phase, because the tick that ends it counts in both phases. At a reset all
+    four times are 0 and start to count: a standing foot reads k dt k ticks later. This is neither a first contact nor a
+    landing.
 
     Raises:
         SelectionError: a pattern matches nothing, or an element twice, or subtrees contain each other.

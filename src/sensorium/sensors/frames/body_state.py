@@ -3,8 +3,7 @@
 Axes: ``[env, mount, ...]``, one mount per body (no mount axis for a singular selector); ``_w`` world axes.
 
 With d the offset of a mount on its body in world axes, and p, v and w the position, velocity and angular velocity of
-the
-body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is the origin of the body frame.
+the body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is the origin of the body frame.
 """
 
 from __future__ import annotations

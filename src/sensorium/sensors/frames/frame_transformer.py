@@ -4,8 +4,7 @@ Axes: ``[env, target, ...]`` (``[env, mount, target, ...]`` for a plural source)
 frame. Quaternions are (w, x, y, z) with w >= 0.
 
 With p, q the pose of a body in the world and o, r a frame's offset on it, the frame is at p + R(q) o with the
-orientation
-q r. For the source s and a target t, the transform T_s^-1 T_t of the target in the source frame is
+orientation q r. For the source s and a target t, the transform T_s^-1 T_t of the target in the source frame is
 
     target_pos_source = R(q_s)^T (p_t - p_s)        target_quat_source = q_s^-1 q_t
 """

@@ -20,8 +20,7 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
 
     geometry: Geometry = "visual"
     """Candidate shapes: ``"visual"`` (visible, in geom groups 0 to 2), ``"collision"`` (those with contacts), ``"all"``
-    (every
-    visible shape) or ``"any"`` (every shape, visible or not)."""
+    (every visible shape) or ``"any"`` (every shape, visible or not)."""
     include_geom_groups: tuple[int, ...] | None = None
     """Geom groups of candidate shapes, 0 to 5; None derives them from `geometry`."""
     targets: str | tuple[str, ...] | None = None
@@ -36,8 +35,7 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
     """Whether to exclude the shapes of the body that carries the sensor. Shapes of the world are never excluded."""
     exclude_own_links: bool = True
     """Whether to exclude also the other links of the sensor's robot, the bodies of the same kinematic tree. They are
-    included
-    with False, with ``exclude_parent_body=False``, and if `targets` or `labels` select them."""
+    included with False, with ``exclude_parent_body=False``, and if `targets` or `labels` select them."""
 
     @field_validator("include_geom_groups")
     @classmethod

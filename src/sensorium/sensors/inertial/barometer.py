@@ -105,8 +105,7 @@ class BarometerData:
     """Static air pressure, Pa."""
     altitude: Annotated[Tensor, Field("m", kind="derived")]
     """Measured: altitude above sea level at which the standard atmosphere has the measured pressure, m. True: the
-    height of
-    the mount, z + `altitude_offset`."""
+    height of the mount, z + `altitude_offset`."""
 
 
 class BarometerCfg(MountedSensorCfg[BarometerData]):
@@ -125,10 +124,8 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
     """Velocity of the air, world axes, m/s; only the sensor's velocity relative to it has an effect."""
     position_error: Annotated[Float | Vec3, must(is_finite, "a finite number, or three")] = 0.0
     """Pressure coefficient Cp of the port: in air that passes at speed v the reading is too high by Cp rho v^2 / 2.
-    Most
-    ports cause suction: Cp < 0, and the altitude reads too high. Three numbers weight the squares of the components of
-    v
-    along the sensor's axes."""
+    Most ports cause suction: Cp < 0, and the altitude reads too high. Three numbers weight the squares of the
+    components of v along the sensor's axes."""
     temperature: Annotated[
         Float,
         must(lambda t: -100.0 <= t <= 200.0, "degrees Celsius, -100 to 200", "298.15 K are 25 degrees Celsius."),
@@ -141,8 +138,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         Float, must(lambda lag: 0.0 <= lag < math.inf, "a finite time constant >= 0 in seconds"), in_unit("s")
     ] = 0.0
     """Time constant of the response, s: tube, filter and membrane as one first-order low-pass. Exact for any sample
-    period
-    if the pressure changes linearly between samples. At the first sample it is settled."""
+    period if the pressure changes linearly between samples. At the first sample it is settled."""
 
     @property
     def coefficients(self) -> tuple[float, float, float]:

@@ -4,12 +4,10 @@ Axes: ``[env, mount, ...]`` (no mount axis for a singular selector). ENU: east, 
 
 The world is flat: its z axis is the vertical of the world's origin everywhere. Positions are converted to latitude,
 longitude and height by exact WGS84 (see `sensorium.geometry.geodesy`) in float64, because a float32 of degrees has
-steps
-of up to 1.7 m. The position error is correlated in time, since satellites, ionosphere and reflections change slowly. It
-is a first-order Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau), exact for
-any
-period T (Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994), scaled by the
-dilution of precision.
+steps of up to 1.7 m. The position error is correlated in time, since satellites, ionosphere and reflections change
+slowly. It is a first-order Gauss-Markov process per axis, e[k+1] = phi e[k] + sd sqrt(1 - phi^2) w, phi = exp(-T/tau),
+exact for any period T (Rankin, "GPS and differential GPS: an error model for sensor simulation", IEEE PLANS 1994),
+scaled by the dilution of precision.
 """
 
 from __future__ import annotations
@@ -112,8 +110,7 @@ class GnssCfg(MountedSensorCfg[GnssData], GnssKnobs):
         in_unit("deg"),
     ] = (0.0, 0.0, 0.0)
     """Location of the world's origin: latitude and longitude, degrees, and height above the ellipsoid, m. Height above
-    sea
-    level differs from it by the geoid, -107 to 86 m."""
+    sea level differs from it by the geoid, -107 to 86 m."""
     heading_deg: Annotated[
         Float, must(lambda deg: abs(deg) <= 360.0, "an angle in [-360, 360] degrees"), in_unit("deg")
     ] = 0.0
@@ -298,10 +295,9 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
     """GNSS receivers at one or several mounts.
 
     Without a fix (before the first one, or in an outage) a sample is not `valid`, and the measured position and
-    velocity
-    are those of the last fix; before the first fix, they are the world's origin and 0. With a 2D fix the height is that
-    of
-    the last better fix (before any, that of the origin), and the vertical velocity is 0. The truth is never held.
+    velocity are those of the last fix; before the first fix, they are the world's origin and 0. With a 2D fix the
+    height is that of the last better fix (before any, that of the origin), and the vertical velocity is 0. The truth is
+    never held.
     """
 
     requires = (BODY_POSE, BODY_VELOCITY)

@@ -70,14 +70,12 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     gravity_bias: Vec3 | None = None
     """Vector added to the coordinate acceleration, in world axes, m/s^2. None adds the negative of the env's gravity,
-    so that
-    the accelerometer reads specific force; (0, 0, 0) gives coordinate acceleration."""
+    so that the accelerometer reads specific force; (0, 0, 0) gives coordinate acceleration."""
     magnetic_field: Vec3 | None = None
     """Flux in world axes, any unit; None uses the engine's field."""
     acceleration: Literal["auto", "engine", "difference"] = "auto"
     """Source of accelerations: the engine, or differences of the mount's world velocity over the true elapsed time,
-    never
-    across a reset (the first sample is then not valid). ``auto`` uses the engine's accelerations if available."""
+    never across a reset (the first sample is then not valid). ``auto`` uses the engine's accelerations if available."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
         "acc": ("lin_acc_b", "m/s^2"),

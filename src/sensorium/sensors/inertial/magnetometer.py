@@ -4,12 +4,9 @@ Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector); ``_b`` the 
 
 With R the orientation of the sensor and B the flux in the world at its position, the truth is R^T B. A device on a
 vehicle measures A R^T B + b + noise. A is the soft iron: material that the field magnetises and that distorts the
-field.
-b is the hard iron: magnets that move with the sensor (Gebre-Egziabher et al., "Calibration of strapdown magnetometers
-in
-magnetic field domain", Journal of Aerospace Engineering 19, 2006). Magnets fixed in the world are a true disturbance
-and
-part of B: see `MagneticDipole`.
+field. b is the hard iron: magnets that move with the sensor (Gebre-Egziabher et al., "Calibration of strapdown
+magnetometers in magnetic field domain", Journal of Aerospace Engineering 19, 2006). Magnets fixed in the world are a
+true disturbance and part of B: see `MagneticDipole`.
 """
 
 from __future__ import annotations
@@ -62,8 +59,8 @@ class MagneticDipole(Cfg):
     """Magnet fixed in the world, such as the motor of a machine, a steel beam or a loudspeaker.
 
     It is a uniformly magnetised sphere. Outside it the flux is mu0/4pi (3 r (m.r)/r^5 - m/r^3), inside it mu0/4pi 2
-    m/radius^3
-    (Jackson, Classical Electrodynamics, section 5.10). Both are in tesla; the sensor converts them to its `unit`.
+    m/radius^3 (Jackson, Classical Electrodynamics, section 5.10). Both are in tesla; the sensor converts them to its
+    `unit`.
     """
 
     pos: Finite3
@@ -88,8 +85,7 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     """Flux in world axes; None uses the engine's field."""
     unit: Unit | None = None
     """Unit of the field (the engine's or `magnetic_field`), of the reading, of `hard_iron` and of all knobs. Only the
-    flux of
-    `dipoles` is converted, from tesla. None leaves the unit unnamed."""
+    flux of `dipoles` is converted, from tesla. None leaves the unit unnamed."""
     dipoles: tuple[MagneticDipole, ...] = ()
     """Magnets fixed in the world; part of the truth. They require a `unit`."""
     hard_iron: Annotated[
@@ -100,14 +96,11 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
         ),
     ] = None
     """Flux of magnets that move with the sensor, in the field's unit, sensor axes: one number or three, or a
-    distribution
-    drawn per env and mount at reset."""
+    distribution drawn per env and mount at reset."""
     soft_iron: Amount | None = None
     """Distortion of the field by the vehicle's iron, a matrix A that multiplies the field, 1. Give a 3 x 3 matrix; the
-    six
-    numbers (xx, yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I, drawn
-    per
-    env and mount at reset (``Normal(0, 0.03)``)."""
+    six numbers (xx, yy, zz, xy, xz, yz) of a symmetric one; or a distribution of each of the six numbers of A - I,
+    drawn per env and mount at reset (``Normal(0, 0.03)``)."""
 
     @field_validator("dipoles")
     @classmethod

@@ -1,8 +1,8 @@
 """Six-axis force/torque sensor between a body and its parent, with the software of such a device: tare, tool weight.
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector). A mount is a joint, a site or a body. It is the
-frame
-of the sensor, fixed to the child; the link from child to parent (joints of any kind, or a weld) carries the sensor.
+frame of the sensor, fixed to the child; the link from child to parent (joints of any kind, or a weld) carries the
+sensor.
 
 The truth is the whole wrench between child and parent. With f and m its force and its torque about the origin p of the
 child body's frame, s the origin of the sensor and R its axes,
@@ -13,10 +13,9 @@ child body's frame, s the origin of the sensor and R its axes,
 the child reads M g upwards.
 
 Knobs and stages model the device: noise, crosstalk, drift, saturation and quantisation. Its software is applied last
-and
-subtracts the assumed wrench of the tool, and the tare. For a tool of mass M with centre of mass at c, acceleration a_c
-of
-that centre, gravity g, angular velocity w, angular acceleration alpha and inertia I about c, all in the sensor's axes,
+and subtracts the assumed wrench of the tool, and the tare. For a tool of mass M with centre of mass at c, acceleration
+a_c of that centre, gravity g, angular velocity w, angular acceleration alpha and inertia I about c, all in the sensor's
+axes,
 
     force = M (a_c - g)        torque = c x M (a_c - g) + I alpha + w x I w        (Newton, Euler)
 
@@ -70,8 +69,7 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     down."""
     tool_mass: Annotated[Float, must(lambda mass: 0.0 <= mass < math.inf, "a finite mass >= 0"), in_unit("kg")] = 0.0
     """Mass of the tool that the software compensates, kg. Its weight, along the true direction of gravity, is
-    subtracted from
-    the measured wrench. The truth is not compensated."""
+    subtracted from the measured wrench. The truth is not compensated."""
     tool_com: Annotated[Vec3, must(is_finite, "finite numbers"), in_unit("m")] = (0.0, 0.0, 0.0)
     """Centre of mass of the tool in the sensor's frame, m."""
     compensate: Literal["weight", "motion"] = "weight"

@@ -82,8 +82,7 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
         None
     )
     """Turns of the encoder per turn of the joint, for an encoder on the motor side. For slides, rad per m, required by
-    all
-    options of the rotating encoder. None means 1."""
+    all options of the rotating encoder. None means 1."""
     eccentricity: Annotated[
         tuple[Float, Float] | None,
         must(
@@ -106,12 +105,9 @@ class JointSensorCfg(JointsCfg[JointSensorData], JointSensorKnobs):
     """Source of the measured velocity; the true velocity is always the engine's.
 
     ``direct``: the engine's velocity, with the knobs of velocity. ``difference``: difference of the measured position
-    over
-    the elapsed time, in quanta of LSB / period; the first sample after a reset is 0 and not valid. ``period``: counts
-    over
-    the time between the last edges (1/T method), resolved within a sample as by a fast timer. Without a new edge it is
-    at
-    most LSB over the time since the last edge. It is 0 until two edges were seen."""
+    over the elapsed time, in quanta of LSB / period; the first sample after a reset is 0 and not valid. ``period``:
+    counts over the time between the last edges (1/T method), resolved within a sample as by a fast timer. Without a new
+    edge it is at most LSB over the time since the last edge. It is 0 until two edges were seen."""
 
     @field_validator("counts_per_turn", "bits", "eccentricity", "backlash")
     @classmethod

@@ -1,12 +1,10 @@
 """Force and torque between two bodies through the joint that connects them.
 
 Axes: ``[env, mount, xyz]`` (no mount axis for a singular selector). A mount is a joint, or a body with the connection
-to
-its parent: joints of any kind, or a weld.
+to its parent: joints of any kind, or a weld.
 
 The wrench is everything that the joint transmits: the constraint force and the forces of actuators, springs, friction
-and
-damping in it. With f and m its force and its torque about the origin p of the child body's frame, and a the anchor,
+and damping in it. With f and m its force and its torque about the origin p of the child body's frame, and a the anchor,
 
     force = R^T f        torque = R^T (m - (a - p) x f)
 
@@ -47,8 +45,7 @@ class JointWrenchCfg(MountedSensorCfg[JointWrenchData]):
     """Configuration of joint wrenches. Select joints of any kind, or bodies for the connection to their parent.
 
     The anchor is the joint's (for a body: the origin of its frame), moved and rotated by `offset`. If several joints
-    connect
-    a body to its parent, the wrench is that of all of them together, about the anchor of the selected joint.
+    connect a body to its parent, the wrench is that of all of them together, about the anchor of the selected joint.
     """
 
     frame: WrenchFrame = "joint"
@@ -58,8 +55,7 @@ class JointWrenchCfg(MountedSensorCfg[JointWrenchData]):
     parent body's axes. ``world``: world axes. The torque is about the anchor in all four."""
     on: Literal["child", "parent"] = "child"
     """``child``: wrench that the parent exerts on the child (at rest +M g upwards). ``parent``: the opposite wrench,
-    which
-    the child exerts on the parent."""
+    which the child exerts on the parent."""
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = (
         "a joint or a body", ("joint", "joints", "body", "bodies", "link_name", "link_names")

@@ -8,11 +8,10 @@ The truth is the scan as if all rays fired at the capture, without noise. The me
 ray starts at the pose of the mount when it fires and is cast at the shapes as they are then. Its point is expressed in
 the sensor's frame as if the sensor had not moved.
 
-The power returned by an extended target of reflectance rho at distance R under the angle of incidence theta is
-P = rho |cos theta| exp(-2 alpha R) / R^2 up to a factor. The factor is such that `reference_reflectance` at
-`reference_range`, head-on, gives the signal-to-noise ratio `reference_snr`. Source: the lidar equation for a target
-that
-fills the beam (e.g. W. Wagner et al., ISPRS J. 60, 2006).
+The power returned by an extended target of reflectance rho at distance R under the angle of incidence theta is P = rho
+|cos theta| exp(-2 alpha R) / R^2 up to a factor. The factor is such that `reference_reflectance` at `reference_range`,
+head-on, gives the signal-to-noise ratio `reference_snr`. Source: the lidar equation for a target that fills the beam
+(e.g. W. Wagner et al., ISPRS J. 60, 2006).
 """
 
 from __future__ import annotations

@@ -85,8 +85,7 @@ class LidarCfg(RayCfg[LidarData]):
     """Directions and firing times of the rays, in the sensor's frame: x forward, y left, z up."""
     scan_duration: Annotated[Positive | None, in_unit("s")] = None
     """Length of the scan that ends at the capture, s; None uses the time between samples. Not for patterns without
-    times,
-    whose scan is always the whole pattern."""
+    times, whose scan is always the whole pattern."""
     motion_distortion: bool = True
     """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Requires a
     pattern with times."""
@@ -98,12 +97,10 @@ class LidarCfg(RayCfg[LidarData]):
     """Model of the returns. With ``"dropoff"`` they depend on distance only, and weak points are lost."""
     reflectance: dict[str, NonNegative] = {}  # noqa: RUF012
     """Reflectance by semantic label, or by name or pattern of geoms or bodies; overrides that of the shapes. Later
-    entries
-    override earlier ones. 1 is a white matt surface; retro-reflectors are above 1."""
+    entries override earlier ones. 1 is a white matt surface; retro-reflectors are above 1."""
     intensity_mode: Literal["calibrated", "raw"] = "calibrated"
     """``"calibrated"``: rho |cos| exp(-2 alpha R), as reported by devices that correct for 1/R^2. ``"raw"``: received
-    power
-    relative to that of the reference target."""
+    power relative to that of the reference target."""
     intensity_scale: Positive = 1.0
     """Factor on intensities, in both models: with 100 a white surface reads 100."""
     intensity_max: Positive | None = None
@@ -130,14 +127,12 @@ class LidarCfg(RayCfg[LidarData]):
     """Standard deviation of a distance, m: one number, or one for each ratio in `range_noise_snr`."""
     range_noise_snr: Table | None = None
     """Signal-to-noise ratios of `range_noise`. One ratio: the deviation scales with 1/sqrt(SNR). Several: it is
-    interpolated
-    between them in logarithms, and constant outside."""
+    interpolated between them in logarithms, and constant outside."""
     channel_bias: Annotated[
         Annotated[Amount, must(_is_flat, "a number, one number per channel, or a distribution")] | None, in_unit("m")
     ] = None
     """Error of the distances of each channel, m: one number, one per channel, or a distribution drawn per channel,
-    mount
-    and env at each reset."""
+    mount and env at each reset."""
     beam_divergence: Annotated[
         Float | tuple[Float, Float],
         must(
@@ -148,8 +143,7 @@ class LidarCfg(RayCfg[LidarData]):
         in_unit("rad"),
     ] = 0.0
     """Full angle of the beam at half its peak power, rad: one number, or one across azimuth and one across elevation.
-    If it
-    or `beam_diameter` is above 0, each ray is a bundle of `sub_rays`."""
+    If it or `beam_diameter` is above 0, each ray is a bundle of `sub_rays`."""
     beam_diameter: Annotated[NonNegative, in_unit("m")] = 0.0
     """Diameter of the beam at half its peak power where it leaves the sensor, m."""
     sub_rays: Literal[7, 19] = 7
@@ -157,12 +151,10 @@ class LidarCfg(RayCfg[LidarData]):
     weights."""
     returns: Literal["strongest", "last", "dual"] = "strongest"
     """Reported echo of a bundle. ``"dual"``: the strongest and the last, on an axis of 2; if these are the same, the
-    second
-    strongest, or none."""
+    second strongest, or none."""
     pulse_duration: Annotated[Positive, in_unit("s")] = 5.0e-9
     """Pulse length t_p of a beam with a footprint, s: echoes less than c t_p / 2 apart merge into one echo in between
-    (a
-    mixed pixel)."""
+    (a mixed pixel)."""
     atmosphere_attenuation_rate: Annotated[NonNegative, in_unit("1/m")] = 0.004
     """Rate a of ``"dropoff"``, 1/m: the intensity is exp(-a d)."""
     dropoff_general_rate: Share = 0.45

@@ -8,8 +8,7 @@ Negative means approaching, as in CARLA's code (its documentation states the opp
 hit point, v + w x r; v_radar is that of the radar's origin, including the lever arm on the body.
 
 The measured branch models a radar with linear chirps of bandwidth B and length T_c, a frame of T_f and N channels half
-a
-wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Processing", 2014):
+a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Processing", 2014):
 
     range cell c / (2 B)     velocity cell lambda / (2 T_f)     angle cell 2 / N rad
     maximum range f_s c T_c / (2 B)     velocities from -lambda / (4 T_c) to lambda / (4 T_c), others are aliased

@@ -31,8 +31,7 @@ class RadarData:
     """Elevation of the ray above the radar's x-y plane, rad."""
     snr: Annotated[Tensor, Field("1", kind="derived")]
     """Signal-to-noise ratio, as a ratio of powers, not in dB. True: mean over fluctuations. Measured: with
-    fluctuations. 0 for
-    no detection."""
+    fluctuations. 0 for no detection."""
     points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point")]
     """Point at that distance in the direction of the ray, m; +inf for no detection."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
@@ -72,8 +71,8 @@ class RadarCfg(RayCfg[RadarData]):
     """Rays per sample; an alternative to `points_per_second`."""
     distribution: Literal["area", "central"] = "area"
     """Distribution of the rays in the cone. ``"area"``: uniform over the ellipse of azimuth and altitude.
-    ``"central"``: denser
-    towards the axis, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and angle uniform."""
+    ``"central"``: denser towards the axis, on the flat end of the cone: (1, tan(h/2) u cos, tan(v/2) u sin) with u and
+    angle uniform."""
     pattern: OptionalPatternField = None
     """Fixed rays in the radar's frame instead of the cone; all fire at once."""
     fields: tuple[str, ...] | Literal["all"] = ALWAYS
@@ -97,8 +96,7 @@ class RadarCfg(RayCfg[RadarData]):
     """Whether measured range, velocity and angles are rounded to multiples of their cells, where these are defined."""
     reference_snr: Positive | None = None
     """Signal-to-noise ratio of a target of 1 m^2 at `reference_range`, as a ratio of powers, not in dB; None makes
-    noise and
-    detection independent of it."""
+    noise and detection independent of it."""
     reference_range: Annotated[Positive, in_unit("m")] = 50.0
     """Distance of that target, m."""
     rcs: Annotated[dict[str, NonNegative], in_unit("m^2")] = {}  # noqa: RUF012
@@ -114,8 +112,7 @@ class RadarCfg(RayCfg[RadarData]):
     p_fa^(1 / (1 + SNR)). None detects all targets. Requires `reference_snr`."""
     estimation_noise: bool = True
     """Whether range and velocity have noise of cell / sqrt(2 SNR), where `reference_snr` and the cells are given; at
-    most one
-    cell."""
+    most one cell."""
     clutter_rate: NonNegative = 0.0
     """Mean number of false alarms of a scan without hits: each ray without a detection reports one with probability
     1 - exp(-clutter_rate / rays), at a uniform range and velocity."""

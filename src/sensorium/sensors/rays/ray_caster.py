@@ -3,9 +3,8 @@
 Axes: ``[env, mount, ray]`` (no mount axis for a singular selector). Rays are in the order of the pattern.
 
 With R the rotation of the alignment (base: the mount's; yaw: its heading only; world: none), p the mount's position,
-and
-s and d start and direction of a ray after `offset`, a ray starts at p + R s and points along R d. A hit is the nearest
-point between `min_distance` and `max_distance`; both sides of a surface can be hit.
+and s and d start and direction of a ray after `offset`, a ray starts at p + R s and points along R d. A hit is the
+nearest point between `min_distance` and `max_distance`; both sides of a surface can be hit.
 """
 
 from __future__ import annotations
@@ -76,16 +75,13 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     """Computed fields; ``"all"`` adds hits in the mount's frame, normals and ids."""
     ray_alignment: Alignment = "base"
     """Rotation of the rays with their mount: ``base`` fully, ``yaw`` about the vertical only, ``yaw_starts`` the starts
-    about
-    the vertical while directions keep world axes, ``world`` not at all."""
+    about the vertical while directions keep world axes, ``world`` not at all."""
     drift_range: Annotated[DriftRange, in_unit("m")] = (0.0, 0.0)
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
-    gives one
-    range per axis."""
+    gives one range per axis."""
     ray_cast_drift_range: Annotated[DriftRanges, in_unit("m")] = {}  # noqa: RUF012
     """Ranges of errors of the measured scan, m, redrawn per env at each reset: x and y move the rays along the axes of
-    their
-    alignment, z moves the hits."""
+    their alignment, z moves the hits."""
     debug_rays: bool = False
     """Whether debug drawing shows the rays in addition to the hits: up to the hit, or the first metre of a miss."""
 

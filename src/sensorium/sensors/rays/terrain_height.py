@@ -3,11 +3,9 @@
 Axes: ``[env, mount]`` (no mount axis for a singular selector); rays ``[env, mount, ray]``.
 
 A ray gives the height z - z_hit, with z of the mount and z_hit of the hit. This differs from the length of a ray that
-is
-slanted or does not start at the mount. A hit on the back of a surface (its outward normal points down) means that the
-mount is inside the terrain: height 0. If some rays of a mount hit and others miss, misses count as `max_distance`. If
-all
-rays miss, the height is +inf, or `no_hit_value`.
+is slanted or does not start at the mount. A hit on the back of a surface (its outward normal points down) means that
+the mount is inside the terrain: height 0. If some rays of a mount hit and others miss, misses count as `max_distance`.
+If all rays miss, the height is +inf, or `no_hit_value`.
 """
 
 from __future__ import annotations

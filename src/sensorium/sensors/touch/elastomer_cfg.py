@@ -44,10 +44,8 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
     """Configuration of elastomer taxels. Knobs such as `noise` act on the displacement.
 
     `dilate_scale`, `normal_exponent` and, with shear, `shear_scale`, `contact_threshold`, `release` and `max_shear` can
-    be
-    set per env: ``sensor.set("dilate_scale", 2.0)``. The radius of a probe only enables it: 0 marks an unused place of
-    a
-    grid. With shear, `targets` (or `labels`) must select the links that drag the skin.
+    be set per env: ``sensor.set("dilate_scale", 2.0)``. The radius of a probe only enables it: 0 marks an unused place
+    of a grid. With shear, `targets` (or `labels`) must select the links that drag the skin.
     """
 
     lambda_d: Annotated[NonNegative, in_unit("1/m^2")] = 700.0
@@ -71,19 +69,16 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
         Float, must(lambda share: 0.0 <= share <= 1.0, "a number from 0 (incompressible) to 1 (compressible)")
     ] = 1.0
     """Lateral response of the gel, from 1 (local: a Gaussian) to 0 (far-reaching: an inverse square). No effect for a
-    layer,
-    see `elastomer_thickness`."""
+    layer, see `elastomer_thickness`."""
     elastomer_thickness: Annotated[NonNegative, in_unit("m")] = 0.0
     """Thickness of the gel, m. On a regular grid, a value above 0 makes the gel an incompressible layer of that
-    thickness on
-    a rigid backing. For other probes it is the softening length of the inverse square; 0 uses the spacing of the
-    probes."""
+    thickness on a rigid backing. For other probes it is the softening length of the inverse square; 0 uses the spacing
+    of the probes."""
     contact_threshold: Annotated[NonNegative, in_unit("m")] = 1e-5
     """Depth below the skin at which a point of a surface sticks to the skin, m."""
     release: Annotated[Float, in_unit("m")] = -1e-4
     """Depth at which a point detaches, m; negative above the skin. At most `contact_threshold`. A point also detaches
-    if its
-    shape is farther from the skin than the width of the probes."""
+    if its shape is farther from the skin than the width of the probes."""
     max_shear: Annotated[Length | None, in_unit("m")] = None
     """Largest distance that a point drags the skin, m; beyond it the point slips. None for no limit."""
     n_sample_points: SampleCount = 500
@@ -92,8 +87,7 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
     """Distance between the points, m; an alternative to their number."""
     area_weighted: bool = False
     """Whether a point is weighted by the area it represents, m^2, which makes the shear independent of the number of
-    points.
-    False weights each point by 1, as Genesis does."""
+    points. False weights each point by 1, as Genesis does."""
     method: Literal["auto", "fft", "direct"] = "auto"
     """Summation of the dilation: ``"fft"`` on a regular grid, ``"direct"`` probe by probe, or ``"auto"`` for the faster
     one."""

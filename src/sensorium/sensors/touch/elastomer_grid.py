@@ -111,8 +111,7 @@ def layer_table(lattice: Lattice, thickness: float) -> Array:
         u^(k) = -i k / |k| S(|k| t) H^(k)        S(q) = 2 q^2 / (sinh 2q - 2q)
 
     along its surface: the gel can only move sideways, and the backing holds it. The response is that of a periodic
-    layer,
-    `PERIOD` times as large as the grid.
+    layer, `PERIOD` times as large as the grid.
 
     Args:
         lattice: the grid, of at least two rows and columns.

@@ -4,36 +4,31 @@ Axes: ``[env, mount, probe, 3]`` (no mount axis for a singular selector); a grid
 Frame: that of the parent link (of the mount).
 
 A probe is a marker at p_i of the skin at rest, with the outward normal n_i. Its depth is its distance inside the
-deepest
-shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
+deepest shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
 
     dilate_i = dilate_scale sum_j [ T_i (p_i - p_j) w_ij + n_i h_j^e exp(-lambda_d r_ij^2) ]      T_i = 1 - n_i n_i'
     shear_i = shear_scale T_i sum_o (x_o - x_o at entry) h_o a_o exp(-lambda_s |p_i - x_o|^2)
 
 The lateral response of the gel depends on `compressibility` c, with r = r_ij:
 
-    c = 1       w = h_j exp(-lambda_d r^2)
-    c = 0       w = h_j / (r^2 + s^2)                       s = elastomer_thickness, or the spacing of the probes
-    between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 + s^2) / N_i)
+    c = 1       w = h_j exp(-lambda_d r^2) c = 0       w = h_j / (r^2 + s^2)                       s =
+    elastomer_thickness, or the spacing of the probes between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 +
+    s^2) / N_i)
 
 N_g = exp(-1/2) / sqrt(2 lambda_d) and N_i = 1 / 2s are the peaks of r times each term, so that c weights comparable
 quantities. On a regular grid, a thickness t > 0 makes the gel an incompressible layer bonded to its backing; the first
 part is then the response `elastomer_grid.layer_table`, for any c.
 
 The second sum is over points o on the surfaces of the tracked links. h_o is the depth of such a point behind the
-tangent
-plane of the nearest probe. It counts if the point is at most half a grid cell's diagonal beside the probe, and if the
-shape extends from the point up to the skin (so that contact at the back of a finger does not drag its front). A point
-deeper than `contact_threshold` sticks to the skin at that place, x_o at entry, until its depth is at most `release` or
-it
-leaves the skin sideways. Beyond `max_shear` it slips, and its entry point follows. Twist needs no separate term: points
-around the centre are dragged around it. a_o is 1, or the area that a point represents.
+tangent plane of the nearest probe. It counts if the point is at most half a grid cell's diagonal beside the probe, and
+if the shape extends from the point up to the skin (so that contact at the back of a finger does not drag its front). A
+point deeper than `contact_threshold` sticks to the skin at that place, x_o at entry, until its depth is at most
+`release` or it leaves the skin sideways. Beyond `max_shear` it slips, and its entry point follows. Twist needs no
+separate term: points around the centre are dragged around it. a_o is 1, or the area that a point represents.
 
 Lengths are in metres. The displacement is in metres if the scales have matching units: `dilate_scale` 1/m for c = 1
-(with
-an exponent of 2 along the normal), m for c = 0, and dimensionless in between and for a layer; `shear_scale` 1/m, or
-1/m^3
-with areas. The default scales of 1 are those of Genesis: model units that need calibration.
+(with an exponent of 2 along the normal), m for c = 0, and dimensionless in between and for a layer; `shear_scale` 1/m,
+or 1/m^3 with areas. The default scales of 1 are those of Genesis: model units that need calibration.
 
 The model follows Y. Zhao et al., "FOTS: A Fast Optical Tactile Simulator for Sim2Real Learning of Tactile-motor Robot
 Manipulation Skills", IEEE Robotics and Automation Letters, 2024 (dilation, shear and twist of markers by Gaussians),

@@ -16,23 +16,18 @@ sliding. GeneLab's page prints this formula with the opposite sign throughout, b
 normal for 1000 N/m at 0.01 m; this implementation follows the example.
 
 `surface_normals=True` uses the normal of the touched surface (the gradient of the signed distance) instead, and reads
-the
-opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t, and
-the
-torque likewise. In Genesis the shear and twist of this variant have the opposite sign, as if friction drove a slide.
-Here
-every component resists the motion in both variants, unless `shear_along_motion=True`.
+the opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t,
+and the torque likewise. In Genesis the shear and twist of this variant have the opposite sign, as if friction drove a
+slide. Here every component resists the motion in both variants, unless `shear_along_motion=True`.
 
 `friction` mu limits the shear to mu F_n and the twist to 2/3 mu F_n a, with F_n >= 0. a is the radius of the circle in
 which the surface cuts the ball, a^2 = d (2 R - d) up to a = R. This is the torque at which a flat disc under uniform
 pressure slips (K. Johnson, "Contact Mechanics", Cambridge University Press, 1985).
 
 `shear_stiffness` ties the probe to an anchor, the place on the touched body where contact started. x_t is the
-tangential
-distance from it, and the anchor follows where the limit is reached (P. Cundall and O. Strack, "A discrete numerical
-model
-for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body becomes the
-deepest.
+tangential distance from it, and the anchor follows where the limit is reached (P. Cundall and O. Strack, "A discrete
+numerical model for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body
+becomes the deepest.
 
 The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide.
 """
@@ -69,8 +64,7 @@ class KinematicTactileSensorData:
 
     force: Annotated[Tensor, Field("N", (3,), frame="link")]
     """Force of each probe, N: (tangent x, tangent y, normal) if the link's +z is the probe's normal; 0 without contact.
-    With
-    `history_length` H it is `[env, H, ...]` in `data`, newest first."""
+    With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
     torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
     """Torque of each probe about the link's origin, N m; 0 without contact."""
 
@@ -113,8 +107,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Whether shear and twist act along the motion of the link, as if friction drove it; needs `surface_normals`."""
     friction: Resisting | None = None
     """Coulomb friction coefficient mu: the shear is at most mu times the normal force, which then never pulls. The
-    twist is
-    at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
+    twist is at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
     shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
     """Shear force per tangential distance from the place of first contact, N/m. None keeps no anchors."""
 

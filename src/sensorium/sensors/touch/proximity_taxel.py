@@ -6,24 +6,19 @@ Frame: that of the parent link (of the mount). Force in N, torque about the link
 The surfaces of other links are clouds of evenly distributed points o, each for an area A. A probe is a ball of radius R
 at p, with the outward normal a:
 
-    P = max(0, R - |p - o|)        D = density_scalar A / reference_area
-    v = velocity of the probe - velocity of the surface, at o      w = the same of angular velocities
-    v_t = v - (v . a) a
-    F = stiffness (sum D P) a + shear_coupling sum D P v_t
-    T = p x F + twist_scalar (sum P A w . a / sum P A) a
+    P = max(0, R - |p - o|)        D = density_scalar A / reference_area v = velocity of the probe - velocity of the
+    surface, at o      w = the same of angular velocities v_t = v - (v . a) a F = stiffness (sum D P) a + shear_coupling
+    sum D P v_t T = p x F + twist_scalar (sum P A w . a / sum P A) a
 
 As for the kinematic tactile sensor, F is the force that the skin exerts: along a near a surface, along v_t while
-sliding.
-Contact is not modelled: a surface counts wherever it is in the ball, in front of the skin or behind it.
+sliding. Contact is not modelled: a surface counts wherever it is in the ball, in front of the skin or behind it.
 
 Sums over points approximate integrals over the surface, so readings do not depend on the number of points, except for
-an
-error that decreases with more points. The integral of P over an unbounded plane at the distance h is in closed form:
+an error that decreases with more points. The integral of P over an unbounded plane at the distance h is in closed form:
 pi / 3 (R - h)^2 (R + 2 h).
 
 Genesis counts points instead of areas, D = density_scalar / n_sample_points: the same as a `reference_area` of the
-whole
-tracked area. Readings then depend on the total size of the tracked surfaces.
+whole tracked area. Readings then depend on the total size of the tracked surfaces.
 """
 
 from __future__ import annotations
@@ -87,10 +82,8 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
 
     geometry: Geometry = "visual"
     """Sensed shapes: ``"visual"`` (visible, in geom groups 0 to 2), ``"collision"`` (those with contacts), ``"all"``
-    (every
-    visible shape) or ``"any"`` (every shape). With ``"any"``, an object with separate visual and collision shapes
-    counts
-    twice."""
+    (every visible shape) or ``"any"`` (every shape). With ``"any"``, an object with separate visual and collision
+    shapes counts twice."""
     stiffness: Annotated[Resisting, in_unit("N/m")] = 100.0
     """Force along the normal per weighted sum of P, N/m."""
     shear_coupling: Annotated[Resisting, in_unit("N s/m^2")] = 0.0
@@ -101,8 +94,7 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
     """Weight of an area of `reference_area`, comparable to points per square metre."""
     reference_area: Positive | Literal["tracked"] = 1.0
     """Area that has the weight `density_scalar`, m^2. ``"tracked"`` uses the total tracked area, as Genesis does;
-    unbounded
-    planes are then not allowed."""
+    unbounded planes are then not allowed."""
     n_sample_points: SampleCount = 500
     """Number of points on all tracked surfaces, split by area over links and their shapes. More points give smoother
     readings; they should be at most a third of `probe_radius` apart. Unbounded planes need none."""

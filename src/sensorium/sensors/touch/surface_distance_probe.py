@@ -3,8 +3,7 @@
 Axes: ``[env, mount, probe]`` (no mount axis for a singular selector); a grid of probes has two axes instead of one.
 
 A probe is at p + R b, with p and R the mount's pose and b its position in `probe_local_pos`. It reports the nearest
-point
-of all selected surfaces, from outside or inside, at most `probe_radius` away.
+point of all selected surfaces, from outside or inside, at most `probe_radius` away.
 """
 
 from __future__ import annotations
@@ -82,9 +81,8 @@ class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[S
     """Whether a probe without a surface in reach shows its radius as distance and its own position as nearest point."""
     lookup: Annotated[Lookup | None, in_unit("m")] = None
     """Response of a device: rows (distance, value, noise) with rising distances, m. Values are interpolated, and
-    constant
-    beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in Webots'
-    DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
+    constant beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in
+    Webots' DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
 
     def __init__(self, /, **data: Any) -> None:
         if data.get("lookup") is not None and "fields" not in data:

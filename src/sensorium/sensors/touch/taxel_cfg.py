@@ -86,8 +86,7 @@ class ProbesCfg(TargetsCfg[DataT], Generic[DataT]):
 
     probe_local_pos: Annotated[Placed, in_unit("m")] = ((0.0, 0.0, 0.0),)
     """Positions of the probes in the frame of the sensor or link, m: a list `[probe, 3]`, or a grid `[row, column, 3]`.
-    The
-    readings keep this layout."""
+    The readings keep this layout."""
 
     def __init__(self, /, **data: Any) -> None:
         for name in ("probe_local_pos", "probe_local_normal", "probe_radius", "lookup"):
@@ -131,22 +130,18 @@ class TaxelCfg(ProbesCfg[DataT], Generic[DataT]):
 
     entity_name: str = "robot"
     """Entity that carries the link: the part of full names before ``/``. It has no effect in a model without that
-    entity, and
-    for a `link_name` that is a full name."""
+    entity, and for a `link_name` that is a full name."""
     geometry: Geometry = "any"
     """Sensed shapes: ``"any"`` (every shape), ``"collision"`` (those with contacts), ``"visual"`` (visible, in geom
-    groups 0
-    to 2) or ``"all"`` (every visible shape)."""
+    groups 0 to 2) or ``"all"`` (every visible shape)."""
     exclude_own_links: bool = False
     """Whether other links of the robot are excluded."""
     probe_radius: Annotated[Radii, in_unit("m")] = 0.01
     """Radius of a probe, m: one number, or one per probe, row by row. A probe of radius 0 fills a place of the layout
-    and
-    reads 0."""
+    and reads 0."""
     probe_radius_noise: Annotated[NonNegative, in_unit("m")] = 0.0
     """Amplitude of the error of a measured radius, m: R + U(-1, 1) times this, but not below 0, redrawn for each probe
-    and
-    sample. The truth uses the exact radius."""
+    and sample. The truth uses the exact radius."""
 
     @property
     def selector(self) -> tuple[str, Any]:
@@ -174,8 +169,7 @@ class NormalTaxelCfg(TaxelCfg[DataT], Generic[DataT]):
 
     probe_local_normal: Directed = (0.0, 0.0, 1.0)
     """Outward normal of the skin, in the link's frame: one for all probes, or one per probe in their layout; of any
-    length
-    but 0."""
+    length but 0."""
 
     @model_validator(mode="after")
     def _one_normal_each(self) -> Any:

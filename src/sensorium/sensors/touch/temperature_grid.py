@@ -1,8 +1,7 @@
 """Temperature grid: temperatures of the parts of a link, as measured by slow sensing elements.
 
 Axes: ``[env, mount, x, y, z]`` (no mount axis for a singular selector): cells over the bounding box of the link's
-shapes,
-along the link's own axes, so that the values do not depend on the orientation of the link.
+shapes, along the link's own axes, so that the values do not depend on the orientation of the link.
 
 With C the heat capacity of a cell, A its exposed surface and T, Ta its temperature and that of the surroundings,
 kelvin:
@@ -10,12 +9,10 @@ kelvin:
     C dT/dt = P + h A (Ta - T) + eps sigma A (Ta^4 - T^4) + sum_n k F / d (Tn - T) + sum_o G (To - T)
 
 over its neighbours n and the touching bodies o (Incropera & DeWitt, Fundamentals of Heat and Mass Transfer, ch. 1 and
-5).
-Volumes, the faces F between cells at a distance d, and surfaces are those of the link's actual shapes, not of their
-box.
-A surface touches another link's shape that faces it within `contact_distance`. Its conductance G is that of half a cell
-on either side and of `contact_conductance` in series. Touching surfaces exchange heat with each other, all others with
-the air.
+5). Volumes, the faces F between cells at a distance d, and surfaces are those of the link's actual shapes, not of their
+box. A surface touches another link's shape that faces it within `contact_distance`. Its conductance G is that of half a
+cell on either side and of `contact_conductance` in series. Touching surfaces exchange heat with each other, all others
+with the air.
 
 The truth is the cell's temperature. With `sensor_time_constant` the element follows it, tau dTm/dt = T - Tm, from the
 first sample on. This acts only on the measured branch: the contract's table says "RC filter on both branches", its text

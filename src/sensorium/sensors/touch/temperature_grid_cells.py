@@ -1,8 +1,7 @@
 """Cells of a link, on the host: volumes, faces between cells, surface, and points that represent it.
 
 All values are float64 in the link's frame. A cell is a box of a grid over the bounding box of the link's shapes; the
-part
-of it inside a shape is determined with evenly spaced points.
+part of it inside a shape is determined with evenly spaced points.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ class TemperatureGridData:
 
     temperature: Annotated[Tensor, Field("degC", low=ABSOLUTE_ZERO)]
     """Temperature of each cell, `[env, mount, x, y, z]`, degC, along the axes of the link; a cell outside the link's
-    shapes
-    shows the temperature of the nearest cell inside."""
+    shapes shows the temperature of the nearest cell inside."""
 
 
 class LinkThermalCfg(Cfg):
@@ -80,10 +79,8 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     """Heat transfer coefficient to the air, W/(m^2 K); 2 to 25 for free convection in air."""
     heat_generation: Annotated[Float | Cells | None, BeforeValidator(as_plain), in_unit("W")] = None
     """Heat released inside, W: one number for the whole link, spread evenly over its volume, or one per cell
-    `[x][y][z]`.
-    ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None takes no memory
-    and
-    cannot be set."""
+    `[x][y][z]`. ``sensor.set("heat_generation", watts, env_ids)`` changes it, for instance to a motor's losses. None
+    takes no memory and cannot be set."""
     contact_conductance: Positive | None = None
     """Conductance of touching surfaces, W/(m^2 K), in series with half a cell on either side; None means perfect
     contact."""
@@ -93,8 +90,7 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
     """Approximate number of points that represent the surface of each link; contact areas are sums of their areas."""
     simulate_all_link_temperatures: bool = False
     """Whether links without a grid have one variable temperature for the whole link. Otherwise, and if static, they
-    keep
-    their base temperature."""
+    keep their base temperature."""
     sensor_time_constant: Annotated[Positive | None, in_unit("s")] = None
     """Time constant of the sensing elements, s, on the measured branch only; None for no lag."""
     geometry: Geometry = "collision"

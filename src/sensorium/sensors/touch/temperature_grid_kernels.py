@@ -5,8 +5,8 @@ by less than 1e-6 K per step would never warm. A node is a cell, then a link wit
 temperature.
 
 Each process has a separate substep that is stable for any time step, and those that only move heat conserve it:
-exchange
-is exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for their rate.
+exchange is exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for
+their rate.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 Axes: ``[env, mount]`` (no mount axis for a singular selector). A mount is a site, whose shape is the pad's volume.
 
 The value is that of the engine's own touch sensor: the sum of the normal forces, N, of all contacts of the site's
-*body*
-whose point lies in the site's volume, or whose normal through it intersects the volume (a soft contact may lie behind
-the
-pad). It is never negative and has neither direction nor friction. Contacts of other bodies are ignored, wherever they
-are.
+*body* whose point lies in the site's volume, or whose normal through it intersects the volume (a soft contact may lie
+behind the pad). It is never negative and has neither direction nor friction. Contacts of other bodies are ignored,
+wherever they are.
 """
 
 from __future__ import annotations
