@@ -76,9 +76,8 @@ class Memory:
         self,
         nbytes: float,
         where: str = "",
-        value: object = None,
+        value: Any = None,
         title: str = "",
-        *,
         shape: Sequence[int] = (),
         rays: str = "",
     ) -> None:

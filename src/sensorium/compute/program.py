@@ -218,9 +218,6 @@ class Compute:
         self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:
-            self.time_wp, self.reset_tick_wp, self.episode_wp = (
-                wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)
-            )
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self.mask = self.all_envs
         """The uint8 [env] mask of envs that hooks work on now."""
@@ -347,10 +344,6 @@ class Compute:
             loading.load(wanted, self.wp_device)
             self._is_loaded |= dict.fromkeys(wanted, True)
 
-    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Call:
-        """Return a segment that calls `hook` each time, with `mask` as the active one."""
-        return Call(self, hook, self.all_envs if mask is None else mask)
-
     def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
         """Return a kernel's first argument.
 
@@ -362,7 +355,7 @@ class Compute:
         rows = Rows()
         rows.start, rows.first, rows.first_env = start, first, self.first_env
         rows.mask = wp.from_torch(mask)
-        rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
+        rows.time, rows.reset_tick, rows.episode = map(wp.from_torch, (self.time, self.reset_tick, self.episode))
         return rows
 
     @property
@@ -398,15 +391,12 @@ class Compute:
 
 @dataclass(slots=True)
 class Call:
-    """A Python call in a program, with the mask that is active in it. Built by `Compute.call`."""
+    """A Python call in a program, with the mask that is active in it."""
 
     compute: Compute
     hook: Hook
     mask: torch.Tensor
     is_recorded: ClassVar[bool] = False
-
-    def __repr__(self) -> str:
-        return f"Call({getattr(self.hook, '__qualname__', self.hook)})"
 
     @keeps_current
     def run(self) -> None:
@@ -581,9 +571,6 @@ class Program:
                 self._segments += run
             elif launching := [each for each in run if isinstance(each, Segment) and each._launches]:
                 self._segments.append(Segment.joined(launching))
-
-    def __repr__(self) -> str:
-        return f"Program({', '.join(map(repr, self._segments))})"
 
     def run(self) -> None:
         """Run all segments."""

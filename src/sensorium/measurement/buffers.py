@@ -95,9 +95,8 @@ class SensorBuffers:
         self.slot_timeline = Timeline(self.slots, self._is_first)
         self.work = record() if plan.has_hardware else self.slot
         """The measured value in intermediate space."""
-        columns = {name: spec.columns for name, (_, spec) in plan.chained.items()}
         self.walks = {
-            name: torch.zeros((num_envs, columns[name]), dtype=torch.float32, device=device)
+            name: torch.zeros((num_envs, plan.chained[name][1].columns), dtype=torch.float32, device=device)
             for knob, name in self.knobs.tables
             if knob == "random_walk"
         }
@@ -185,10 +184,8 @@ class SensorBuffers:
             self.ring.redraw()
         for run in self.stages:
             run.cfg.reset(run.states, run.key)
-        inside, posts = (
-            self.compute.mask > 0,
-            (view for records in self.posts for each in records for _, view in each.items()),
-        )
+        inside = self.compute.mask > 0
+        posts = (view for records in self.posts for each in records for _, view in each.items())
         for tensor in (*self.custom.values(), *posts):
             tensor.masked_fill_(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:

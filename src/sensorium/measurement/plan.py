@@ -44,12 +44,6 @@ class Hooks:
     between: Callable[[], object] | None = None
     """At the ticks between samples only, for sensors whose sample includes the look at its own tick."""
 
-    @property
-    def are_recorded(self) -> bool:
-        """Whether no hook of a sample is a plain Python call, which works on all envs."""
-        hooks = (getattr(self, each.name) for each in fields(self) if each.name not in ("reset", "between"))
-        return all(is_recorded(hook) for hook in hooks if hook is not None)
-
 
 @dataclass(frozen=True)
 class SensorPlan:
@@ -88,11 +82,6 @@ class SensorPlan:
     evaluate: str
     knobs: frozenset[tuple[str, str]] = frozenset()
     states: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The config in messages."""
-        return f"{type(self.cfg).__name__}({self.label!r})"
 
     # Layout -----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +132,9 @@ class SensorPlan:
     @property
     def needs_snapshot(self) -> bool:
         """Whether work for some envs changes the rows of all, because a hook or a stage is a plain Python call."""
-        return not (self.hooks.are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
+        hooks = (getattr(self.hooks, each.name) for each in fields(Hooks) if each.name not in ("reset", "between"))
+        are_recorded = all(hook is None or is_recorded(hook) for hook in hooks)
+        return not (are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
 
     # Evaluation -------------------------------------------------------------------------------------------------------
 
@@ -180,7 +171,7 @@ class SensorPlan:
         """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot see all ticks."""
         if self.cfg.evaluate == "on_read" and self.has_memory:
             raise ConfigError.single(
-                self.title, "evaluate", "on_read", "'auto' or 'always'",
+                self.cfg.title, "evaluate", "on_read", "'auto' or 'always'",
                 "Samples of this sensor depend on earlier ones, so none may be skipped.",
             )  # fmt: skip
         if not self.observers:
@@ -195,6 +186,6 @@ class SensorPlan:
         else:
             return
         raise ConfigError.single(
-            self.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
+            self.cfg.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
             f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
         )  # fmt: skip

@@ -210,10 +210,8 @@ class Ring:
         self._longest, low, high = self._range()
         latest = clock.ticks(self._longest) + clock.ticks(high)
         if latest > MOST_TICKS:
-            raise ConfigError.single(
-                plan.title, "delay", cfg.delay, f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included",
-                "Give it in seconds.",
-            )  # fmt: skip
+            expected = f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included"
+            raise ConfigError.single(cfg.title, "delay", cfg.delay, expected, "Give it in seconds.")
         self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
         """Ticks from a capture to its arrival, at least and at most."""
         in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
@@ -365,7 +363,7 @@ class Ring:
             ConfigError: longer than the ring was made for, not a probability, or one number cannot say it.
         """
         plan, longest = self._plan, self._longest
-        title = plan.title
+        title = plan.cfg.title
         try:
             array = numbers_in(value)
         except ValueError:

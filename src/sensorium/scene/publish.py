@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +17,9 @@ from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.spec import BODY_POSE
+
+if TYPE_CHECKING:
+    from sensorium.scene.scene import Scene
 
 
 def env_range(envs: slice | None, num_envs: int) -> range:
@@ -182,12 +185,11 @@ class News:
     At first everything is news. ``scene.publish(names, since=news)`` takes what is new and notes that it was taken.
 
     Args:
-        in_use: returns the sensors that `Scene.publish` takes by default.
-        sensor: returns a sensor by name.
+        scene: whose sensors.
     """
 
-    def __init__(self, in_use: Callable[[], list[str]], sensor: Callable[[str], Sensor[Any, Any]]) -> None:
-        self._in_use, self._sensor = in_use, sensor
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -204,8 +206,8 @@ class News:
             names: sensors to ask about, as for `Scene.publish`. None takes those that `Scene.publish` would.
             truth: whether a capture that has not arrived is news as well: the ground truth has it at once.
         """
-        wanted = self._in_use() if names is None else names
-        return [name for name in wanted if self._is_new(self._sensor(name), truth)]
+        wanted = self._scene.sensors_in_use if names is None else names
+        return [name for name in wanted if self._is_new(self._scene[name], truth)]
 
     def note(self, sensor: Sensor[Any, Any]) -> None:
         """Note that what a sensor shows now was taken."""

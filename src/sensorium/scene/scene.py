@@ -600,7 +600,7 @@ class Scene:
         ``news = scene.news()`` once. ``news.of(names)`` then tells which sensors have something new, for nothing, and
         ``scene.publish(names, since=news)`` takes it. See `News`.
         """
-        return News(lambda: list(self.sensors_in_use), self.__getitem__)
+        return News(self)
 
     @exclusive
     def publish(

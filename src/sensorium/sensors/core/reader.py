@@ -370,7 +370,7 @@ class Readable(Generic[CfgT, DataT]):
             ring.set(knob, value, rows)
         elif self._is_param(knob):
             self._set_param(knob, value, rows)
-        elif self.params.has_table(knob):
+        elif knob in self.params.tables:
             fix = f"None leaves out what it is for: {fix}"
             raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
         else:
@@ -378,7 +378,7 @@ class Readable(Generic[CfgT, DataT]):
 
     def _is_param(self, name: str) -> bool:
         """Whether a name is a number of the config that hooks read through `params`."""
-        if self.params.has_table(name):
+        if name in self.params.tables:
             return getattr(self.cfg, name) is not None
         field = type(self.cfg).model_fields.get(name)
         standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
@@ -389,7 +389,7 @@ class Readable(Generic[CfgT, DataT]):
         is_replayed = any(
             each and is_recorded(each) for each in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
         )
-        if is_replayed and not self.params.has_table(name):
+        if is_replayed and name not in self.params.tables:
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a value that this sensor's kernels read anew", fix)
         try:
