@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import warp as wp
@@ -396,7 +396,6 @@ class Call:
     compute: Compute
     hook: Hook
     mask: torch.Tensor
-    is_recorded: ClassVar[bool] = False
 
     @keeps_current
     def run(self) -> None:
@@ -407,8 +406,6 @@ class Call:
 
 class Segment:
     """Consecutive launches with fixed arguments. Built by `Compute.record`."""
-
-    is_recorded: ClassVar[bool] = True
 
     def __init__(self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch]) -> None:
         self.compute, self._hooks, self._mask = compute, hooks, mask

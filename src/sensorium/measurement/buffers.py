@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import torch
@@ -44,6 +44,8 @@ class SensorBuffers:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.bad_wp = wp.from_torch(self.bad)
+        """`bad` as a Warp array."""
         self.kept: dict[str, torch.Tensor] = {}
         """What else of the sensor must be saved to resume, such as settings made at run time; no reset alters it."""
         self.custom: dict[str, torch.Tensor] = {}
@@ -101,13 +103,11 @@ class SensorBuffers:
             if knob == "random_walk"
         }
         self.truth_out, self.work_out = self.truth, self.work
-        self.posts: tuple[list[Record], list[Record]] = ([], [])
+        previous = max(plan.lookback, 1) if plan.hooks.post else 0
+        self.posts = [[Record(plan.specs, num_envs, device) for _ in range(previous)] for _ in range(2)]
         """The previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
             self.truth_out, self.work_out = (Record(plan.specs, num_envs, device) for _ in range(2))
-            truths, works = ([Record(plan.specs, num_envs, device) for _ in range(max(plan.lookback, 1))]
-                             for _ in range(2))  # fmt: skip
-            self.posts = truths, works
         self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter) if plan.has_ring else None
         self.late = self.ring if self.ring is not None and self.ring.has_delay else None
         """The ring, where `data` may be older than the newest sample."""
@@ -125,11 +125,6 @@ class SensorBuffers:
     def post_timeline(self, branch: int) -> Timeline:
         """Return what a `post_process` looks back at: true (0) or measured (1)."""
         return Timeline(self.posts[branch], self._is_first, offset=1)
-
-    @property
-    def bad_wp(self) -> Any:
-        """`bad` as a Warp array."""
-        return wp.from_torch(self.bad, dtype=wp.uint8)
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a float32 state `[env, *shape]` of the sensor's own; see `Sensor.new_state`."""

@@ -17,12 +17,7 @@ from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
 
-ODD: dict[torch.dtype, float] = {
-    torch.float32: -1.2345e-33,
-    torch.float64: -1.2345e-33,
-    torch.int32: -1518500250,
-    torch.int64: -1518500250,
-}
+ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
 """A number of each type that no sensor measures: what is still there was not written."""
 
 
