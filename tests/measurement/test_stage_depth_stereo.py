@@ -255,5 +255,5 @@ def test_a_shadow_stays_in_its_row_and_mount() -> None:
 def test_the_scene_names_what_it_cannot_work_on() -> None:
     """The length of the ray is refused with the field that is meant."""
     cfg = camera({Z: np.ones((4, 6)), "distance_to_camera": np.ones((4, 6))}, stereo(fields=("distance_to_camera",)))
-    with pytest.raises(sn.ConfigError, match=r"z-depth, distance_to_image_plane: distance_to_camera is the length"):
+    with pytest.raises(sn.ConfigError, match=r"z-depth, distance_to_image_plane, since distance_to_camera is"):
         world(cfg)

@@ -139,7 +139,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "other type": ({"imu/valid": member(np.zeros((7, 2)))}, r"imu/valid.*float64 \[7, 2\]"),
     "field": ({"imu/measured/rate": member(np.zeros((7, 3)))}, r"imu/measured/rate.*\[7, 3\]"),
     "text field": ({"imu/measured/rate": member(np.full((7, 2), "x"))}, "imu/measured/rate"),
-    "offsets": ({"hits/offsets": member(np.full((7, 3), 10**9))}, "hits/offsets.*rise"),
+    "offsets": ({"hits/offsets": member(np.full((7, 3), 10**9))}, "hits/offsets.*increase"),
 }
 
 

@@ -184,7 +184,7 @@ def test_no_camera_no_lens() -> None:
 
 def test_parallel_rays_are_refused_by_name() -> None:
     with pytest.raises(
-        sn.ConfigError, match="camera: got camera 'parallel', which is orthographic, expected a pinhole"
+        sn.ConfigError, match="camera: got camera 'parallel', which is orthographic, expected a perspective camera"
     ):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="parallel")])
     image = sn.PinholeCameraPatternCfg(width=8, height=8, fovy=90.0)

@@ -289,8 +289,8 @@ def test_a_dropped_box_on_mujoco() -> None:
     [
         ({"max_events": 0}, "max_events: got 0"),
         ({"force_threshold": -1.0}, "force_threshold: got -1.0"),
-        ({"rate_hz": 100.0}, "looks at every tick"),
-        ({"update_period": 0.1}, "looks at every tick"),
+        ({"rate_hz": 100.0}, "evaluates every tick"),
+        ({"update_period": 0.1}, "evaluates every tick"),
     ],
 )
 def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -631,7 +631,10 @@ def test_names_travel_with_every_view_copy_and_description() -> None:
         ({"visualizer_cfg": object()}, r"visualizer_cfg: got .*give debug_vis=True"),
         ({"target_frames": []}, r"target_frames: got \[\], expected a list of at least one FrameCfg"),
         ({"target_frames": Frame(body="a")}, r"target_frames: got FrameCfg.*expected a list of at least one FrameCfg"),
-        ({"target_frames": [Frame(body="a", name="x"), Frame(body="b", name="x")]}, r"not 2 called 'x'"),
+        (
+            {"target_frames": [Frame(body="a", name="x"), Frame(body="b", name="x")]},
+            r"FrameTransformerCfg\.target_frames: got .*, not 2 named 'x'\. Rename all but one",
+        ),
         ({"target_frames": [{"body": "a", "site": "b"}]}, r"target_frames\.0\.frame: got body='a', site='b', expe"),
         ({"fields": ("target_pos",)}, r"fields: got .*Did you mean 'target_pos_w'"),
         ({"fields": ()}, r"fields: got \(\), expected at least one field"),

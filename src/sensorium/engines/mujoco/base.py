@@ -24,7 +24,7 @@ from sensorium.engines.base import (
 )
 from sensorium.engines.contact import is_contact
 from sensorium.engines.envs import copies, env_rows, put, restore, time_step
-from sensorium.engines.mujoco.contacts import contact_reason, contacts, lacks_contacts
+from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors, contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.native import declared, describe, native, reason, sensor_id
@@ -139,7 +139,7 @@ class MujocoModelEngine(Engine):
 
     def __repr__(self) -> str:
         model = self.model
-        return self._repr(_string(model, 0), model.nbody - 1)
+        return self._repr(bytes(model.names).split(b"\0", 1)[0].decode(), model.nbody - 1)
 
     def _repr(self, model_name: str, bodies: int) -> str:
         return (
@@ -489,7 +489,7 @@ class MujocoModelEngine(Engine):
         if requirement.kind == "NATIVE_SENSOR":
             return sensor_id(model, requirement) < 0
         if is_contact(requirement):
-            return lacks_contacts(model, requirement)
+            return min(contact_sensors(model, requirement)) < 0
         if not self._needs_sensor(requirement):
             return False
         return lacks_held(model, requirement) if sleeps(model.opt) else not computes_acceleration(model)
@@ -651,10 +651,6 @@ def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
     face = values.__array_interface__
     owner = SimpleNamespace(keeps=values, __array_interface__=face | {"data": (face["data"][0], False)})
     return torch.from_numpy(np.asarray(owner))
-
-
-def _string(model: Any, address: int) -> str:
-    return bytes(model.names)[address:].split(b"\0", 1)[0].decode()
 
 
 def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) -> int:

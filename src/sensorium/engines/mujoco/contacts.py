@@ -56,11 +56,6 @@ def contact_sensors(model: Any, report: Requirement) -> list[int]:
     return [int(mujoco.mj_name2id(model, _OBJ.mjOBJ_SENSOR, name)) for name in sensor_names(report)]
 
 
-def lacks_contacts(model: Any, report: Requirement) -> bool:
-    """Return whether a compiled model has not all hidden sensors of a report."""
-    return min(contact_sensors(model, report)) < 0
-
-
 def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
     """Add to an MjSpec the hidden sensors of CONTACT_REPORT requirements, where they are not yet there.
 
@@ -120,7 +115,11 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
                 "full to each vertex near it, so no sum would be right: name a 'subtree' that holds the whole flex, or "
                 "what touches it as the primary."
             )
-        if what == "primary" and sleeps(model.opt) and int(model.body_treeid[_body(model, word, i)]) < 0:
+        if (
+            what == "primary"
+            and sleeps(model.opt)
+            and int(model.body_treeid[model.geom_bodyid[i] if word == "geom" else i]) < 0
+        ):
             return (
                 f"{what}: the {word} {name!r} is static, and for those MuJoCo forgets contacts with bodies that sleep: "
                 'make what moves the primary and this one the secondary, or remove <flag sleep="enable"/>.'
@@ -151,10 +150,6 @@ def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
         return False
     trees = model.body_treeid[sorted(bodies)]
     return bool((trees < 0).any() and (trees >= 0).any())
-
-
-def _body(model: Any, kind: str, i: int) -> int:
-    return int(model.geom_bodyid[i]) if kind == "geom" else i
 
 
 def touchable(model: Any) -> set[int]:

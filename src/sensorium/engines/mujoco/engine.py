@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -24,7 +24,7 @@ from sensorium.engines.mujoco.live import LiveMujocoEngine
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
 from sensorium.engines.mujoco.shapes import check_shared, shared_model
 from sensorium.engines.mujoco.sleep import sleeps
-from sensorium.engines.mujoco.spec import compose_spec, prepare_spec
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
 
@@ -38,16 +38,6 @@ every tick, shared against persistent: 1 environment 35 against 56 thousand step
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 _OPTIONS = ("opt.gravity", "opt.magnetic")
-
-
-class EngineOptions(TypedDict, total=False):
-    """The arguments of `MujocoEngine` beside the model."""
-
-    num_envs: int
-    device: str
-    fresh: bool
-    threads: int | None
-    keyframe: str | int | None
 
 
 class MujocoEngine(OwnedModelEngine):
@@ -89,24 +79,6 @@ class MujocoEngine(OwnedModelEngine):
         self._views: dict[str, torch.Tensor] = {}
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
         self._models: Any = None
-
-    @classmethod
-    def compose(
-        cls, entities: Mapping[str, Any], terrain: Any = None, **options: Unpack[EngineOptions]
-    ) -> MujocoEngine:
-        """Put several models into one world, each under the prefix `name/`.
-
-        Args:
-            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
-                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
-                a warning names those of other entities.
-            terrain: a model that becomes the world itself, with its options.
-            options: arguments of the class; an entity's keyframe is called `entity/name`.
-
-        Raises:
-            ModelError: naming the entity whose name or model is not usable.
-        """
-        return cls(compose_spec(entities, terrain), **options)
 
     @staticmethod
     def from_mj(model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> LiveMujocoEngine:

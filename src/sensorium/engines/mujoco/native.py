@@ -36,24 +36,20 @@ _REFUSED = {
 _DEFAULT_REFERENCE = {"camprojection": "camera", "insidesite": "site", "tactile": "geom"}
 _ON_SITE = ("touch", "accelerometer", "velocimeter", "gyro", "force", "torque", "magnetometer")
 _UNITS = {
-    word: unit
-    for unit, words in {
-        "1": "ballquat framequat framexaxis frameyaxis framezaxis normal",
-        "m": "framepos subtreecom distance fromto",
-        "m/s": "velocimeter framelinvel subtreelinvel",
-        "m/s^2": "accelerometer framelinacc",
-        "rad/s": "gyro ballangvel frameangvel",
-        "rad/s^2": "frameangacc",
-        "N": "touch force",
-        "N m": "torque",
-        "kg m^2/s": "subtreeangmom",
-        "J": "e_potential e_kinetic",
-        "s": "clock",
-        "pixel": "camprojection",
-    }.items()
-    for word in words.split()
+    "1": "ballquat framequat framexaxis frameyaxis framezaxis normal",
+    "m": "framepos subtreecom distance fromto",
+    "m/s": "velocimeter framelinvel subtreelinvel",
+    "m/s^2": "accelerometer framelinacc",
+    "rad/s": "gyro ballangvel frameangvel",
+    "rad/s^2": "frameangacc",
+    "N": "touch force",
+    "N m": "torque",
+    "kg m^2/s": "subtreeangmom",
+    "J": "e_potential e_kinetic",
+    "s": "clock",
+    "pixel": "camprojection",
 }
-"""Units that the type alone decides; the magnetometer has that of the model's own flux."""
+"""Units that the type alone decides, and of which types; the magnetometer has that of the model's own flux."""
 _MOTION_UNITS = {"pos": ("rad", "m"), "vel": ("rad/s", "m/s"), "frc": ("N m", "N")}
 """By the end of the type: of a joint that turns; of one that slides, and of a spatial tendon. A fixed tendon is a
 weighted sum of joints, without a unit of its own."""
@@ -63,15 +59,10 @@ _DATA_TYPES: tuple[DataType, ...] = ("real", "positive", "axis", "quat")
 _STAGES = ("", "pos", "vel", "acc")
 
 
-def hidden_name(name: str) -> str:
-    """Return the name in the model of a sensor that a requirement adds."""
-    return f"{NATIVE_PREFIX}{name}"
-
-
 def element_name(requirement: Requirement) -> str:
     """Return the name in the model of the sensor that a NATIVE_SENSOR requirement means."""
     name, type = requirement.args[:2]
-    return hidden_name(name) if type else str(name)
+    return f"{NATIVE_PREFIX}{name}" if type else str(name)
 
 
 def native(requirements: Iterable[Requirement]) -> list[Requirement]:
@@ -99,8 +90,6 @@ def describe(model: Any, requirement: Requirement) -> NativeSensor | None:
 
 def _description(model: Any, i: int, name: str) -> NativeSensor:
     word = WORDS[int(model.sensor_type[i])]
-    objtype, objname = _element(model, int(model.sensor_objtype[i]), int(model.sensor_objid[i]))
-    reftype, refname = _element(model, int(model.sensor_reftype[i]), int(model.sensor_refid[i]))
     return NativeSensor(
         name=name,
         type=word,
@@ -108,20 +97,21 @@ def _description(model: Any, i: int, name: str) -> NativeSensor:
         unit=_unit(model, i, word),
         datatype=_DATA_TYPES[int(model.sensor_datatype[i])],
         stage=_STAGES[int(model.sensor_needstage[i])],
-        objtype=objtype,
-        objname=objname,
-        reftype=reftype,
-        refname=refname,
         cutoff=float(model.sensor_cutoff[i]),
+        **_attached(model, i),
     )
 
 
-def _element(model: Any, kind: int, i: int) -> tuple[str, str]:
-    if kind == int(_OBJ.mjOBJ_UNKNOWN) or i < 0:
-        return "", ""
-    as_body = kind == int(_OBJ.mjOBJ_XBODY)
-    name = mujoco.mj_id2name(model, _OBJ.mjOBJ_BODY if as_body else kind, i)
-    return str(mujoco.mju_type2Str(kind)), name or ""
+def _attached(model: Any, i: int) -> dict[str, str]:
+    """Return kind and name of the elements that a sensor is attached to and refers to, where there are any."""
+    found = {}
+    for which in ("obj", "ref"):
+        kind, element = (int(getattr(model, f"sensor_{which}{what}")[i]) for what in ("type", "id"))
+        if kind != int(_OBJ.mjOBJ_UNKNOWN) and element >= 0:
+            found[f"{which}type"] = str(mujoco.mju_type2Str(kind))
+            as_body = kind == int(_OBJ.mjOBJ_XBODY)
+            found[f"{which}name"] = mujoco.mj_id2name(model, _OBJ.mjOBJ_BODY if as_body else kind, element) or ""
+    return found
 
 
 def _unit(model: Any, i: int, word: str) -> str:
@@ -138,7 +128,7 @@ def _unit(model: Any, i: int, word: str) -> str:
         fields = {field for bit, field in enumerate(RAY_DATA) if parameter & (1 << bit)}
         units = {"1" if field in ("dir", "normal") else "m" for field in fields}
         return units.pop() if len(units) == 1 else ""
-    return _UNITS.get(word, "")
+    return next((unit for unit, words in _UNITS.items() if word in words.split()), "")
 
 
 def fault(requirement: Requirement) -> str | None:
@@ -165,7 +155,7 @@ def fault(requirement: Requirement) -> str | None:
 
 
 def _object_type(word: str) -> int:
-    return int(mujoco.mju_str2Type(word))
+    return int(mujoco.mju_str2Type(word)) if word else 0
 
 
 def _intprm(type: str, parameters: Iterable[tuple[str, Any]]) -> list[int]:
@@ -201,10 +191,10 @@ def _settings(requirement: Requirement) -> dict[str, Any]:
     objtype = objtype or (_default_object(type) if objname else "")
     reftype = reftype or (_DEFAULT_REFERENCE.get(type, "") if refname else "")
     return {
-        "type": next(kind for kind, word in WORDS.items() if word == type),
-        "objtype": _object_type(objtype) if objtype else 0,
+        "type": mujoco.mjtSensor(next(kind for kind, word in WORDS.items() if word == type)),
+        "objtype": _OBJ(_object_type(objtype)),
         "objname": objname,
-        "reftype": _object_type(reftype) if reftype else 0,
+        "reftype": _OBJ(_object_type(reftype)),
         "refname": refname,
         "cutoff": float(cutoff),
         "intprm": _intprm(type, parameters),
@@ -235,15 +225,10 @@ def add_native(spec: Any, requirements: Iterable[Requirement]) -> None:
         if name in present:
             raise ModelError(f"native sensor {name!r}: {_DECLARED}")
         settings = _settings(requirement)
-        there = present.get(hidden_name(name))
-        if there is None:
-            kinds = {
-                "type": mujoco.mjtSensor(settings["type"]),
-                "objtype": _OBJ(settings["objtype"]),
-                "reftype": _OBJ(settings["reftype"]),
-            }
-            present[hidden_name(name)] = spec.add_sensor(name=hidden_name(name), **{**settings, **kinds})
-        elif not _same(there, settings):
+        added = element_name(requirement)
+        if added not in present:
+            present[added] = spec.add_sensor(name=added, **settings)
+        elif not _same(present[added], settings):
             raise ModelError(f"native sensor {name!r}: {_TWICE}")
 
 
@@ -264,16 +249,14 @@ def _same(sensor: Any, settings: dict[str, Any]) -> bool:
 def mismatch(model: Any, requirement: Requirement) -> str | None:
     """Return why the hidden sensor of a compiled model is not the one that a requirement describes, or None."""
     i, wanted = sensor_id(model, requirement), _settings(requirement)
-    objtype, objname = _element(model, int(model.sensor_objtype[i]), int(model.sensor_objid[i]))
-    reftype, refname = _element(model, int(model.sensor_reftype[i]), int(model.sensor_refid[i]))
-    same = (
-        int(model.sensor_type[i]) == wanted["type"]
-        and (_object_type(objtype) if objtype else 0, objname) == (wanted["objtype"], wanted["objname"])
-        and (_object_type(reftype) if reftype else 0, refname) == (wanted["reftype"], wanted["refname"])
-        and float(model.sensor_cutoff[i]) == wanted["cutoff"]
-        and model.sensor_intprm[i].tolist()[:3] == wanted["intprm"]
-    )
-    return None if same else _TWICE
+    there: dict[str, Any] = dict.fromkeys(("objtype", "objname", "reftype", "refname"), "") | _attached(model, i)
+    there |= {what: _OBJ(_object_type(there[what])) for what in ("objtype", "reftype")}
+    there |= {
+        "type": mujoco.mjtSensor(int(model.sensor_type[i])),
+        "cutoff": float(model.sensor_cutoff[i]),
+        "intprm": model.sensor_intprm[i].tolist()[:3],
+    }
+    return None if there == wanted else _TWICE
 
 
 def reason(
@@ -320,6 +303,5 @@ def declared_types(spec: Any) -> dict[str, str]:
 
 def blamed(message: str) -> str | None:
     """Return the name of the added sensor that a message of MuJoCo's compiler is about, or None."""
-    if f"'{NATIVE_PREFIX}" not in message:
-        return None
-    return message.split(f"'{NATIVE_PREFIX}", 1)[1].rsplit("'", 1)[0]
+    _, found, rest = message.partition(f"'{NATIVE_PREFIX}")
+    return rest.rsplit("'", 1)[0] if found else None

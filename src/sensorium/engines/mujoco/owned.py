@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mujoco
 import torch
@@ -12,10 +12,12 @@ from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, re
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
 from sensorium.engines.mujoco.native import declared_types
 from sensorium.engines.mujoco.sleep import is_held
-from sensorium.engines.mujoco.spec import compile_spec, label_of, load_spec, prepare_spec
+from sensorium.engines.mujoco.spec import compile_spec, compose_spec, label_of, load_spec, prepare_spec
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import Requirement
 
+_P = ParamSpec("_P")
+_EngineT = TypeVar("_EngineT")
 STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
 """The state that `reset` writes and that is open as `engine.qpos` and so on."""
 
@@ -67,6 +69,29 @@ class OwnedModelEngine(MujocoModelEngine):
         self._check_unfresh(options)
         self._key = keyframe_id(keyframe, keys, self._label)
         self.dt = model_time_step(options.timestep, self._label)
+
+    @classmethod
+    def compose(
+        cls: Callable[Concatenate[Any, _P], _EngineT],
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *args: _P.args,
+        **options: _P.kwargs,
+    ) -> _EngineT:
+        """Put several models into one world, each under the prefix `name/`.
+
+        Args:
+            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
+                places it (m, wxyz). The time step and other options are the first entity's, unless `terrain` is given;
+                a warning names those of other entities.
+            terrain: a model that becomes the world itself, with its options.
+            args: as `options`.
+            options: arguments of the class; an entity's keyframe is called `entity/name`.
+
+        Raises:
+            ModelError: naming the entity whose name or model is not usable.
+        """
+        return cls(compose_spec(entities, terrain), *args, **options)
 
     def __repr__(self) -> str:
         if self._model is None:

@@ -11,7 +11,7 @@ count. Skins are no shapes: they are decoration, drawn over bodies, which MuJoCo
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
@@ -19,20 +19,13 @@ import numpy as np
 
 from sensorium.engines.mujoco.hidden import hidden
 from sensorium.errors import ModelError
-from sensorium.geometry.shapes import HeightField, Mesh, Shape, ShapeKind
+from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
 
 _GEOM, _OBJ = mujoco.mjtGeom, mujoco.mjtObj
-_KINDS: dict[int, tuple[ShapeKind, int]] = {
-    int(_GEOM.mjGEOM_PLANE): ("plane", 2),
-    int(_GEOM.mjGEOM_SPHERE): ("sphere", 1),
-    int(_GEOM.mjGEOM_CAPSULE): ("capsule", 2),
-    int(_GEOM.mjGEOM_ELLIPSOID): ("ellipsoid", 3),
-    int(_GEOM.mjGEOM_CYLINDER): ("cylinder", 2),
-    int(_GEOM.mjGEOM_BOX): ("box", 3),
-    int(_GEOM.mjGEOM_MESH): ("mesh", 0),
-    int(_GEOM.mjGEOM_HFIELD): ("hfield", 0),
-}
-"""Kind of each type of geom, and how many of its sizes it has."""
+_KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): kind for kind in KINDS}
+"""Kind of each type of geom."""
+_SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "mesh": 0, "hfield": 0}
+"""How many of its sizes a geom of each kind has."""
 _SDF = int(_GEOM.mjGEOM_SDF)
 _GREY = (0.5, 0.5, 0.5, 1.0)
 """Colour of a geom that was given none (MuJoCo's XML reference, geom, rgba)."""
@@ -82,7 +75,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
         pos, quat = model.geom_pos[geom], model.geom_quat[geom]
         if body in static:
             pos, quat = _composed(*static[body], pos, quat)
-        kind, sizes = _KINDS.get(code, ("mesh", 0))
+        kind = _KINDS.get(code, "mesh")
         fault = _fault(code)
         if kind == "mesh" and not fault and data not in meshes:
             meshes[data] = _mesh(model, data)
@@ -92,7 +85,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
             Shape(
                 kind,
                 name,
-                tuple(model.geom_size[geom, :sizes]),
+                tuple(model.geom_size[geom, : _SIZES[kind]]),
                 body_row[body],
                 tuple(pos),
                 tuple(quat),
@@ -235,22 +228,19 @@ def _name(model: Any, kind: Any, i: int) -> str:
     return mujoco.mj_id2name(model, kind, i) or ""
 
 
-def _unique_names(pairs: Iterable[tuple[str, str]]) -> list[str]:
+def _unique_names(pairs: list[tuple[str, str]]) -> list[str]:
     """Return for each (name, name to give where that is empty or taken) a name that no other has."""
-    pairs = list(pairs)
     taken = {name for name, _ in pairs if name}
-    used: set[str] = set()
-    names = []
+    names: dict[str, None] = {}
     for own, other in pairs:
         name = own
-        if not own or own in used:
+        if not own or own in names:
             name = other
             while name in taken:
                 name += "_"
-        names.append(name)
+        names[name] = None
         taken.add(name)
-        used.add(name)
-    return names
+    return list(names)
 
 
 def _fault(code: int) -> str:

@@ -39,12 +39,7 @@ _TRIGGERS = tuple(
 (`cacc`, `cfrc_int`)."""
 
 
-_CHOICES = {
-    "integrator": mujoco.mjtIntegrator,
-    "cone": mujoco.mjtCone,
-    "jacobian": mujoco.mjtJacobian,
-    "solver": mujoco.mjtSolver,
-}
+_CHOICES = {name: getattr(mujoco, f"mjt{name.capitalize()}") for name in ("integrator", "cone", "jacobian", "solver")}
 _FLAGS = {"disableflags": mujoco.mjtDisableBit, "enableflags": mujoco.mjtEnableBit}
 
 
@@ -71,17 +66,12 @@ def load_spec(source: object) -> Any:
     if isinstance(source, mujoco.MjSpec):
         return source.copy()
     label = label_of(source)
-    if isinstance(source, str) and source.lstrip().startswith("<"):
-        return _parsed(lambda: mujoco.MjSpec.from_string(source), label)
     if not isinstance(source, str | Path):
         raise ModelError(f"{label} ({shown(source)}) is no model: give a path to MJCF or URDF, XML text, or an MjSpec.")
-    path = model_file(source)
-    return _parsed(lambda: mujoco.MjSpec.from_file(str(path)), label)
-
-
-def _parsed(parse: Callable[[], Any], label: str) -> Any:
+    is_text = isinstance(source, str) and source.lstrip().startswith("<")
+    path = None if is_text else model_file(source)
     try:
-        return parse()
+        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
 

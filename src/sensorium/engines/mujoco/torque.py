@@ -30,12 +30,9 @@ def rotor_inertia(model: Any) -> np.ndarray:
     """Return the armature `[dof]` that actuators add to the joints they act on, kg m^2 (slide: kg)."""
     inertia = np.zeros(model.nv)
     on_joint = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
-    for i in range(len(model.actuator_trntype)):
-        armature = getattr(model, "actuator_armature", None)
-        if armature is None or armature[i] == 0.0 or int(model.actuator_trntype[i]) not in on_joint:
-            continue
-        output = int(model.actuator_outadr[i])
-        inertia[model.jnt_dofadr[model.actuator_trnid[i, 0]]] += armature[i] * model.actuator_gear[output, 0] ** 2
+    for i in np.flatnonzero(np.isin(model.actuator_trntype, on_joint) * getattr(model, "actuator_armature", 0.0)):
+        rotor = model.actuator_armature[i] * model.actuator_gear[int(model.actuator_outadr[i]), 0] ** 2
+        inertia[model.jnt_dofadr[model.actuator_trnid[i, 0]]] += rotor
     return inertia
 
 
@@ -101,10 +98,9 @@ def _tendon_fault(model: Any) -> str | None:
 
 def _actuated_dampers(model: Any) -> np.ndarray:
     damped = np.zeros(model.ntendon, dtype=bool)
-    damping = getattr(model, "actuator_damping", np.zeros(0))
-    for i in np.flatnonzero(damping):
-        if int(model.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_TENDON):
-            damped[model.actuator_trnid[i, 0]] = True
+    on_tendon = model.actuator_trntype == int(mujoco.mjtTrn.mjTRN_TENDON)
+    acting = np.flatnonzero(on_tendon * getattr(model, "actuator_damping", 0.0))
+    damped[model.actuator_trnid[acting, 0]] = True
     return damped
 
 

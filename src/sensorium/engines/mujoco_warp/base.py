@@ -48,7 +48,7 @@ class WarpModelEngine(MujocoModelEngine):
     def _attach(self, worlds: Worlds) -> None:
         """Work on these worlds from now on."""
         self._worlds = worlds
-        self._overflow = AsyncCopy(self._derived.compute, worlds.overflow())
+        self._overflow = AsyncCopy(self._derived.compute, worlds.tensor("overflow"))
         self._differ = torch.zeros(1, dtype=torch.bool, device=self.device)
         self._differing = AsyncCopy(self._derived.compute, self._differ)
         self._static: torch.Tensor | None = None
@@ -79,11 +79,8 @@ class WarpModelEngine(MujocoModelEngine):
     # Derived state ----------------------------------------------------------------------------------------------------
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
+        """Make the derived arrays; warn once of each primary whose contacts this version of mujoco_warp mistakes."""
         super()._derive(prepared)
-        self._warn_of_sides(prepared)
-
-    def _warn_of_sides(self, prepared: frozenset[Requirement]) -> None:
-        """Warn once of each primary whose contacts this version of mujoco_warp mistakes; see `mujoco_warp.contacts`."""
         version = mujoco_warp().__version__
         for report in contacts(prepared):
             names = [name for name in mistaken(report, self._worlds.mjm, version) if name not in self._told]
@@ -180,10 +177,8 @@ class WarpModelEngine(MujocoModelEngine):
         self._overflow.start()
         if flags is None or not flags.any():
             return
-        for bit in range(31):
-            envs = (flags >> bit & 1).nonzero()[0]
-            for size, what in self._worlds.lost(1 << bit) if len(envs) else ():
-                self._warn_too_small(envs, "by", what, self._larger(size))
+        for flag, size, what in self._worlds.losses():
+            self._warn_too_small(np.flatnonzero(flags & flag), "by", what, self._larger(size))
 
     def _check_time_steps(self) -> None:
         """Raise ScheduleError where the time step of mujoco_warp's Model was edited.

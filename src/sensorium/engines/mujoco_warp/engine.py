@@ -10,16 +10,16 @@ from run to run unless `deterministic=True`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 import warp as wp
 
 from sensorium.compute import check_envs, graph, keeps_current, resolve_device
-from sensorium.engines.envs import mark, positive_int
+from sensorium.engines.envs import mark, positive_int, put
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
-from sensorium.engines.mujoco.spec import compose_spec, reason_of
+from sensorium.engines.mujoco.spec import reason_of
 from sensorium.engines.mujoco_warp.base import WarpModelEngine
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
@@ -27,18 +27,6 @@ from sensorium.errors import ModelError
 from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
-
-
-class WarpEngineOptions(TypedDict, total=False):
-    """The arguments of `MujocoWarpEngine` beside the model."""
-
-    num_envs: int
-    device: str
-    fresh: bool
-    keyframe: str | int | None
-    nconmax: int | None
-    njmax: int | None
-    deterministic: bool
 
 
 class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
@@ -87,22 +75,6 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
         self.capture(True)
         self._ensure()  # what mujoco_warp lacks is said now, not at the first step
-
-    @classmethod
-    def compose(
-        cls, entities: Mapping[str, Any], terrain: Any = None, **options: Unpack[WarpEngineOptions]
-    ) -> MujocoWarpEngine:
-        """Put several models into one world, each under the prefix `name/`; see `MujocoEngine.compose`.
-
-        Args:
-            entities: name to a model, or to `(model, pos)` or `(model, pos, quat)` that places it (m, wxyz).
-            terrain: a model that becomes the world itself, with its options.
-            options: arguments of the class; an entity's keyframe is called `entity/name`.
-
-        Raises:
-            ModelError: naming the entity whose name or model is not usable.
-        """
-        return cls(compose_spec(entities, terrain), **options)
 
     @staticmethod
     def from_mjw(mjm: Any, m: Any, d: Any, *, fresh: bool = True) -> LiveMujocoWarpEngine:
@@ -228,6 +200,4 @@ def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tenso
     """Write values that all environments get, into all of them or those of a mask."""
     for name, target in targets.items():
         if name in values:
-            value = values[name].expand_as(target)
-            rows = None if mask is None else mask.reshape(-1, *[1] * (target.dim() - 1))
-            target.copy_(value if rows is None else torch.where(rows, value, target))
+            put(target, values[name].expand_as(target), mask)

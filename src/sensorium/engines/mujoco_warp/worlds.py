@@ -155,7 +155,6 @@ class Worlds:
         self._graphs: dict[Any, _Graph] = {}
         self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
         self._kept: dict[str, Any] = {}
-        self.device = d.qpos.device
 
     def field(self, name: str) -> Any:
         """Return the Warp array of a field: of the options (`"opt.gravity"`), of the data, or of the model."""
@@ -350,17 +349,12 @@ class Worlds:
         parts = (*parts_of(m).values(), m.callback, d, d.contact, d.efc)
         return [value for part in parts for value in vars(part).values()]
 
-    def overflow(self) -> torch.Tensor:
-        """Return int32 [env]: mujoco_warp's overflow flags since each world's reset."""
-        flags: torch.Tensor = wp.to_torch(self.d.overflow)
-        return flags
-
-    def lost(self, flags: int) -> list[tuple[str, str]]:
-        """Return the size to raise and what was lost, for each overflow among some flags."""
+    def losses(self) -> list[tuple[int, str, str]]:
+        """Return the overflow flags that lose something, the size to raise for each, and what is lost."""
         kinds = getattr(self._module, "OverflowType", None)
         if kinds is None:  # 3.11 does not export it
             kinds = importlib.import_module("mujoco_warp._src.types").OverflowType
-        return [LOST[kind.name] for kind in kinds if kind.name in LOST and flags & int(kind)]
+        return [(int(kind), *LOST[kind.name]) for kind in kinds if kind.name in LOST]
 
 
 class _Graph:
