@@ -15,9 +15,8 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
 # The tests of a file stay together and in order. Each process has torch's threads. Waiting threads must sleep instead
 # of spinning, because another process needs the core. Bytecode is written, because many tests start another Python.
-WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); [ $$n -lt 3 ] && echo $$((n + 1)) || echo 4)
-PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(WORKERS) --dist loadfile \
-  --no-loadscope-reorder
+PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 4 \
+  --dist loadfile --no-loadscope-reorder
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=

@@ -1,1 +1,1 @@
-"""The contract documents as tables: what each of them names, and where it is here; `test_contract.py` checks it."""
+"""The contract documents as TOML tables: what each names, and where it is here; `test_contract.py` checks them."""

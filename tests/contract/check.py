@@ -9,13 +9,13 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from sensorium.stream.streamed import StreamedSensor
 
-from .rows import CATEGORIES, FOREIGN, ISSUES, REQUIRED, UNSTATED, Alias, Code, NotApplicable, Present, Replaced, Row
+from .rows import FOREIGN, ISSUES, Alias, Kind, NotApplicable, Present, Replaced, Row
 from .rows import With as WithIssue
 from .scenes import sensor_for
 
@@ -29,7 +29,7 @@ def resolve(path: str) -> Any:
     """Return the object of a dotted path.
 
     A field of a config is its `FieldInfo`; what objects of a class have, or its constructor takes, or what is an
-    attribute of the blueprint of a streamed sensor, is `UNSTATED`.
+    attribute of the blueprint of a streamed sensor, is None.
 
     Raises:
         LookupError: there is no such thing; the message says where the path ends.
@@ -43,9 +43,9 @@ def resolve(path: str) -> Any:
         elif hasattr(found, part):
             found = getattr(found, part)
         elif isinstance(found, type) and part in _instance_attributes(found) | set(inspect.signature(found).parameters):
-            found = UNSTATED
+            found = None
         elif isinstance(found, type) and issubclass(found, StreamedSensor) and part in found.definition():
-            found = UNSTATED
+            found = None
         elif inspect.ismodule(found):
             try:
                 found = import_module(f"{so_far}.{part}")
@@ -89,8 +89,8 @@ def exists(path: str) -> str:
 def faults(row: Row, collected: Collected) -> list[str]:
     """Return everything that is wrong with a row."""
     found = []
-    if row.category not in CATEGORIES:
-        found.append(f"{row.category!r} is no category")
+    if row.kind not in get_args(Kind):
+        found.append(f"{row.kind!r} is no kind")
     status = row.status
     if isinstance(status, Present):
         found += _present(row, status)
@@ -105,7 +105,7 @@ def faults(row: Row, collected: Collected) -> list[str]:
     elif isinstance(status, NotApplicable):
         if status.engine not in FOREIGN:
             found.append(f"only handles and assets of {', '.join(FOREIGN)} are not applicable, not {status.engine!r}")
-        if not status.because:
+        if not status.why:
             found.append("say which handle or asset it is")
     elif isinstance(status, WithIssue):
         found += _with(row, status)
@@ -119,31 +119,31 @@ def _with(row: Row, status: WithIssue) -> list[str]:
     found = []
     if status.issue not in ISSUES:
         found.append(f"no such issue: {status.issue!r}; known are {', '.join(ISSUES)}")
-    path = status.where or (f"sn.{row.name}" if row.category == "class" and row.name.isidentifier() else "")
+    path = status.where or (f"sn.{row.name}" if row.kind == "class" and row.name.isidentifier() else "")
     if path and not exists(path):
         found.append(f"{path} exists by now: turn the row to present")
     return found
 
 
 def _present(row: Row, status: Present) -> list[str]:
-    if row.category in NEEDS_TEST and not status.test:
-        return [f"a present {row.category} names the test that shows it"]
+    if row.kind in NEEDS_TEST and not status.test:
+        return [f"a present {row.kind} names the test that shows it"]
     if not status.where:
-        return [] if row.category in ("guarantee", "example") else ["say where it is"]
+        return [] if row.kind in ("guarantee", "example") else ["say where it is"]
     if missing := exists(status.where):
         return [missing]
     target = resolve(status.where)
-    if row.category == "class":
+    if row.kind == "class":
         return [] if isinstance(target, type) else [f"{status.where} is no class"]
-    if row.category == "cfg field":
+    if row.kind == "cfg field":
         return _cfg_field(row, status)
-    if row.category == "data field":
+    if row.kind == "data field":
         return _data_field(row, status)
-    if row.category == "method":
+    if row.kind == "method":
         return _method(status, target)
-    if row.category == "property":
+    if row.kind == "property":
         return [f"{status.where} is a method"] if inspect.isroutine(target) else []
-    if row.category == "error":
+    if row.kind == "error":
         return _error(status, target)
     return []
 
@@ -158,31 +158,40 @@ def _cfg_field(row: Row, status: Present) -> list[str]:
         if name not in parameters:
             return [f"{owner_path} is no config and takes no {name!r}"]
         ours = parameters[name].default
-        ours = REQUIRED if ours is inspect.Parameter.empty else ours
     elif name not in fields_of(owner):
         return [f"{status.where} is no field of the config"]
     else:
         info = fields_of(owner)[name]
-        ours = REQUIRED if info.is_required() else info.get_default(call_default_factory=True)
-    stated = row.default if status.default is UNSTATED else status.default
-    if stated is UNSTATED:
-        return ["state the default: in the row as the document has it, or in Present where it has none"]
-    if isinstance(stated, Code):
-        return [f"{stated} cannot be compared; state our default in Present"]
+        ours = inspect.Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
+    stated = status.our_default or row.default
+    if not stated:
+        return ["state the default: as `default` where the document has it, or as `our_default` where it has none"]
     found = []
-    if not same(ours, stated):
-        found.append(f"{status.where} defaults to {ours!r}, not {stated!r}")
-    differs = row.default is not UNSTATED and not same(row.default, stated)
+    try:
+        if not same(ours, stated):
+            actual = "is required" if ours is inspect.Parameter.empty else f"defaults to {ours!r}"
+            found.append(f"{status.where} {actual}, not {stated}")
+    except ValueError:
+        return [f"{stated} cannot be compared with {ours!r}; state `our_default`"]
+    differs = bool(row.default) and row.default != stated
     if differs and not status.why:
         found.append("a default other than the document's says why")
-    if not differs and status.why and row.default is not UNSTATED:
+    if not differs and status.why and row.default:
         found.append("`why` explains a different default, but it is the same")
     return found
 
 
-def same(a: Any, b: Any) -> bool:
-    """Compare two defaults; a list equals its tuple, True is not 1."""
-    a, b = (tuple(x) if isinstance(x, list) else x for x in (a, b))
+def same(ours: Any, stated: str) -> bool:
+    """Compare a default with a stated one; a list equals its tuple, True is not 1.
+
+    Raises:
+        ValueError: the stated one is neither a literal nor the class of ours with all its defaults.
+    """
+    if stated == "required":
+        return ours is inspect.Parameter.empty
+    if stated == f"{type(ours).__name__}()":
+        return bool(ours == type(ours)())
+    a, b = (tuple(x) if isinstance(x, list) else x for x in (ours, ast.literal_eval(stated)))
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
@@ -191,7 +200,7 @@ def _data_field(row: Row, status: Present) -> list[str]:
     owner = resolve(owner_path)
     if not dataclasses.is_dataclass(owner):
         return [f"{owner_path} is no data class"]
-    shape = status.shape or row.shape
+    shape = status.our_shape or row.shape
     if shape is None or status.unit is None:
         return ["a present data field states its shape and its unit"]
     try:
@@ -236,7 +245,7 @@ def _method(status: Present, target: Any) -> list[str]:
     for name in names:
         if name not in parameters:
             found.append(f"{status.where} takes no {name!r}, only {', '.join(parameters)}")
-        elif name in defaults and not same(parameters[name].default, ast.literal_eval(defaults[name])):
+        elif name in defaults and not same(parameters[name].default, ast.unparse(defaults[name])):
             found.append(f"{status.where}: {name} defaults to {parameters[name].default!r}")
     return found
 
@@ -257,9 +266,9 @@ def _alias(row: Row, status: Alias) -> list[str]:
         return [] if status.why else ["an alias that is only in a document says why it has no name here"]
     if missing := exists(status.where):
         return [missing]
-    if row.category == "class" and resolve(status.where) is not resolve(status.of):
+    if row.kind == "class" and resolve(status.where) is not resolve(status.of):
         return [f"{status.where} is not {status.of}"]
-    if row.category == "data field":
+    if row.kind == "data field":
         (owner, alias), name = status.where.rsplit(".", 1), status.of.rpartition(".")[2]
         data = sensor_for(resolve(owner)).data
         if getattr(data, alias) is not getattr(data, name):

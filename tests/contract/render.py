@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .rows import ISSUES, UNSTATED, Alias, Document, NotApplicable, Present, Replaced, Row, With
+from .rows import ISSUES, STATUSES, Alias, Document, NotApplicable, Present, Replaced, Row, With
 from .tables import DOCUMENTS
 
 PAGE = Path(__file__).parents[2] / "docs/contract.md"
@@ -37,7 +37,7 @@ def render(documents: Iterable[Document] = DOCUMENTS) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for document in documents:
-        count = Counter(kind(row) for row in document.rows)
+        count = Counter(status_word(row) for row in document.rows)
         numbers = [count[name] for name in ("present", "alias", "replaced", "not applicable", "with")]
         lines.append(
             f"| [{document.name}](#{anchor(document.name)}) | {len(document.rows)} | "
@@ -63,19 +63,16 @@ def render(documents: Iterable[Document] = DOCUMENTS) -> str:
 
 def summary(document: Document) -> str:
     """Return one sentence with the numbers of a document."""
-    count = Counter(kind(row) for row in document.rows)
+    count = Counter(status_word(row) for row in document.rows)
     parts = [f"{count[name]} {name}" for name in ("present", "alias", "replaced", "not applicable") if count[name]]
     waiting = Counter(row.status.issue for row in document.rows if isinstance(row.status, With))
     parts += [f"{number} with {issue}" for issue, number in waiting.most_common()]
     return f"{len(document.rows)} rows: {', '.join(parts)}."
 
 
-def kind(row: Row) -> str:
+def status_word(row: Row) -> str:
     """Return the word for a row's status."""
-    words: dict[type, str] = {
-        Present: "present", Alias: "alias", Replaced: "replaced", NotApplicable: "not applicable", With: "with",
-    }  # fmt: skip
-    return words[type(row.status)]
+    return next(word.replace("_", " ") for word, status in STATUSES.items() if isinstance(row.status, status))
 
 
 def anchor(title: str) -> str:
@@ -85,12 +82,12 @@ def anchor(title: str) -> str:
 
 def _line(row: Row) -> str:
     said = [row.says] if row.says else []
-    if row.default is not UNSTATED:
+    if row.default:
         said.append(f"default {_value(row.default)}")
     if row.shape is not None:
         said.append(_shape(row.shape))
-    name = row.name if row.category in ("guarantee", "example") or " " in row.name else f"`{row.name}`"
-    return f"| {_cell(name)} | {row.category} | {_cell('; '.join(said))} | {_cell(_status(row.status))} |"
+    name = row.name if row.kind in ("guarantee", "example") or " " in row.name else f"`{row.name}`"
+    return f"| {_cell(name)} | {row.kind} | {_cell('; '.join(said))} | {_cell(_status(row.status))} |"
 
 
 def _status(status: Any) -> str:
@@ -98,10 +95,10 @@ def _status(status: Any) -> str:
         parts = [f"`{status.where}`" if status.where else ""]
         if status.call is not None:
             parts.append(f"takes `({status.call})`")
-        if status.default is not UNSTATED:
-            parts.append(f"default {_value(status.default)}")
-        if status.shape is not None:
-            parts.append(_shape(status.shape))
+        if status.our_default:
+            parts.append(f"default {_value(status.our_default)}")
+        if status.our_shape is not None:
+            parts.append(_shape(status.our_shape))
         if status.unit is not None:
             parts.append(f"unit {status.unit}")
         if status.dtype != "float32":
@@ -120,7 +117,7 @@ def _status(status: Any) -> str:
         test = f" Shown by {_test(status.test)}." if status.test else ""
         return f"**replaced** by {by}. {status.why}.{test}"
     if isinstance(status, NotApplicable):
-        return f"**not applicable** ({status.engine}): {status.because}"
+        return f"**not applicable** ({status.engine}): {status.why}"
     return f"**with {status.issue}**" + (f". {status.note}" if status.note else "")
 
 
@@ -128,11 +125,11 @@ def _test(test: str) -> str:
     return f"`{test.removeprefix('tests/')}`"
 
 
-def _value(value: Any) -> str:
-    return "none, required" if repr(value) == "required" else f"`{value!r}`"
+def _value(default: str) -> str:
+    return "none, required" if default == "required" else f"`{default}`"
 
 
-def _shape(shape: tuple[str | int, ...]) -> str:
+def _shape(shape: Sequence[str | int]) -> str:
     return f"`[{', '.join(str(part) for part in shape)}]`"
 
 

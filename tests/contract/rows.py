@@ -1,7 +1,11 @@
 """One row per thing that a contract document names, and what became of it here.
 
-A row says what the document says (name, category, default, shape, a short paraphrase) and has one status:
-`Present`, `Alias`, `Replaced`, `NotApplicable` or `With` (comes with a later issue).
+A row says what the document says (name, kind, default, shape, a short paraphrase) and has one status:
+`Present`, `Alias`, `Replaced`, `NotApplicable` or `With` (comes with later work). The fields are the keys of the TOML
+files, which `tables.py` reads.
+
+Defaults are Python expressions: ``"0.0"``, ``"'ros'"``, ``"required"`` where there is none, and ``"ImuCfg()"`` for a
+config with all its defaults. Names that only another library can resolve, e.g. of a marker config, are never compared.
 
 Names of things here are dotted paths; `sn.` is short for `sensorium.`: ``"sn.ImuCfg.update_period"``,
 ``"sensorium.testing.check_sensor"``.
@@ -9,16 +13,12 @@ Names of things here are dotted paths; `sn.` is short for `sensorium.`: ``"sn.Im
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-Category = Literal["class", "cfg field", "data field", "method", "property", "error", "guarantee", "example"]
+Kind = Literal["class", "cfg field", "data field", "method", "property", "error", "guarantee", "example"]
 """Hooks and functions are methods; behaviours, limitations and conventions are guarantees."""
-
-CATEGORIES: tuple[Category, ...] = (
-    "class", "cfg field", "data field", "method", "property", "error", "guarantee", "example",
-)  # fmt: skip
 
 ISSUES = {
     "Cameras": "cameras and rendering",
@@ -36,31 +36,6 @@ FOREIGN = {
 """Engines whose handles and assets cannot exist here, and nothing else is `NotApplicable`."""
 
 
-class _Nothing:
-    """Marks what a document does not state."""
-
-    def __repr__(self) -> str:
-        return "-"
-
-
-class _Required:
-    """Marks a field without a default."""
-
-    def __repr__(self) -> str:
-        return "required"
-
-
-class Code(str):
-    """A value that only another library can write, e.g. a marker config: shown as it is, never compared."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-UNSTATED: Any = _Nothing()
-REQUIRED: Any = _Required()
-
-
 @dataclass(frozen=True)
 class Present:
     """It is here, and a test shows it.
@@ -69,10 +44,10 @@ class Present:
         where: dotted path of it; may be empty for guarantees and examples.
         test: ``"tests/a/test_b.py::test_c"``, with ``[id]`` for one parameter set (an ending ``*`` takes all ids that
             begin so). Required for errors, guarantees and examples. Must be collected, and never skipped.
-        default: our default, where the document states none or a different one; a different one needs `why`.
+        our_default: our default, where the document states none or a different one; a different one needs `why`.
         why: why it is different.
         call: parameters a method must take, with defaults, as in a signature: ``"env_ids=None"``.
-        shape: our shape, where the document states it in other words; sizes and axis words, ``("env", 3)``.
+        our_shape: our shape, where the document states it in other words; sizes and axis words, ``["env", 3]``.
         unit: the field's unit.
         dtype: the field's dtype, where it is not float32.
         builtin: exception of Python that an error must also be, e.g. ``"ValueError"``.
@@ -81,10 +56,10 @@ class Present:
 
     where: str = ""
     test: str = ""
-    default: Any = UNSTATED
+    our_default: str = ""
     why: str = ""
     call: str | None = None
-    shape: tuple[str | int, ...] | None = None
+    our_shape: Sequence[str | int] | None = None
     unit: str | None = None
     dtype: str = "float32"
     builtin: str = ""
@@ -108,7 +83,7 @@ class Alias:
 class Replaced:
     """The need is met by something else: `by` are dotted paths that exist, and `test` shows that it is."""
 
-    by: tuple[str, ...]
+    by: Sequence[str]
     why: str
     test: str = ""
 
@@ -118,7 +93,7 @@ class NotApplicable:
     """A handle or an asset of another engine, which is one of `FOREIGN`."""
 
     engine: str
-    because: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +106,10 @@ class With:
 
 
 Status = Present | Alias | Replaced | NotApplicable | With
+STATUSES: Mapping[str, type[Status]] = {
+    "present": Present, "alias": Alias, "replaced": Replaced, "not_applicable": NotApplicable, "with": With,
+}  # fmt: skip
+"""Key of a status in the TOML files, which holds its first field -> the status."""
 
 
 @dataclass(frozen=True)
@@ -139,24 +118,24 @@ class Row:
 
     Args:
         name: as in the document: ``"ContactSensorCfg.force_threshold"``; a short title for guarantees and examples.
-        category: what it is.
+        kind: what it is.
         status: what became of it.
         says: what the document says, in short and in our own words.
-        default: the document's default of a cfg field (`REQUIRED` where there is none).
-        shape: the document's shape of a data field: sizes and axis words, ``("env", 3)``.
-        section: the document's section; set by `section`.
+        default: the document's default of a cfg field.
+        shape: the document's shape of a data field: sizes and axis words, ``["env", 3]``.
+        section: the document's section.
     """
 
     name: str
-    category: Category
+    kind: Kind
     status: Status
     says: str = ""
-    default: Any = UNSTATED
-    shape: tuple[str | int, ...] | None = None
+    default: str = ""
+    shape: Sequence[str | int] | None = None
     section: str = ""
 
     def __str__(self) -> str:
-        return f"{self.category} {self.name}"
+        return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -174,8 +153,3 @@ class Document:
     title: str
     sections: Mapping[str, int]
     rows: tuple[Row, ...]
-
-
-def section(name: str, *rows: Row) -> tuple[Row, ...]:
-    """Return rows as those of one section."""
-    return tuple(replace(row, section=name) for row in rows)

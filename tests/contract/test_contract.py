@@ -11,8 +11,8 @@ import pytest
 from .check import faults
 from .collect import collect_files
 from .render import COMMAND, PAGE, render
-from .rows import REQUIRED, Alias, Document, NotApplicable, Present, Replaced, Row, With
-from .tables import DOCUMENTS
+from .rows import Alias, Document, NotApplicable, Present, Replaced, Row, With
+from .tables import DOCUMENTS, load
 
 ROWS = [pytest.param(row, id=f"{document.name}: {row}") for document in DOCUMENTS for row in document.rows]
 
@@ -36,7 +36,7 @@ def test_the_row_holds(row: Row, collected: dict[str, str]) -> None:
 def test_a_table_has_all_sections_of_its_document_and_no_row_twice(document: Document) -> None:
     assert dict(Counter(row.section for row in document.rows)) == dict(document.sections)
     assert document.rows and all(document.sections.values())
-    twice = [name for name, count in Counter((row.category, row.name) for row in document.rows).items() if count > 1]
+    twice = [name for name, count in Counter((row.kind, row.name) for row in document.rows).items() if count > 1]
     assert twice == []
 
 
@@ -50,18 +50,18 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
 
 
 @pytest.mark.parametrize(
-    ("category", "status", "given", "expected"),
+    ("kind", "status", "given", "expected"),
     [
         ("class", Present("sn.NoSuch"), {}, "does not exist"),
         ("class", Present("sn.preset"), {}, "is no class"),
         ("class", Present(), {}, "say where"),
-        ("cfg field", Present("sn.ImuCfg.update_period"), {"default": 1.0}, "defaults to 0.0, not 1.0"),
-        ("cfg field", Present("sn.ImuCfg.update_period", default=0.0), {"default": 1.0}, "says why"),
+        ("cfg field", Present("sn.ImuCfg.update_period"), {"default": "1.0"}, "defaults to 0.0, not 1.0"),
+        ("cfg field", Present("sn.ImuCfg.update_period", our_default="0.0"), {"default": "1.0"}, "says why"),
         ("cfg field", Present("sn.ImuCfg.update_period"), {}, "state the default"),
-        ("cfg field", Present("sn.ImuCfg.update_period"), {"default": REQUIRED}, "defaults to 0.0, not required"),
-        ("cfg field", Present("sn.ImuCfg.debug_vis"), {"default": 0}, "defaults to False, not 0"),
-        ("cfg field", Present("sn.ImuCfg.selected"), {"default": 0}, "no field of the config"),
-        ("cfg field", Present("sn.Scene.allow_gap"), {"default": False}, "does not exist"),
+        ("cfg field", Present("sn.ImuCfg.update_period"), {"default": "required"}, "defaults to 0.0, not required"),
+        ("cfg field", Present("sn.ImuCfg.debug_vis"), {"default": "0"}, "defaults to False, not 0"),
+        ("cfg field", Present("sn.ImuCfg.selected"), {"default": "0"}, "no field of the config"),
+        ("cfg field", Present("sn.Scene.allow_gap"), {"default": "False"}, "does not exist"),
         ("data field", Present("sn.ImuData.quat_w", unit="1"), {"shape": ("env", 3)}, "of size 4, not 3"),
         ("data field", Present("sn.ImuData.quat_w", unit="1"), {"shape": ("env", "mount", 4)}, "has axes"),
         ("data field", Present("sn.ImuData.quat_w", unit="rad"), {"shape": ("env", 4)}, "is in '1', not 'rad'"),
@@ -100,15 +100,38 @@ ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
         ("class", With("Some day"), {}, "no such issue"),
         ("class", With("Cameras"), {"name": "Imu"}, "exists by now"),
         ("method", With("Cameras", where="sn.Sensor.read"), {}, "exists by now"),
-        ("thing", With("Cameras"), {}, "no category"),
+        ("thing", With("Cameras"), {}, "no kind"),
+        ("cfg field", Present("sn.ImuCfg.offset"), {"default": "CameraOffsetCfg()"}, "cannot be compared"),
+        ("cfg field", Present("sn.ImuCfg.offset"), {"default": "MARKER_CFG"}, "cannot be compared"),
     ],
 )
 def test_a_false_row_is_found(
-    category: Any, status: Any, given: dict[str, Any], expected: str, collected: dict[str, str]
+    kind: Any, status: Any, given: dict[str, Any], expected: str, collected: dict[str, str]
 ) -> None:
-    row = Row(**{"name": "some thing", "category": category, "status": status, **given})
+    row = Row(**{"name": "some thing", "kind": kind, "status": status, **given})
     found = faults(row, collected)
     assert len(found) == 1 and expected in found[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "error"),
+    [
+        ("present = 'sn.Imu'\nwith = 'Cameras'", "exactly one"),
+        ("says = 'no status'", "exactly one"),
+        ("present = 'sn.Imu'\nbecause = 'no such key'", "because"),
+        ("replaced = ['sn.Imu']", "why"),
+    ],
+    ids=["two statuses", "none", "unknown key", "missing key"],
+)
+def test_a_row_with_wrong_keys_is_not_read(keys: str, error: str, tmp_path: Path) -> None:
+    path = tmp_path / "document.toml"
+    path.write_text(
+        "name = 'D'\ntitle = 'T'\n[[section]]\nname = 'S'\nrows = 1\n[[section.row]]\n"
+        f"name = 'some thing'\nkind = 'class'\n{keys}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises((TypeError, ValueError), match=error):
+        load(path)
 
 
 SKIPPERS = """

@@ -13,7 +13,7 @@ import torch
 import sensorium as sn
 from sensorium.world.select import match_prim_path, resolve_prim_path
 
-from .isaaclab import NOT_BY_RAYS
+from .tables import DOCUMENTS
 
 FRAME = sn.FrameTransformerCfg.FrameCfg
 
@@ -202,8 +202,10 @@ def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> 
 
 def test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page() -> None:
     """No more and no fewer, each refused by name."""
-    assert {*NOT_BY_RAYS} == sn.RayCasterCamera.UNSUPPORTED_TYPES
-    for word in NOT_BY_RAYS:
+    row = next(row for row in DOCUMENTS[0].rows if row.name == "RayCasterCamera.UNSUPPORTED_TYPES")
+    words = row.says.partition(": ")[2].split(", ")
+    assert {*words} == sn.RayCasterCamera.UNSUPPORTED_TYPES
+    for word in words:
         with pytest.raises(ValueError, match=rf"data_types.*without {word}, which cast rays do not provide"):
             ray_camera(data_types=["distance_to_camera", word])
 

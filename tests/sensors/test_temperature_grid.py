@@ -212,7 +212,7 @@ def test_a_sheet_that_is_too_thin_for_its_cells_is_refused_and_has_its_heat_as_o
     """20 um at 30 degrees: points do not find it, but one cell needs no points."""
     sheet = box("s", 0.05, 0.02, 1e-5, body="link", quat=(math.cos(0.26), 0.0, math.sin(0.26), 0.0))
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
-    with pytest.raises(sn.ConfigError, match=r"grid_size.*thin.*grid_size=\(1, 1, 1\)"):
+    with pytest.raises(sn.ConfigError, match=r"grid_size.*shapes thick enough.*grid_size=\(1, 1, 1\)"):
         world(cfg, [sheet], {"link": (0.0, 0.0, 0.0)})
     _, sensor = world(cfg.replace(grid_size=(1, 1, 1)), [sheet], {"link": (0.0, 0.0, 0.0)})
     assert abs(float(sensor.heat_capacity.sum()) / (1050.0 * 1400.0 * 8e-8) - 1.0) < 1e-6

@@ -40,7 +40,7 @@ def peak() -> float:
 @pytest.mark.parametrize(
     ("kind", "values", "says"),
     [
-        ("imu", {"history_length": 200_000_000}, r"ImuCfg\('imu'\)\.history_length: got 200000000.* 18000 MB with 2"),
+        ("imu", {"history_length": 200_000_000}, r"ImuCfg\('imu'\)\.history_length: got 200000000.* 19200 MB with 2"),
         ("imu", {"delay": 1e6, "rate_hz": 100.0}, r"ImuCfg\('imu'\)\.delay: got 1000000\.0, "),
         ("ray_caster", {"pattern": GRID}, r"RayCasterCfg\('ray_caster'\)\.pattern: got GridPatternCfg.* 50020002 rays"),
         ("depth_camera", {"res": [2000, 2000]}, r"DepthCameraCfg\('depth'\)\.res: .* 8000000 rays"),
@@ -78,10 +78,10 @@ def _blueprint(client: sn.Client, kind: str, values: dict[str, Any]) -> Any:
 def test_the_bound_is_on_the_sum_and_destroying_gives_it_back(world: sn.Scene) -> None:
     options: dict[str, Any] = {"max_spawned_mb": 30.0, "max_spawned_rays": 1500}
     with serving(world, **options) as (_, client):
-        large = _blueprint(client, "imu", {"history_length": 100_000})  # 2 envs x 45 bytes: 9 MB, and as much again
+        large = _blueprint(client, "imu", {"history_length": 100_000})  # 2 envs x 48 bytes: 9.6 MB, and as much again
         first = [client.spawn(large, attach_to="body") for _ in range(3)]
         for _ in range(2):
-            with pytest.raises(ServerError, match=r"at most 30 MB.* needs 9 MB .*, and 2\.\d+ MB are available"):
+            with pytest.raises(ServerError, match=r"at most 30 MB.* needs 9.6 MB .*, and 0\.\d+ MB are available"):
                 client.spawn(large, attach_to="body")
             client.destroy(first.pop())
             first.append(client.spawn(large, attach_to="body"))
