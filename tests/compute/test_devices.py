@@ -96,40 +96,47 @@ def test_a_gpu_that_only_torch_sees_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "parts"),
+    ("found", "parts", "remedy"),
     [
         (
             NONE,
             ["no NVIDIA driver", "torch 2.9.0+cpu built without CUDA which sees no devices", "built for CUDA 12.9"],
+            "install an NVIDIA driver and a build of torch for CUDA",
         ),
         (
             replace(NONE, driver="12.9", warp_devices=("NVIDIA L4",)),
             ["a driver for CUDA up to 12.9", "built without CUDA", "Warp 1.19.0 built for CUDA 12.9 which sees 1 dev"],
+            "install a build of torch for CUDA",
         ),
-        (replace(TWO, torch_devices=0, warp_devices=(), driver=""), ["no NVIDIA driver"]),
+        (replace(TWO, torch_devices=0, warp_devices=(), driver=""), ["no NVIDIA driver"], "install an NVIDIA driver"),
         (
             replace(TWO, torch_devices=0, warp_devices=(), driver="11.4"),
             ["a driver for CUDA up to 11.4"],
+            "install a driver that supports CUDA 12.8 and CUDA 12.9",
         ),
         (
             replace(TWO, torch_devices=0, warp_devices=(), visible=""),
             ["(CUDA_VISIBLE_DEVICES is '')"],
+            "set CUDA_VISIBLE_DEVICES to the index of a GPU",
         ),
         (
             replace(TWO, torch_for="ROCm 6.2", warp_devices=()),
             ["built for ROCm 6.2"],
+            "install a build of torch for CUDA",
         ),
-        (replace(TWO, warp_for="", warp_devices=()), ["Warp 1.19.0 built without CUDA"]),
+        (replace(TWO, warp_for="", warp_devices=()), ["Warp 1.19.0 built without CUDA"], "install a build of Warp for"),
     ],
     ids=["nothing", "torch for the CPU", "no driver", "old driver", "hidden", "ROCm", "Warp for the CPU"],
 )
-def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(found: Found, parts: list[str]) -> None:
+def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
+    found: Found, parts: list[str], remedy: str
+) -> None:
     with pytest.raises(DeviceError) as error:
         resolve_device("cuda", found=found)
     text = str(error.value)
     assert text.startswith("device: got 'cuda', but no CUDA device can be used") and "\n" not in text
     assert text.endswith(".") and ". " not in text  # one sentence
-    for part in [*parts, "; use device='cpu', or give builds of torch and Warp for CUDA a GPU that is visible"]:
+    for part in [*parts, "use device='cpu', or ", remedy]:
         assert part in text
     with pytest.raises(DeviceError, match=r"^--device: .* use --device cpu, or "):
         resolve_device("cuda", argument="--device", found=found)

@@ -78,6 +78,22 @@ class Found:
         """Number of CUDA devices that both see."""
         return min(self.torch_devices, len(self.warp_devices))
 
+    @property
+    def remedy(self) -> str:
+        """What would give a CUDA device: a clause that begins with a verb."""
+        missing = []
+        if not self.driver and self.warp_for:
+            missing.append("an NVIDIA driver")
+        if not self.torch_for.startswith("CUDA"):
+            missing.append("a build of torch for CUDA")
+        if not self.warp_for:
+            missing.append("a build of Warp for CUDA")
+        if missing:
+            return f"install {' and '.join(missing)}"
+        if self.visible is not None and not (self.torch_devices and self.warp_devices):
+            return "set CUDA_VISIBLE_DEVICES to the index of a GPU"
+        return f"install a driver that supports {self.torch_for} and {self.warp_for}"
+
 
 def resolve_device(device: str | torch.device, *, argument: str = "device", found: Found | None = None) -> str:
     """Return a device's canonical name: ``"cpu"`` or ``"cuda:INDEX"``; ``"cuda"`` is torch's current CUDA device.
@@ -104,8 +120,9 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
         return "cpu"
     found = found or Found.here()
     if not found.usable:
-        fix = f"use {use('cpu')}, or give builds of torch and Warp for CUDA a GPU that is visible, and its driver"
-        raise DeviceError(f"{got}, but no CUDA device can be used, for there is {found}; {fix}.")
+        raise DeviceError(
+            f"{got}, but no CUDA device can be used, for there is {found}; use {use('cpu')}, or {found.remedy}."
+        )
     index = found.current if match[1] is None else int(match[1])
     if index >= found.usable:
         there = ", ".join(f"cuda:{i} ({title})" for i, title in enumerate(found.warp_devices[: found.usable]))
