@@ -71,25 +71,14 @@ def test_nothing_is_looked_for_where_the_cpu_is_asked_for(monkeypatch: pytest.Mo
     assert resolve_device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        ("gpu", "For an NVIDIA GPU use device='cuda'."),
-        ("CUDA:0", "For an NVIDIA GPU use device='cuda'."),
-        ("cuda:-1", "For an NVIDIA GPU use device='cuda'."),
-        ("mps", "Kernels run on the CPU and on NVIDIA GPUs: use device='cpu'."),
-        (torch.device("meta"), "Use device='cpu'."),
-        (1, "For the GPU of that index use device='cuda:1'."),
-        (None, "Use device='cpu'."),
-        ("", "Use device='cpu'."),
-    ],
-)
-def test_what_is_no_device_is_refused_with_what_was_probably_meant(device: Any, said: str) -> None:
+@pytest.mark.parametrize("device", ["gpu", "CUDA:0", "cuda:-1", "mps", torch.device("meta"), 1, None, ""])
+def test_what_is_no_device_is_refused_with_what_is_one(device: Any) -> None:
     with pytest.raises(DeviceError) as error:
         resolve_device(device, found=TWO)
     text = str(error.value)
     got = repr(str(device)) if isinstance(device, str | torch.device) else repr(device)
-    assert text == f"device: got {got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {said}"
+    fix = "For an NVIDIA GPU use device='cuda', otherwise device='cpu'."
+    assert text == f"device: got {got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {fix}"
     assert isinstance(error.value, SensoriumError) and isinstance(error.value, ValueError)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.sensors.core.base import declared_fields
+from sensorium.sensors.core.parts import declared_fields
 from sensorium.testing import check_sensor, tumbling_engine
 
 

@@ -103,18 +103,19 @@ class Clock:
         self.control_tick = -1
         """Tick at which the current control step started; -1 before the first. Kernels see it after `write`."""
         self.skipped = 0
-        """Number of ticks skipped by jumps, at which no sensor was sampled."""
+        """Ticks that jumps passed over: no sensor was sampled at them."""
+        self.skipped_at_reset = torch.zeros(compute.num_envs, dtype=torch.int64, device=compute.device)
+        """int64 [env], `skipped` at the env's last reset."""
         self._mode, self._lag = SAMPLE, 0
         self.words, self.reset_tick, self.episode = compute.time, compute.reset_tick, compute.episode
-        self.words_wp, self.reset_tick_wp, self.episode_wp = compute.time_wp, compute.reset_tick_wp, compute.episode_wp
+        self.words_wp, self.reset_tick_wp, self.episode_wp = map(
+            wp.from_torch, (self.words, self.reset_tick, self.episode)
+        )
         self.bad = torch.zeros(1, dtype=torch.int32, device=compute.device)
         """int32 [1], set to 1 by any kernel that finds NaN or infinity in the engine's state."""
         self.bad_wp = wp.from_torch(self.bad, dtype=wp.int32)
         self._host: Any = self.words.numpy().data if compute.is_cpu else None
         self.write()
-
-    def __repr__(self) -> str:
-        return f"Clock(tick={self.tick}, time={self.time:g} s)"
 
     @cached_property
     def _command(self) -> Any:
@@ -159,3 +160,4 @@ class Clock:
         """Record a reset of the envs in a uint8 mask at the current tick."""
         self.episode.add_(mask)
         self.reset_tick.masked_fill_(mask > 0, self.tick)
+        self.skipped_at_reset.masked_fill_(mask > 0, self.skipped)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -22,9 +21,9 @@ class AsyncCopy:
 
     def __init__(self, compute: Compute, source: torch.Tensor) -> None:
         self._compute, self._source = compute, source
-        self._host: torch.Tensor | None = None
+        self._host = source if compute.is_cpu else pinned(source.shape, source.dtype, compute.device)
+        self._view: NDArray[Any] = self._host.numpy()
         self._event: Any = None
-        self._view: NDArray[Any] | None = source.numpy() if compute.is_cpu else None
 
     def start(self) -> bool:
         """Start a copy that includes all work submitted so far, unless a copy is pending or none is needed.
@@ -32,10 +31,8 @@ class AsyncCopy:
         Returns:
             Whether a copy was started.
         """
-        if self._view is not None or self._event is not None:
+        if self._compute.is_cpu or self._event is not None:
             return False
-        if self._host is None:
-            self._host = pinned(self._source.shape, self._source.dtype, self._compute.device)
         self._host.copy_(self._source, non_blocking=True)
         self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(self._compute.device))
@@ -46,13 +43,8 @@ class AsyncCopy:
 
         The values are constant until the next `start`. On the CPU the memory itself is returned at once.
         """
-        if self._view is not None:
-            return self._view
-        if self._event is None or not self._event.query():
-            return None
-        self._event = None
-        assert self._host is not None
-        return np.asarray(self._host.numpy())
-
-
-__all__ = ["AsyncCopy"]
+        if not self._compute.is_cpu:
+            if self._event is None or not self._event.query():
+                return None
+            self._event = None
+        return self._view

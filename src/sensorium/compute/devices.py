@@ -115,7 +115,8 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
     got = f"{argument}: got {shown(name or device)}"
     match = re.fullmatch(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?", name)
     if match is None:
-        raise DeviceError(f"{got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {_advice(device, use)}")
+        fix = f"For an NVIDIA GPU use {use('cuda')}, otherwise {use('cpu')}."
+        raise DeviceError(f"{got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {fix}")
     if name.startswith("cpu"):
         return "cpu"
     found = found or Found.here()
@@ -168,18 +169,6 @@ def pinned(shape: tuple[int, ...] | torch.Size, dtype: torch.dtype, device: str)
     """
     with torch.cuda.device(device):
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
-
-
-def _advice(device: Any, use: Callable[[str], str]) -> str:
-    """Return a sentence with the likely fix for an invalid device."""
-    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
-        return f"For the GPU of that index use {use(f'cuda:{device}')}."
-    kind = str(device).lower().strip().partition(":")[0]
-    if kind in ("gpu", "cuda", "nvidia"):
-        return f"For an NVIDIA GPU use {use('cuda')}."
-    if kind in ("mps", "metal", "hip", "rocm", "tpu", "xla", "xpu"):
-        return f"Kernels run on the CPU and on NVIDIA GPUs: use {use('cpu')}."
-    return f"Use {use('cpu')}."
 
 
 def _built(target: str) -> str:

@@ -142,6 +142,3 @@ def _show(line: str) -> None:
     if stream is not None and sys.stderr is stream and stream.isatty():
         stream.write(f"\r\x1b[K{line}")
         stream.flush()
-
-
-__all__ = ["kernel", "load", "lock", "watch_loading"]

@@ -73,37 +73,34 @@ class Memory:
     # Checks before an allocation
     # ------------------------------------------------------------------------------------------
 
-    def check(self, nbytes: float, where: str, value: object, title: str = "", rays: str = "") -> None:
-        """Raise where an allocation does not fit beside existing ones.
+    def check(
+        self,
+        nbytes: float,
+        where: str = "",
+        value: Any = None,
+        title: str = "",
+        shape: Sequence[int] = (),
+        rays: str = "",
+    ) -> None:
+        """Raise where so many bytes do not fit beside what was taken.
 
         Args:
-            nbytes: size of the allocation, bytes.
-            where: config field that determines the size.
-            value: value of that field.
-            title: title of the config; empty for the sensor being built.
-            rays: text for the message on the rays that need the memory.
+            nbytes: bytes that are going to be allocated.
+            where: field of the config that drives them; empty to find it by `shape` where they do not fit.
+            value: its value.
+            title: the config; empty for that of the sensor that is built.
+            shape: the shape that drives them, environments included.
+            rays: the rays that take these bytes, for the message.
 
         Raises:
             ConfigError: the allocation does not fit.
         """
         for each in self._allowances:
             if nbytes > (left := each.nbytes - each.taken):
+                if not where:
+                    title, where, value = self._driver(shape)
                 available = f"{in_mb(max(left, 0))} are available"
                 raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
-
-    def check_shape(self, nbytes: float, shape: Sequence[int]) -> None:
-        """Raise where an allocation of a given shape does not fit; the config field is only determined on failure.
-
-        Args:
-            nbytes: size of the allocation, bytes.
-            shape: shape that determines the size, environments included.
-
-        Raises:
-            ConfigError: the allocation does not fit.
-        """
-        if any(nbytes > each.nbytes - each.taken for each in self._allowances):
-            title, where, value = self._driver(shape)
-            self.check(nbytes, where, value, title)
 
     def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
         """Raise where a pattern has too many rays, before they are generated.
@@ -117,23 +114,29 @@ class Memory:
         Raises:
             ConfigError: the number exceeds the limit, or generating the rays needs more host memory than available.
         """
-        self._check_cast(count * mounts, where, value)
+        self.check_cast((count,), mounts, where, value)
         with self.within(Allowance(available_bytes("cpu"))):
             self.check(count * HOST_BYTES_PER_RAY, where, value, rays=f"{count:.6g} rays, ")
 
-    def check_cast(self, shape: tuple[int, ...], mounts: int) -> None:
-        """Raise where a sensor casts too many rays per sample.
+    def check_cast(self, shape: tuple[int, ...], mounts: int, where: str = "", value: object = None) -> None:
+        """Raise where a sensor casts too many rays for each sample.
 
         Args:
             shape: rays of one mount: their number, or the size of an image.
-            mounts: number of mounts per environment.
+            mounts: mounts in each environment.
+            where: field of the config that drives them; empty to find it by `shape` where they are too many.
+            value: its value.
 
         Raises:
             ConfigError: the number of rays exceeds the limit.
         """
-        title, where, value = self._driver(shape, has_envs=False)
-        count = prod(shape)
-        self._check_cast(count * mounts, *(("rays", count) if where == "memory" else (where, value)), title)
+        rays, title = prod(shape) * mounts * self._num_envs, ""
+        for each in self._allowances:
+            if rays > (left := each.rays - each.rays_taken):
+                if not where:
+                    title, where, value = self._driver(shape, has_envs=False)
+                    where, value = ("rays", prod(shape)) if where == "memory" else (where, value)
+                raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
 
     def take_rays(self, shape: tuple[int, ...], mounts: int) -> None:
         """Count the rays that a sensor casts per sample, after `check_cast`."""
@@ -141,16 +144,10 @@ class Memory:
         for each in self._allowances:
             each.rays_taken += prod(shape) * mounts * self._num_envs
 
-    def _check_cast(self, per_env: int, where: str, value: object, title: str = "") -> None:
-        rays = per_env * self._num_envs
-        for each in self._allowances:
-            if rays > (left := each.rays - each.rays_taken):
-                raise self._error(where, value, each, f"{rays} rays", f"{max(left, 0):.0f} are left", title)
-
     def allocating(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         """Check and count one tensor before its allocation."""
         nbytes = prod(shape) * dtype.itemsize
-        self.check_shape(nbytes, shape)
+        self.check(nbytes, shape=shape)
         for each in self._allowances:
             each.taken += nbytes
 
@@ -231,6 +228,3 @@ def available_bytes(device: str) -> float:
         return torch.cuda.mem_get_info(device)[0] + cached
     available = host_available()
     return inf if available is None else available
-
-
-__all__ = ["Memory", "check_envs"]

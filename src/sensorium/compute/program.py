@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import warp as wp
@@ -224,9 +224,6 @@ class Compute:
         self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:
-            self.time_wp, self.reset_tick_wp, self.episode_wp = (
-                wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)
-            )
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self.mask = self.all_envs
         """uint8 [env] mask of the envs that hooks currently work on."""
@@ -354,10 +351,6 @@ class Compute:
             loading.load(wanted, self.wp_device)
             self._is_loaded |= dict.fromkeys(wanted, True)
 
-    def call(self, hook: Hook, mask: torch.Tensor | None = None) -> Call:
-        """Return a segment that calls `hook` each time, with `mask` as the active one."""
-        return Call(self, hook, self.all_envs if mask is None else mask)
-
     def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
         """Return a kernel's first argument.
 
@@ -369,7 +362,7 @@ class Compute:
         rows = Rows()
         rows.start, rows.first, rows.first_env = start, first, self.first_env
         rows.mask = wp.from_torch(mask)
-        rows.time, rows.reset_tick, rows.episode = self.time_wp, self.reset_tick_wp, self.episode_wp
+        rows.time, rows.reset_tick, rows.episode = map(wp.from_torch, (self.time, self.reset_tick, self.episode))
         return rows
 
     @property
@@ -405,15 +398,11 @@ class Compute:
 
 @dataclass(slots=True)
 class Call:
-    """A Python call in a program, with its active mask. Created by `Compute.call`."""
+    """A Python call in a program, with the mask that is active in it."""
 
     compute: Compute
     hook: Hook
     mask: torch.Tensor
-    is_recorded: ClassVar[bool] = False
-
-    def __repr__(self) -> str:
-        return f"Call({getattr(self.hook, '__qualname__', self.hook)})"
 
     @keeps_current
     def run(self) -> None:
@@ -424,8 +413,6 @@ class Call:
 
 class Segment:
     """Consecutive launches with fixed arguments. Created by `Compute.record`."""
-
-    is_recorded: ClassVar[bool] = True
 
     def __init__(self, compute: Compute, hooks: list[Hook], mask: torch.Tensor, launches: Sequence[_Launch]) -> None:
         self.compute, self._hooks, self._mask = compute, hooks, mask
@@ -588,9 +575,6 @@ class Program:
                 self._segments += run
             elif launching := [each for each in run if isinstance(each, Segment) and each._launches]:
                 self._segments.append(Segment.joined(launching))
-
-    def __repr__(self) -> str:
-        return f"Program({', '.join(map(repr, self._segments))})"
 
     def run(self) -> None:
         """Run all segments."""

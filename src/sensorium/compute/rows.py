@@ -110,9 +110,3 @@ def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> 
 def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return four random words that stay the same throughout an env's episode."""
     return words_at_tick(rows, env, 0, element, key0, key1)
-
-
-__all__ = [
-    "Rows", "captured_words", "episode_words", "is_first", "mode_now", "sample_normals", "sample_uniforms",
-    "sample_words", "tick_captured", "tick_now", "tick_of_control", "words_at_tick",
-]  # fmt: skip

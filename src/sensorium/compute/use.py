@@ -100,6 +100,3 @@ def _guarded(method: Function, mends: bool) -> Function:
             use.thread = before
 
     return cast(Function, guarded)
-
-
-__all__ = ["Use", "exclusive", "mending"]

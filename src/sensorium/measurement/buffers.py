@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import torch
@@ -28,19 +28,7 @@ from sensorium.random import stream_key
 
 if TYPE_CHECKING:
     from sensorium.measurement.schedule import SampleGroup
-
-
-class Poses(Protocol):
-    """Recorder of a sensor's poses beside its samples."""
-
-    def keep(self) -> None:
-        """Record the poses of the sample that is being captured (a recordable task)."""
-
-    def begin(self) -> None:
-        """Restart the record: poses of earlier samples are unknown."""
-
-    def shown(self) -> torch.Tensor:
-        """Return the poses at the capture of the shown sample, float32 `[env, mount, 7]`."""
+    from sensorium.sensors.core.poses import CapturePoses
 
 
 class SensorBuffers:
@@ -55,7 +43,9 @@ class SensorBuffers:
     def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock) -> None:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
-        """uint8 [env, mount], 1 where the engine's state was not finite, which makes the sample invalid."""
+        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
+        self.bad_wp = wp.from_torch(self.bad)
+        """`bad` as a Warp array."""
         self.kept: dict[str, torch.Tensor] = {}
         """Further tensors to save for resuming, such as settings made at run time; a reset does not alter them."""
         self.custom: dict[str, torch.Tensor] = {}
@@ -82,9 +72,9 @@ class SensorBuffers:
         self.wanted = True
         """Whether the sensor was read since its last due tick (used for ``evaluate="wanted"``)."""
         self.listeners = 0
-        """Number of recorders and listeners that require every sample."""
-        self.poses: Poses | None = None
-        """Poses of the mounts at the captures, while an output publishes them."""
+        """Number of recorders and listeners that want every sample."""
+        self.poses: CapturePoses | None = None
+        """Where the mounts were at the captures, while an output publishes that."""
         self.body_at_fault: Callable[[int, int], str] = lambda env, mount: "?"
         """Returns the body with a non-finite state, for an env and a mount."""
         self._snapshot: list[torch.Tensor] = []
@@ -92,7 +82,7 @@ class SensorBuffers:
     def _allocate(self) -> None:
         plan, num_envs, device = self.plan, self.compute.num_envs, self.compute.device
         largest = max((spec.shape for spec in (*plan.specs, *plan.mid_specs)), key=prod, default=())
-        self.compute.memory.check_shape(num_envs * sum(spec.nbytes for spec in plan.mid_specs), (num_envs, *largest))
+        self.compute.memory.check(num_envs * sum(spec.nbytes for spec in plan.mid_specs), shape=(num_envs, *largest))
 
         def record() -> Record:
             return Record(plan.mid_specs, num_envs, device)
@@ -106,25 +96,22 @@ class SensorBuffers:
         self.truth_timeline = Timeline(self.truths, self._is_first)
         self.slot_timeline = Timeline(self.slots, self._is_first)
         self.work = record() if plan.has_hardware else self.slot
-        """Measured value in intermediate space."""
-        columns = {name: spec.columns for name, (_, spec) in plan.chained.items()}
+        """The measured value in intermediate space."""
         self.walks = {
-            name: torch.zeros((num_envs, columns[name]), dtype=torch.float32, device=device)
+            name: torch.zeros((num_envs, plan.chained[name][1].columns), dtype=torch.float32, device=device)
             for knob, name in self.knobs.tables
             if knob == "random_walk"
         }
         self.truth_out, self.work_out = self.truth, self.work
-        self.posts: tuple[list[Record], list[Record]] = ([], [])
-        """Previous outputs of `post_process`, newest first: true and measured."""
+        previous = max(plan.lookback, 1) if plan.hooks.post else 0
+        self.posts = [[Record(plan.specs, num_envs, device) for _ in range(previous)] for _ in range(2)]
+        """The previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
             self.truth_out, self.work_out = (Record(plan.specs, num_envs, device) for _ in range(2))
-            truths, works = ([Record(plan.specs, num_envs, device) for _ in range(max(plan.lookback, 1))]
-                             for _ in range(2))  # fmt: skip
-            self.posts = truths, works
-        self.ring: Ring | None = None
-        if plan.has_ring:
-            self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter)
-            self.counter.in_flight = self.ring.latest
+        self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter) if plan.has_ring else None
+        self.late = self.ring if self.ring is not None and self.ring.has_delay else None
+        """The ring, where `data` may be older than the newest sample."""
+        self.counter.in_flight = 0 if self.ring is None else self.ring.latest
         self.observers = [run for run in self.stages if run.cfg.observes]
         """Stages that run at every tick."""
         self.scratch = record() if self.observers else Record((), num_envs, device)
@@ -138,11 +125,6 @@ class SensorBuffers:
     def post_timeline(self, branch: int) -> Timeline:
         """Return the timeline of a `post_process` hook: true (0) or measured (1)."""
         return Timeline(self.posts[branch], self._is_first, offset=1)
-
-    @property
-    def bad_wp(self) -> Any:
-        """`bad` as a Warp array."""
-        return wp.from_torch(self.bad, dtype=wp.uint8)
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a state of the sensor itself, float32 `[env, *shape]`; see `Sensor.new_state`."""
@@ -197,10 +179,8 @@ class SensorBuffers:
             self.ring.redraw()
         for run in self.stages:
             run.cfg.reset(run.states, run.key)
-        inside, posts = (
-            self.compute.mask > 0,
-            (view for records in self.posts for each in records for _, view in each.items()),
-        )
+        inside = self.compute.mask > 0
+        posts = (view for records in self.posts for each in records for _, view in each.items())
         for tensor in (*self.custom.values(), *posts):
             tensor.masked_fill_(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
@@ -273,15 +253,8 @@ class SensorBuffers:
 
     @property
     def nbytes(self) -> int:
-        """Size of the memory, bytes."""
-        records = [self.scratch, *([self.ring.shown] if self.ring is not None and self.ring.shown is not None else [])]
-        tensors = [
-            *self.tensors().values(),
-            *self._snapshot,
-            *(each for record in records for each in record.tensors()),
-        ]
+        """Bytes of memory."""
+        shown = [] if self.late is None else self.late.shown.tensors()
+        tensors = [*self.tensors().values(), *self._snapshot, *self.scratch.tensors(), *shown]
         storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
         return sum(storages.values())
-
-
-__all__ = ["SensorBuffers"]

@@ -247,11 +247,8 @@ class ChainTable:
                 quads[name] = tensor.data_ptr()
             for knob, table in field.knobs.items():
                 quads[knob], quads[f"{knob}_stride"] = table.values.data_ptr(), table.stride
-            quads["columns"], quads["column"], quads["count"] = (
-                field.columns,
-                column,
-                np.minimum(4, field.columns - column),
-            )
+            quads["columns"], quads["column"] = field.columns, column
+            quads["count"] = np.minimum(4, field.columns - column)
             quads["slots"] = len(field.places["ring"]) if "ring" in field.places else 0
             quads["rotation"], quads["element"] = field.is_rotation, field.index << 24 | column // 4
             for name, key in zip(("noise", "walk"), field.keys, strict=True):

@@ -100,18 +100,17 @@ class SampleCounter:
         self.last_tick = min(self.last_tick, tick)
         self._resets = (tick, tick)
 
-    def count_from_start(self, lag: int, skipped_at_reset: torch.Tensor) -> None:
-        """Set all counts as if the sensor, a pure one, had been in the scene from the start.
+    def count_from_start(self, lag: int) -> None:
+        """Set everything as if the sensor, a pure one, had been there all the time.
 
         Args:
             lag: ticks by which the engine's state is older.
-            skipped_at_reset: int64 [env], value of `clock.skipped` at the env's last reset.
         """
         clock = self._clock
         self.last_tick, self.last_lag = clock.tick, lag
         self.first_tick.copy_(clock.reset_tick)
         self.first_at = int(self.first_tick.max())
-        self._frame_base.copy_(self.first_tick - skipped_at_reset - 1)
+        self._frame_base.copy_(self.first_tick - clock.skipped_at_reset - 1)
         self.off_grid += 1
 
     # Saving -----------------------------------------------------------------------------------------------------------
@@ -130,6 +129,3 @@ class SampleCounter:
             setattr(self, name, counters[name])
         self._resets = (min(self.first_at, self.last_tick) - self.in_flight, self.first_at)
         self.off_grid += 1
-
-
-__all__ = ["SampleCounter"]

@@ -83,27 +83,22 @@ class StateWatch:
             flags.append((sensor, values))
         self._found = []
         begin, tick = self._found_at
-        passed = True
+        said, flagged = [], False
         for sensor, values in reversed(flags):
             for env, mount in np.argwhere(values == 1).tolist():
-                passed = False
+                flagged = True
                 if (sensor.plan.label, env) in self._reported:
                     continue
                 self._reported.add((sensor.plan.label, env))
                 body = sensor.body_at_fault(env, mount)
-                warnings.warn(
+                said.append(
                     f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, "
-                    f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})",
-                    NonFiniteStateWarning,
-                    stacklevel=5,
+                    f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})"
                 )
-        if passed:
-            warnings.warn(
-                f"the engine's state was temporarily not finite between the control steps at ticks {begin} and "
-                f"{tick}; the samples of that time are marked invalid",
-                NonFiniteStateWarning,
-                stacklevel=5,
+        if not flagged:
+            said.append(
+                f"the engine's state was not finite for a moment between the control steps at ticks {begin} and "
+                f"{tick}; the samples of that moment are marked invalid"
             )
-
-
-__all__ = ["StateWatch"]
+        for message in said:
+            warnings.warn(message, NonFiniteStateWarning, stacklevel=5)

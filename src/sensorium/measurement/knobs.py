@@ -123,7 +123,7 @@ class Knobs:
                     for at in self._meant(name, key, amount, plan.chained):
                         if at in written:
                             expected, fix = f"one amount for {at[1]}", f"It is also given as {written[at]}."
-                            raise ConfigError.single(plan.title, where, amount, expected, fix)
+                            raise ConfigError.single(plan.cfg.title, where, amount, expected, fix)
                         written[at] = where
                         self.tables[at] = self._table(*at, amount, self._factor(name))
                 except UnknownNameError as error:
@@ -133,7 +133,7 @@ class Knobs:
                 except ValueError as error:
                     faults.append(Fault(where, shown(amount), str(error)))
         if faults:
-            raise ConfigError(plan.title, faults)
+            raise ConfigError(plan.cfg.title, faults)
 
     def _amounts(self, name: str, value: Any) -> list[tuple[str | None, Any]]:
         """Return the amounts of a knob: by field, or a single one."""
@@ -158,10 +158,10 @@ class Knobs:
         knob = knob.removesuffix("_density")
         if field is not None:
             if isinstance(amount, Mapping):
-                raise ConfigError.single(plan.title, name, amount, f"one amount: it applies only to {field!r}")
+                raise ConfigError.single(plan.cfg.title, name, amount, f"one amount: it is for {field!r} alone")
             if field not in plan.chained:
                 fix = f"Add {field!r}."
-                raise ConfigError.single(plan.title, name, amount, f"the field {field!r} among `fields`", fix)
+                raise ConfigError.single(plan.cfg.title, name, amount, f"the field {field!r} among `fields`", fix)
             return [(knob, field)]
         if key is not None:
             field = plan.prefixes.get(key, key)
@@ -172,7 +172,7 @@ class Knobs:
         if len(units) > 1:
             expected = f"one amount per field, since this sensor's fields have the units {', '.join(units)}"
             fix = f"Write {name}={{{next(iter(fields))!r}: ...}}."
-            raise ConfigError.single(plan.title, name, amount, expected, fix)
+            raise ConfigError.single(plan.cfg.title, name, amount, expected, fix)
         return [(knob, each) for each in fields]
 
     def _factor(self, name: str) -> float:
@@ -240,17 +240,17 @@ class Knobs:
                 table, spec = self.tables.get(at), plan.chained[at[1]][1]
                 if table is None:
                     raise ConfigError.single(
-                        plan.title, knob, amount, f"a knob that is set in the config for {at[1]!r}",
-                        f"Absent knobs have no memory: set {knob}=0 in the config, or use "
+                        plan.cfg.title, knob, amount, f"a knob that the config gives for {at[1]!r}",
+                        f"Absent knobs take no memory: give {knob}=0 in the config, or use "
                         f"scene.reconfigure({plan.label!r}, ...).",
                     )  # fmt: skip
                 if is_law(amount):
-                    fix = "Set a distribution in the config instead."
-                    raise ConfigError.single(plan.title, knob, amount, "numbers", fix)
+                    fix = "A distribution belongs into the config."
+                    raise ConfigError.single(plan.cfg.title, knob, amount, "numbers", fix)
                 try:
                     table.set(self._row(spec, _array(spec, amount, rows), plain, self._factor(knob)), env_ids)
                 except (ValueError, TypeError, RuntimeError) as error:
-                    raise ConfigError.single(plan.title, knob, amount, str(error)) from None
+                    raise ConfigError.single(plan.cfg.title, knob, amount, str(error)) from None
 
 
 def _shape(spec: FieldSpec) -> tuple[int, ...]:
@@ -273,6 +273,3 @@ def _array(spec: FieldSpec, amount: Any, rows: int) -> np.ndarray[Any, np.dtype[
     if array.shape == (rows,):
         return array.reshape(-1, *(1,) * len(shape))  # one amount per env
     return array[:, None] if array.shape == (rows, *spec.shape[1:]) else array  # without the axis of a single mount
-
-
-__all__ = ["CHAIN_KNOBS", "KnobTable", "Knobs"]

@@ -44,12 +44,6 @@ class Hooks:
     between: Callable[[], object] | None = None
     """Called only at ticks between samples, for sensors whose sample covers its own tick."""
 
-    @property
-    def are_recorded(self) -> bool:
-        """Whether every hook of a sample is recorded; a plain Python call would work on all envs."""
-        hooks = (getattr(self, each.name) for each in fields(self) if each.name not in ("reset", "between"))
-        return all(is_recorded(hook) for hook in hooks if hook is not None)
-
 
 @dataclass(frozen=True)
 class SensorPlan:
@@ -88,11 +82,6 @@ class SensorPlan:
     evaluate: str
     knobs: frozenset[tuple[str, str]] = frozenset()
     states: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Title of the config in messages."""
-        return f"{type(self.cfg).__name__}({self.label!r})"
 
     # Layout -----------------------------------------------------------------------------------------------------------
 
@@ -142,8 +131,10 @@ class SensorPlan:
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether work for some envs overwrites the rows of all, because a hook or a stage is a plain Python call."""
-        return not (self.hooks.are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
+        """Whether work for some envs changes the rows of all, because a hook or a stage is a plain Python call."""
+        hooks = (getattr(self.hooks, each.name) for each in fields(Hooks) if each.name not in ("reset", "between"))
+        are_recorded = all(hook is None or is_recorded(hook) for hook in hooks)
+        return not (are_recorded and all(stage.is_recorded for stage in self.cfg.stages))
 
     # Evaluation -------------------------------------------------------------------------------------------------------
 
@@ -180,8 +171,8 @@ class SensorPlan:
         """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot run at all ticks."""
         if self.cfg.evaluate == "on_read" and self.has_memory:
             raise ConfigError.single(
-                self.title, "evaluate", "on_read", "'auto' or 'always'",
-                "Samples of this sensor depend on earlier ones, so no sample may be skipped.",
+                self.cfg.title, "evaluate", "on_read", "'auto' or 'always'",
+                "Samples of this sensor depend on earlier ones, so none may be skipped.",
             )  # fmt: skip
         if not self.observers:
             return
@@ -195,9 +186,6 @@ class SensorPlan:
         else:
             return
         raise ConfigError.single(
-            self.title, "stages", kind_of(type(stage)), "no stage that runs at every tick",
-            f"The truth of this sensor is not available between samples: {why}. {stage.otherwise}".strip(),
+            self.cfg.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
+            f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
         )  # fmt: skip
-
-
-__all__ = ["Hooks", "SensorPlan", "is_recorded"]

@@ -177,9 +177,6 @@ class Timeline:
         self._is_first = is_first
         self._offset = offset
 
-    def __repr__(self) -> str:
-        return f"Timeline(depth={len(self._records)}, {self._records[0]!r})"
-
     @property
     def first(self) -> torch.Tensor:
         """Bool [env]: whether the current sample is the first one since the env's reset."""

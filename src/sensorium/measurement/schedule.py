@@ -324,6 +324,3 @@ class Schedule:
             if each.plan.is_pure:  # no first capture
                 pipeline_work([each], self.compute.all_envs)
         self.compute.load()
-
-
-__all__ = ["SampleGroup", "Schedule"]

@@ -43,55 +43,50 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
         if not stage.on_values and any(type(run.cfg) is type(stage) for run in runs):
             faults.append(Fault(where, kind, "only one stage of this kind"))
             continue
-        names, fault = _fields(plan, number, stage)
-        if fault is not None:
-            faults.append(fault)
+        if isinstance(names := _fields(plan, number, stage), Fault):
+            faults.append(names)
             continue
         key = StageKey(plan, compute, clock, f"stage{number}/{kind}", {name: plan.chained[name] for name in names})
         try:
             stage.check(key.columns, {spec.name: spec for spec in plan.mid_specs}, key.period)
             states = {name: new_state(compute, shape) for name, shape in stage.state_shapes(key).items()}
+            runs.append(StageRun(stage, states, key))
         except ValueError as error:
             faults.append(Fault(where, kind, str(error)))
-            continue
-        runs.append(StageRun(stage, states, key))
     if faults:
-        raise ConfigError(plan.title, faults)
+        raise ConfigError(plan.cfg.title, faults)
     return sorted(runs, key=lambda run: PLACES.index(run.cfg.place))
 
 
-def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[tuple[str, ...], Fault | None]:
-    """Return the fields that a stage processes, and the fault of that choice or None."""
+def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[str, ...] | Fault:
+    """Return the fields that a stage works on, or what is wrong with them."""
     chained, where, kind = plan.chained, f"stages.{number}.fields", kind_of(type(stage))
     if not stage.on_values:
         if not stage.fields:
-            return (), None
-        return (), Fault(where, repr(stage.fields), "no fields", "This stage alters no values.")
+            return ()
+        return Fault(where, repr(stage.fields), "no fields", "This stage alters no value.")
     vectors = tuple(name for name, (_, spec) in chained.items() if spec.kind == "vector")
     names = stage.fields or vectors
     for spec in plan.mid_specs:
         if spec.name in names and spec.dtype != "float32":
-            expected = f"fields of float32, not {spec.dtype}; this sensor has {', '.join(chained) or 'none'}"
-            return (), Fault(where, repr(spec.name), expected)
+            expected = f"fields of float32, not {spec.dtype}: of this sensor {', '.join(chained) or 'none'}"
+            return Fault(where, repr(spec.name), expected)
     for name in names:
         if name not in chained:
             error = UnknownNameError(f"field of sensor {plan.label!r}", name, chained)
-            return (), Fault(where, repr(name), "a field of this sensor", str(error))
+            return Fault(where, repr(name), "a field of this sensor", str(error))
     turned = [name for name in names if chained[name][1].kind == "rotation"]
     if turned and not stage.keeps_rotations():
-        expected = f"no rotation field: {kind} would not preserve unit quaternions"
-        fix = f"Use the knobs instead, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
-        return (), Fault(where, repr(turned[0]), expected, fix)
+        expected = f"no rotation field: {kind} would not keep its quaternions unit"
+        fix = f"Turn them with the knobs, e.g. noise={{{turned[0]!r}: 0.01}} in rad."
+        return Fault(where, repr(turned[0]), expected, fix)
     units = {chained[name][1].unit for name in names}
     if len(units) > 1 and not stage.fields:
-        expected = f"explicit `fields`, since this sensor's fields have the units {', '.join(sorted(units))}"
-        return (), Fault(where, "()", expected, f'Write fields=("{names[0]}",).')
+        expected = f"`fields` named, since this sensor's fields have the units {', '.join(sorted(units))}"
+        return Fault(where, "()", expected, f'Write fields=("{names[0]}",).')
     for k, other in enumerate(plan.cfg.stages[:number]):
         is_early = other.place == stage.place and not other.observes and {*names} & {*(other.fields or vectors)}
         if stage.observes and is_early:
-            expected = f"a place after {kind}, which runs at all ticks"
-            return (), Fault(f"stages.{k}", kind_of(type(other)), expected, f"Put {kind} first.")
-    return names, None
-
-
-__all__ = ["StageRun", "new_state", "stage_runs"]
+            expected = f"it after {kind}, which sees all ticks"
+            return Fault(f"stages.{k}", kind_of(type(other)), expected, "Give that one first.")
+    return names

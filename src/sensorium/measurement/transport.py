@@ -210,10 +210,8 @@ class Ring:
         self._longest, low, high = self._range()
         latest = clock.ticks(self._longest) + clock.ticks(high)
         if latest > MOST_TICKS:
-            raise ConfigError.single(
-                plan.title, "delay", cfg.delay, f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included",
-                "Give it in seconds.",
-            )  # fmt: skip
+            expected = f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included"
+            raise ConfigError.single(cfg.title, "delay", cfg.delay, expected, "Give it in seconds.")
         self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
         """Least and greatest number of ticks from a capture to its arrival."""
         in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
@@ -243,9 +241,9 @@ class Ring:
             "jitter": self._knob("jitter", converted(cfg.jitter, clock.ticks) if self.jitter_is_live else 0.0),
             "loss": self._knob("loss", loss or 0.0),
         }
-        """Delay and jitter in ticks, and probability of loss, `[env, 1]` each."""
-        self.shown: Record | None = Record(plan.specs, num_envs, compute.device) if self.has_delay else None
-        """The shown sample, where it may differ from the newest one."""
+        """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
+        self.shown = Record(plan.specs if self.has_delay else (), num_envs, compute.device)
+        """What a reader sees, where that may differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
         self._reading = compute.record(self._record_read) if self.has_delay else None
@@ -293,7 +291,6 @@ class Ring:
         t.table = normal_table(device)
         rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
         for k, name in enumerate(self._narrow):
-            assert self.shown is not None
             ring = self._rings[name]
             rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).per_row
         t.fields = wp.array(rows, dtype=Row, device=device)
@@ -339,7 +336,6 @@ class Ring:
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _record_read(self) -> None:
-        assert self.shown is not None
         self._compute.launch(_select, (1,), [self._transport])
         for name, ring in self._rings.items():
             if name not in self._narrow:
@@ -368,7 +364,7 @@ class Ring:
             ConfigError: the value exceeds the ring, is not a probability, or has no form that fits the knob.
         """
         plan, longest = self._plan, self._longest
-        title = plan.title
+        title = plan.cfg.title
         try:
             array = numbers_in(value)
         except ValueError:
@@ -400,6 +396,3 @@ class Ring:
 def _is_narrow(ring: torch.Tensor) -> bool:
     """Whether one thread per env copies a field's row faster than one thread per word."""
     return ring.element_size() % 4 == 0 and 0 < ring[0, 0].numel() <= 64
-
-
-__all__ = ["NEVER", "Ring"]

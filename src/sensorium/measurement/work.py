@@ -218,7 +218,7 @@ class SensorWork:
     def _add(self, work: Callable[[], object], recorded: bool = True) -> None:
         """Add launches that are recorded now, or a call."""
         compute, owner = self._compute, self._buffers
-        self._segments.append(compute.record(work, self._mask, owner) if recorded else compute.call(work, self._mask))
+        self._segments.append(compute.record(work, self._mask, owner) if recorded else Call(compute, work, self._mask))
 
     def _hook(self, hook: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         self._add(partial(hook, *args, **kwargs), is_recorded(hook))
@@ -331,6 +331,3 @@ def as_fields(value: Any, specs: Sequence[FieldSpec]) -> Mapping[str, torch.Tens
     if isinstance(value, Mapping | Record):
         return value
     return {spec.name: getattr(value, spec.name) for spec in specs}
-
-
-__all__ = ["SensorWork", "as_fields", "begin_measured", "pipeline_work"]

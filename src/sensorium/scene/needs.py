@@ -61,6 +61,3 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
         spec, requirements_of(named, lambda requirement: None, SimpleNamespace(names=names, parent_body=parent_body))
     )
     return spec
-
-
-__all__ = ["prepare", "requirements_of"]

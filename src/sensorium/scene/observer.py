@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
-from sensorium.sensors.core.base import Sensor, declared_fields
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
 if TYPE_CHECKING:
@@ -319,6 +320,3 @@ def _field_of(sensor: Sensor[Any, Any], field: str) -> FieldSpec:
         fix = "A value that is the same in every sample cannot be observed."
         raise ConfigError.single(title, "field", field, f"a tensor with an env axis: {computed}", fix)
     raise UnknownNameError("field", field, specs, f"These are the fields of {sensor.name!r}.")
-
-
-__all__ = ["Observer"]

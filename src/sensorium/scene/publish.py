@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +17,9 @@ from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.spec import BODY_POSE
+
+if TYPE_CHECKING:
+    from sensorium.scene.scene import Scene
 
 
 def env_range(envs: slice | None, num_envs: int) -> range:
@@ -72,11 +75,10 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         return {name: copied(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
 
     measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
-    ring, stages = sensor.buffers.ring, sensor.buffers.stages
     about = ["capture_tick", "valid", "is_new", "frame"]
-    if ring is not None and ring.has_delay:
+    if sensor.buffers.late is not None:
         about.append("truth_tick")
-    if any(isinstance(run.cfg, ClockError) for run in stages):
+    if any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages):
         about.append("stamp")
     meta = {what: copied(getattr(sensor, what)) for what in about}
     pose = copied(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None
@@ -184,12 +186,11 @@ class News:
     taken.
 
     Args:
-        in_use: returns the names of the sensors that `Scene.publish` takes by default.
-        sensor: returns a sensor by name.
+        scene: whose sensors.
     """
 
-    def __init__(self, in_use: Callable[[], list[str]], sensor: Callable[[str], Sensor[Any, Any]]) -> None:
-        self._in_use, self._sensor = in_use, sensor
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -206,8 +207,8 @@ class News:
             names: sensors to check, as for `Scene.publish`; None checks those that `Scene.publish` takes by default.
             truth: whether a capture that has not arrived yet is new: the ground truth shows it at once.
         """
-        wanted = self._in_use() if names is None else names
-        return [name for name in wanted if self._is_new(self._sensor(name), truth)]
+        wanted = self._scene.sensors_in_use if names is None else names
+        return [name for name in wanted if self._is_new(self._scene[name], truth)]
 
     def note(self, sensor: Sensor[Any, Any]) -> None:
         """Record that the current sample of a sensor was taken."""
@@ -232,8 +233,7 @@ class News:
         if taken is None:
             return True
         captures, off_grid = _captures(sensor)
-        ring = sensor.buffers.ring
-        is_delayed = ring is not None and ring.has_delay
+        is_delayed = sensor.buffers.late is not None
         if off_grid != taken[1] or (captures != taken[0] and (truth or not is_delayed)):
             return True
         return is_delayed and sensor.has_arrived(taken[2])

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
 
 
+OF_ALL_ENVS = ("tick", "skipped", "control_tick")
+PER_ENV = ("episode", "reset_tick", "skipped_at_reset")
+"""Attributes of the clock that are saved."""
+STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors")
+"""What `Scene.state` returns."""
+
+
 def saved_scene(scene: Scene) -> dict[str, Any]:
     """Return a copy of everything that a scene needs to resume bit-identically."""
     clock = scene.clock
@@ -23,14 +30,10 @@ def saved_scene(scene: Scene) -> dict[str, Any]:
     for name, sensor in scene.sensors_in_use.items():
         sensors[name] = {"tensors": copies(sensor.tensors()), "counters": sensor.buffers.counters()}
     return {
-        "tick": clock.tick,
-        "skipped": clock.skipped,
-        "control_tick": clock.control_tick,
+        **{name: getattr(clock, name) for name in OF_ALL_ENVS},
+        **{name: getattr(clock, name).clone() for name in PER_ENV},
         "own_control_steps": scene._own_control_steps,
         "lag": scene.engine.lag,
-        "episode": clock.episode.clone(),
-        "reset_tick": clock.reset_tick.clone(),
-        "skipped_at_reset": scene._skipped_at_reset.clone(),
         "seed": scene.seed,
         "first_env": scene.first_env,
         "engine": scene.engine.state(),
@@ -61,9 +64,8 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
     """Restore a state into a scene with fitting sensors; the caller arranges the scene afterwards."""
     clock = scene.clock
     scene.engine.load_state(state["engine"])
-    clock.episode.copy_(state["episode"])
-    clock.reset_tick.copy_(state["reset_tick"])
-    scene._skipped_at_reset.copy_(state["skipped_at_reset"])
+    for name in PER_ENV:
+        getattr(clock, name).copy_(state[name])
     clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
     clock.set(state["tick"], SAMPLE, state["lag"])
     scene._own_control_steps = state["own_control_steps"]
@@ -71,14 +73,7 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
         if name in sensors:
             sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])
         else:
-            sensor.buffers.counter.count_from_start(scene.engine.lag, scene._skipped_at_reset)
-
-
-STATE = (
-    "tick", "skipped", "control_tick", "own_control_steps", "lag", "episode", "reset_tick", "skipped_at_reset", "seed",
-    "first_env", "engine", "sensors",
-)  # fmt: skip
-"""Keys of the mapping that `Scene.state` returns."""
+            sensor.buffers.counter.count_from_start(scene.engine.lag)
 
 
 def check_state(state: Any, scene: Scene) -> None:
@@ -111,6 +106,3 @@ def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> 
             continue
         expected = f"shape {theirs.get(key, 'none')}, as saved"
         raise ConfigError.single(sensor.cfg.title, key, mine.get(key), expected, "Use the same config.")
-
-
-__all__ = ["fitting_sensors", "restore", "saved_scene"]

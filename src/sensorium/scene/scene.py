@@ -31,7 +31,8 @@ from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
 from sensorium.sensors.builtin import BuiltinSensorCfg
-from sensorium.sensors.core.base import Sensor, SensorContext
+from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import Requirement
 from sensorium.world.bodies import bodies_of
@@ -115,9 +116,7 @@ class Scene:
         self._own_control_steps = False
         """Whether the owner of the loop marks the start of control steps."""
         self.arrangement = 0
-        """Number that changes whenever a sensor is added, removed or reconfigured."""
-        self._skipped_at_reset = torch.zeros(engine.num_envs, dtype=torch.int64, device=self.compute.device)
-        """int64 [env], value of `clock.skipped` at the env's last reset."""
+        """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._watches: list[Watch] = []
         self._end_of_step = 0
         engine.refresh()
@@ -181,7 +180,7 @@ class Scene:
         name = self._table.full_name(name)
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
-            sensor.buffers.counter.count_from_start(self.engine.lag, self._skipped_at_reset)
+            sensor.buffers.counter.count_from_start(self.engine.lag)
             sensor.buffers.before_first = partial(self._table.grant, [name])
             self._schedule.admit(sensor.buffers)
             self._table.built[name] = sensor
@@ -451,7 +450,6 @@ class Scene:
         mark(compute.reset_envs, rows)
         clock.set(self.engine.tick, FIRST, self.engine.lag)
         clock.begin_episode(compute.reset_envs)
-        self._skipped_at_reset.masked_fill_(compute.reset_envs > 0, clock.skipped)
         self._schedule.reset(rows)
         clock.set(clock.tick, SAMPLE, self.engine.lag)
 
@@ -605,7 +603,7 @@ class Scene:
         Create it once with ``news = scene.news()``. Then ``news.of(names)`` returns the sensors with something new, at
         no cost, and ``scene.publish(names, since=news)`` takes them. See `News`.
         """
-        return News(lambda: list(self.sensors_in_use), self.__getitem__)
+        return News(self)
 
     @exclusive
     def publish(
@@ -690,6 +688,3 @@ def _ticks(value: Any, least: int, what: str, why: str) -> int:
         expected = f"an integer of at least {least}, below 2**31"
         raise ScheduleError(f"{what}: got {shown(value)}, expected {expected}: {why}.")
     return int(value)
-
-
-__all__ = ["Scene"]

@@ -46,6 +46,3 @@ def _warn_where_distributed() -> None:
             SensoriumWarning,
             stacklevel=6,
         )
-
-
-__all__ = ["first_env_of"]

@@ -121,13 +121,11 @@ class SensorTable:
             is_declared = self._is_fresh and requirement.kind == "NATIVE_SENSOR"
             is_declared = is_declared and requirement == NATIVE_SENSOR(requirement.args[0])
             if not is_declared and not engine.grants_late(requirement):
-                raise UnsupportedError(
-                    name,
-                    requirement,
-                    engine.name,
-                    "the model was prepared without it. Reserve it with "
-                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one.",
+                reserve = (
+                    f"Scene(..., reserve=[{type(cfg).__name__}(...)]), or serve with --reserve RIG.toml that has one"
                 )
+                why = f"the model was prepared without it. Reserve it: {reserve}."
+                raise UnsupportedError(name, requirement, engine.name, why)
             missing[requirement] = name
         if missing:
             with memory.building(cfg):
@@ -279,6 +277,3 @@ class SensorMap(Mapping[str, Sensor[Any, Any]]):
 
     def __repr__(self) -> str:
         return f"SensorMap({listed(self._names)})"
-
-
-__all__ = ["SensorMap", "SensorTable"]

@@ -27,7 +27,7 @@ from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.random import stream_key
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import SensorContext, SensorInfo, declared_fields
+from sensorium.sensors.core.parts import SensorContext, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
@@ -346,9 +346,9 @@ class Sensor(Readable[CfgT, DataT]):
                 f"...)], or set self.{missing[0]} in {type(self).__qualname__}.setup"
             )
         if self.uses_ring_pipeline:
-            ring, shown = self.buffers.ring, self.buffers.work_out
+            late = self.buffers.late
             self._truth_view = self._view(self.buffers.truth_out)
-            self._measured_view = self._view(ring.shown if ring is not None and ring.shown is not None else shown)
+            self._measured_view = self._view(self.buffers.work_out if late is None else late.shown)
         elif not hasattr(self, "_truth_view"):
             raise RegistrationError(
                 f"{type(self).__qualname__} has uses_ring_pipeline = False: call set_outputs in setup"
@@ -444,6 +444,3 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     def standard_chain(self, slot: Record) -> None:
         """Run white noise, random walk, bias and quantisation in place on the measured record."""
         self.buffers.standard_chain(slot)
-
-
-__all__ = ["Sensor", "SensorContext", "SensorInfo", "SimpleSensor", "declared_fields"]

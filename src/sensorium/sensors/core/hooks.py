@@ -134,6 +134,3 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
             "separate from the returned fields: define intermediate_fields(self) as well (return self.fields() where "
             "both are the same)."
         )
-
-
-__all__ = ["FORMER_HOOKS", "HOOKS_OF_OTHERS", "Supports", "between_samples", "hook_of", "used_if"]

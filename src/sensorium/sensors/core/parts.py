@@ -79,7 +79,8 @@ class Params:
     def __init__(self, cfg: SensorCfg[Any], num_envs: int, device: str) -> None:
         self._cfg, self._num_envs, self._device = cfg, num_envs, device
         self.per_env: dict[str, torch.Tensor] = {}
-        self._tables: set[str] = set()
+        self.tables: set[str] = set()
+        """The numbers that recorded kernels read from their table."""
 
     def rows(self, name: str) -> torch.Tensor:
         """Return a new float32 tensor `[env, 1]` with a number of the config; None becomes NaN."""
@@ -90,25 +91,18 @@ class Params:
         return self.per_env[name]
 
     def table(self, name: str) -> torch.Tensor:
-        """Return `rows` at a fixed address, for a recorded kernel: the number may be set per env at run time."""
-        self._tables.add(name)
+        """Return `rows` at an address that stays, for a recorded kernel: the number may be set per env at run time."""
+        self.tables.add(name)
         return self.rows(name)
 
-    def has_table(self, name: str) -> bool:
-        """Whether recorded kernels read this number from a table."""
-        return name in self._tables
-
     def keep(self, names: Iterable[str]) -> None:
-        """Keep per-env values of exactly these numbers, to be loaded; all others return to the values of the config."""
-        self.per_env = {name: rows for name, rows in self.per_env.items() if name in self._tables}
+        """Have the numbers of these names per env, to be loaded; others are those of the config again."""
+        self.per_env = {name: rows for name, rows in self.per_env.items() if name in self.tables}
         for name in names:
             self.rows(name)
 
     def __getattr__(self, name: str) -> Any:
         return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
-
-    def __repr__(self) -> str:
-        return f"Params({self._cfg!r}, per env: {list(self.per_env)})"
 
 
 def declared_fields(data_class: type) -> dict[str, Field]:

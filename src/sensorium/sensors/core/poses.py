@@ -14,7 +14,6 @@ import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
-from sensorium.measurement.transport import Ring
 
 if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
@@ -80,8 +79,7 @@ class CapturePoses:
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
         assert sensor.mount is not None
         self._sensor, self._mount = sensor, sensor.mount
-        ring = sensor.buffers.ring
-        self._ring: Ring | None = ring if ring is not None and ring.has_delay else None
+        self._ring = sensor.buffers.late
         compute = sensor.compute_on
         shape = (compute.num_envs, self._mount.count, 7)
         slots = 1 if self._ring is None else self._ring.slots
@@ -132,6 +130,3 @@ class CapturePoses:
         if ring is None:
             return self._slots[0]
         return self._slots[ring.shown_slot.to(torch.int64), self._envs]
-
-
-__all__ = ["CapturePoses"]

@@ -127,8 +127,8 @@ class Readable(Generic[CfgT, DataT]):
         if buffers.group is not None:
             buffers.group.ensure_current()
         if is_measured:
-            if buffers.ring is not None:
-                self._read_ring(buffers.ring)
+            if buffers.late is not None:
+                self._read_ring(buffers.late)
             self._shown_version = self.clock.version
 
     @property
@@ -195,7 +195,7 @@ class Readable(Generic[CfgT, DataT]):
         return written
 
     def _read_ring(self, ring: Ring) -> None:
-        if ring.has_delay and self._ring_read != self.clock.version:
+        if self._ring_read != self.clock.version:
             ring.read()
             self._ring_read = self.clock.version
 
@@ -226,8 +226,7 @@ class Readable(Generic[CfgT, DataT]):
     def _late_ring(self) -> Ring | None:
         """Return the updated ring where `data` may be older than the newest sample, otherwise None."""
         self.ensure_current(is_measured=True)
-        ring = self.buffers.ring
-        return ring if ring is not None and ring.has_delay else None
+        return self.buffers.late
 
     @property
     def history(self) -> DataT:
@@ -282,11 +281,10 @@ class Readable(Generic[CfgT, DataT]):
 
         It equals `capture_time`, unless the config's stages contain a `ClockError`.
         """
-        ticks = self.capture_tick
         for run in self.buffers.stages:
             if isinstance(run.cfg, ClockError):
-                return run.cfg.stamps(ticks, run.states, run.key)
-        return ticks.to(torch.float64) * self.clock.dt
+                return run.cfg.stamps(self.capture_tick, run.states, run.key)
+        return self.capture_time
 
     @property
     def age(self) -> torch.Tensor:
@@ -316,16 +314,15 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def changes_every_tick(self) -> bool:
-        """Whether shown values may change at ticks without scheduled work: it is lazy, or its data is delayed."""
-        ring = self.buffers.ring
-        return self.is_lazy or (ring is not None and ring.has_delay)
+        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        return self.is_lazy or self.buffers.late is not None
 
     def has_arrived(self, since: int) -> bool:
         """Whether a delayed sample of any env arrived after tick `since` and up to now.
 
         On CUDA, where the host does not read the device: whether one may have arrived.
         """
-        ring = self.buffers.ring
+        ring = self.buffers.late
         if ring is None:
             return False
         older = 0 if getattr(self.engine, "fresh", True) else 1  # the state of a sample is one tick old
@@ -375,15 +372,15 @@ class Readable(Generic[CfgT, DataT]):
             ring.set(knob, value, rows)
         elif self._is_param(knob):
             self._set_param(knob, value, rows)
-        elif self.params.has_table(knob):
-            fix = f"None turns the knob off: {fix}"
-            raise ConfigError.single(self.cfg.title, knob, value, "a number, as in the config", fix)
+        elif knob in self.params.tables:
+            fix = f"None leaves out what it is for: {fix}"
+            raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
         else:
             self.buffers.knobs.set(knob, value, rows)
 
     def _is_param(self, name: str) -> bool:
         """Whether a name is a number of the config that hooks read through `params`."""
-        if self.params.has_table(name):
+        if name in self.params.tables:
             return getattr(self.cfg, name) is not None
         field = type(self.cfg).model_fields.get(name)
         standard = name in SimpleSensorCfg.model_fields or name in MountedSensorCfg.model_fields
@@ -394,7 +391,7 @@ class Readable(Generic[CfgT, DataT]):
         is_replayed = any(
             each and is_recorded(each) for each in (hooks.raw, hooks.fused, hooks.transform, hooks.physics)
         )
-        if is_replayed and not self.params.has_table(name):
+        if is_replayed and name not in self.params.tables:
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a parameter that this sensor's kernels read at run time", fix)
         try:

@@ -17,13 +17,8 @@ from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
 
-ODD: dict[torch.dtype, float] = {
-    torch.float32: -1.2345e-33,
-    torch.float64: -1.2345e-33,
-    torch.int32: -1518500250,
-    torch.int64: -1518500250,
-}
-"""Marker value of each type, which no sensor measures: elements that still hold it were not written."""
+ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
+"""A number of each type that no sensor measures: what is still there was not written."""
 
 
 class HookError(RegistrationError):
@@ -143,6 +138,3 @@ def blame(error: BaseException, sensor_class: type) -> str:
         if frame.f_code in codes:
             return f"{codes[frame.f_code]} failed ({frame.f_code.co_filename}:{line})."
     return "a hook failed."
-
-
-__all__ = ["HookError", "try_hooks", "unwritten"]

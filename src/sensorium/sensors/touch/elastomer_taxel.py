@@ -237,7 +237,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         Raises:
             ConfigError: the knob is not given in the config, the value is invalid, or fixed tables depend on it.
         """
-        if self._is_param(knob) and not self.params.has_table(knob):
+        if self._is_param(knob) and knob not in self.params.tables:
             fix = f"Use scene.reconfigure({self.name!r}, {knob}=...)."
             expected = f"a number that can be set at run time: {', '.join(self._live.values())}"
             raise ConfigError.single(self.cfg.title, knob, value, expected, fix)
