@@ -134,9 +134,7 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
                 raise UnknownNameError("contact report", report, self._reports, fix)
             return report
         if not is_contact(report):
-            raise UnknownNameError(
-                "contact report", str(report), self._reports, "Use a CONTACT_REPORT(...) as the key."
-            )
+            raise UnknownNameError("contact report", str(report), self._reports, "Use a CONTACT_REPORT(...) as key.")
         name = contact_array(report)
         if name not in self._reports:
             if (reason := self._engine.supports(report)) is not None:
@@ -407,9 +405,7 @@ class TensorEngine(Engine):
     body_quat_w = _Array(
         "Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."
     )
-    body_quat = _Array(
-        "Unit quaternions of the bodies `[env, body, 4]` in the order `quat_order`; written by the user."
-    )
+    body_quat = _Array("Unit quaternions of the bodies `[env, body, 4]`, in `quat_order`; written by the user.")
     body_lin_vel_w = _Array("Linear velocities at the body frame origins `[env, body, 3]`, m/s.")
     body_ang_vel_w = _Array("Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes.")
     body_lin_acc_w = _Array("Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2.")

@@ -22,28 +22,33 @@ element. rad and N m apply to rotary joints, tendons and transmissions, m and N 
     jointlimitpos      1       rad or m                         distance to a limit less its margin: < 0 where the limit
                                                                 acts, 0 where it does not
     jointlimitvel      1       rad/s or m/s                     rate of that distance: < 0 towards the limit
-    jointlimitfrc      1       N m or N                         force of the limit, >= 0 jointactuatorfrc   1       N m
-    or N                         force of all actuators at the joint ballquat           4       1
-    parent  orientation of a ball joint, unit quaternion ballangvel         3       rad/s                    body
-    angular velocity of a ball joint, in its body's axes tendonpos          1       m or rad
-    length of a tendon tendonvel          1       m/s or rad/s                     rate of the length tendonlimitpos
-    1       m or rad                         as jointlimitpos tendonlimitvel     1       m/s or rad/s
-    as jointlimitvel tendonlimitfrc     1       N or N m                         as jointlimitfrc tendonactuatorfrc  1
-    N or N m                         force of all actuators on the tendon actuatorpos        1       rad or m
-    length of the transmission: gear times joint position actuatorvel        1       rad/s or m/s
-    rate of that length actuatorfrc        1       N m or N                         force of the actuator, before the
-    gear framepos           3       m                        ref     origin of the element; the world's axes without a
-    ref framequat          4       1                        ref     orientation, unit quaternion framexaxis         3
-    1                        ref     the element's x axis, unit vector frameyaxis         3       1
-    ref     y axis framezaxis         3       1                        ref     z axis framelinvel        3       m/s
-    ref     velocity of the origin, relative to the ref frameangvel        3       rad/s                    ref
-    angular velocity, relative to the ref framelinacc        3       m/s^2                    world   acceleration of
-    the origin minus gravity: +g at rest frameangacc        3       rad/s^2                  world   angular
-    acceleration subtreecom         3       m                        world   centre of mass of a body and its
-    descendants subtreelinvel      3       m/s                      world   velocity of that centre subtreeangmom      3
-    kg m^2/s                 world   angular momentum about that centre insidesite         1       1
-    1 where the element (obj) is in a site's volume (ref) distance           1       m
-    between two geoms or bodies, at most the cutoff, which
+    jointlimitfrc      1       N m or N                         force of the limit, >= 0
+    jointactuatorfrc   1       N m or N                         force of all actuators at the joint
+    ballquat           4       1                        parent  orientation of a ball joint, unit quaternion
+    ballangvel         3       rad/s                    body    angular velocity of a ball joint, in its body's axes
+    tendonpos          1       m or rad                         length of a tendon
+    tendonvel          1       m/s or rad/s                     rate of the length
+    tendonlimitpos     1       m or rad                         as jointlimitpos
+    tendonlimitvel     1       m/s or rad/s                     as jointlimitvel
+    tendonlimitfrc     1       N or N m                         as jointlimitfrc
+    tendonactuatorfrc  1       N or N m                         force of all actuators on the tendon
+    actuatorpos        1       rad or m                         length of the transmission: gear times joint position
+    actuatorvel        1       rad/s or m/s                     rate of that length
+    actuatorfrc        1       N m or N                         force of the actuator, before the gear
+    framepos           3       m                        ref     origin of the element; the world's axes without a ref
+    framequat          4       1                        ref     orientation, unit quaternion
+    framexaxis         3       1                        ref     the element's x axis, unit vector
+    frameyaxis         3       1                        ref     y axis
+    framezaxis         3       1                        ref     z axis
+    framelinvel        3       m/s                      ref     velocity of the origin, relative to the ref
+    frameangvel        3       rad/s                    ref     angular velocity, relative to the ref
+    framelinacc        3       m/s^2                    world   acceleration of the origin minus gravity: +g at rest
+    frameangacc        3       rad/s^2                  world   angular acceleration
+    subtreecom         3       m                        world   centre of mass of a body and its descendants
+    subtreelinvel      3       m/s                      world   velocity of that centre
+    subtreeangmom      3       kg m^2/s                 world   angular momentum about that centre
+    insidesite         1       1                                1 where the element (obj) is in a site's volume (ref)
+    distance           1       m                                between two geoms or bodies, at most the cutoff, which
                                                                 is the radius of the search; < 0 in penetration
     normal             3       1                        world   unit vector from obj to ref, 0 beyond the cutoff
     fromto             6       m                        world   the nearest points, on obj and on ref

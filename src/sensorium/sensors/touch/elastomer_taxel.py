@@ -11,9 +11,9 @@ deepest shape, h = max(0, -sd(p)). Its displacement is dilation and shear:
 
 The lateral response of the gel depends on `compressibility` c, with r = r_ij:
 
-    c = 1       w = h_j exp(-lambda_d r^2) c = 0       w = h_j / (r^2 + s^2)                       s =
-    elastomer_thickness, or the spacing of the probes between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 +
-    s^2) / N_i)
+    c = 1       w = h_j exp(-lambda_d r^2)
+    c = 0       w = h_j / (r^2 + s^2)                       s = elastomer_thickness, or the spacing of the probes
+    between     w = h_j (c exp(-lambda_d r^2) / N_g + (1 - c) / (r^2 + s^2) / N_i)
 
 N_g = exp(-1/2) / sqrt(2 lambda_d) and N_i = 1 / 2s are the peaks of r times each term, so that c weights comparable
 quantities. On a regular grid, a thickness t > 0 makes the gel an incompressible layer bonded to its backing; the first

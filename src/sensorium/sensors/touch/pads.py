@@ -2,9 +2,10 @@
 
 For taxels at x_i with forces F_i and unit normals n_i, all in the frame of the link:
 
-    force  = sum F_i torque = sum (x_i - o) x F_i                   about o; or the sum of the taxels' own torques,
-    moved to o load   = sum w_i,   w_i = |F_i . n_i|          the normal load on the pad centre = sum w_i x_i / load
-    the centre of pressure
+    force  = sum F_i
+    torque = sum (x_i - o) x F_i                   about o; or the sum of the taxels' own torques, moved to o
+    load   = sum w_i,   w_i = |F_i . n_i|          the normal load on the pad
+    centre = sum w_i x_i / load                    the centre of pressure
 """
 
 from __future__ import annotations

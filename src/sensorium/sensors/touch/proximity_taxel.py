@@ -6,9 +6,11 @@ Frame: that of the parent link (of the mount). Force in N, torque about the link
 The surfaces of other links are clouds of evenly distributed points o, each for an area A. A probe is a ball of radius R
 at p, with the outward normal a:
 
-    P = max(0, R - |p - o|)        D = density_scalar A / reference_area v = velocity of the probe - velocity of the
-    surface, at o      w = the same of angular velocities v_t = v - (v . a) a F = stiffness (sum D P) a + shear_coupling
-    sum D P v_t T = p x F + twist_scalar (sum P A w . a / sum P A) a
+    P = max(0, R - |p - o|)        D = density_scalar A / reference_area
+    v = velocity of the probe - velocity of the surface, at o      w = the same of angular velocities
+    v_t = v - (v . a) a
+    F = stiffness (sum D P) a + shear_coupling sum D P v_t
+    T = p x F + twist_scalar (sum P A w . a / sum P A) a
 
 As for the kinematic tactile sensor, F is the force that the skin exerts: along a near a surface, along v_t while
 sliding. Contact is not modelled: a surface counts wherever it is in the ball, in front of the skin or behind it.
