@@ -1,7 +1,7 @@
-"""What a process needs to listen to the sensors of a simulation in another: no torch, no engine.
+"""Client package for listening to the sensors of a simulation in another process: it needs neither torch nor an engine.
 
-``from sensorium.client import connect`` works with numpy, pyzmq and msgspec alone. They are imported once something of
-here is used, so that ``python -m sensorium.client`` can be interrupted while they load.
+``from sensorium.client import connect`` needs only numpy, pyzmq and msgspec. They are imported on the first use of a
+public name of this package. The user can therefore interrupt ``python -m sensorium.client`` while they load.
 """
 
 from __future__ import annotations

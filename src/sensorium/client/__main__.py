@@ -1,4 +1,4 @@
-"""``python -m sensorium.client ADDRESS [SENSOR ...]``: listen with nothing but numpy, pyzmq and msgspec installed."""
+"""Command ``python -m sensorium.client ADDRESS [SENSOR ...]``, which needs only numpy, pyzmq and msgspec."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ for example:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the plain listener and return its exit code.
+    """Run the plain-text listener and return its exit code.
 
     Args:
-        argv: arguments without the program's name; None takes the process's.
+        argv: arguments without the program name; None uses the arguments of the process.
     """
     try:
         return _run(argv)
-    except KeyboardInterrupt:  # nothing is imported here: the next one may be on its way
+    except KeyboardInterrupt:  # import nothing here: a second interrupt may arrive
         if argv is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return 130
@@ -53,8 +53,8 @@ def _run(argv: Sequence[str] | None) -> int:
             raise
         print(f"error: {missing}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # who read the output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it when it ends
+    except BrokenPipeError:  # the reader of the output has exited, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports an error at exit
         return 1
     return 0
 

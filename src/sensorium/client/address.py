@@ -1,4 +1,4 @@
-"""Where a server is: its address, the keys for it, and why nobody answers there."""
+"""Address of a server, its keys, and the reason why no server answers there."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sensorium.wire.keyfiles import is_key
 
 
 def check_address(address: str) -> str:
-    """Return an address.
+    """Return a valid address.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the address is invalid.
     """
     expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
     scheme, separator, rest = checks.text("connect", "address", address, expected).partition("://")
@@ -32,7 +32,7 @@ def check_address(address: str) -> str:
 
 
 def why_silent(address: str) -> str:
-    """Return what is at an address where no server answers, in words."""
+    """Return the reason why no server answers at an address."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     try:
@@ -53,14 +53,14 @@ def why_silent(address: str) -> str:
 
 
 def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
-    """Return what gives a socket its keys.
+    """Return a function that sets the keys of a socket.
 
     Args:
-        server_key: the server's public key; empty where it has none.
-        keys: (public, secret) key of the client; None makes some.
+        server_key: public key of the server; empty if the server has none.
+        keys: (public, secret) key of the client; None generates a new pair.
 
     Raises:
-        ConfigError: a key is none, or that of the server is missing.
+        ConfigError: a key is invalid, or the key of the server is missing.
     """
 
     def prepare(socket: Any) -> None:

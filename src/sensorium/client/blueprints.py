@@ -1,4 +1,4 @@
-"""The blueprint library: which sensors a server can make, and what is to be chosen before one is spawned.
+"""Blueprint library: the sensors that a server can spawn, and the attributes to set before spawning.
 
 >>> bp = client.blueprints.find("sensor.other.imu")      # doctest: +SKIP
 >>> bp["rate_hz"] = 100                                  # doctest: +SKIP
@@ -26,14 +26,14 @@ from sensorium.wire.attributes import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActorAttribute:
-    """The value of one attribute of a blueprint at one moment.
+    """Value of one attribute of a blueprint at the time of the look-up.
 
-    It compares with Python values and with text: ``attribute == 100`` and ``attribute == "100"`` say the same.
+    It compares with Python values and with text: ``attribute == 100`` and ``attribute == "100"`` are equivalent.
 
     Args:
-        attribute: what may be chosen.
-        value: what is chosen, as a Python value; the default where nothing is; None where it is not given at all.
-        is_chosen: whether it was set.
+        attribute: definition of the attribute.
+        value: current value, as a Python value; the default if no value was set; None if there is no default either.
+        is_chosen: whether a value was set.
         blueprint: id of the blueprint.
     """
 
@@ -44,55 +44,55 @@ class ActorAttribute:
 
     @property
     def id(self) -> str:
-        """Name of the attribute."""
+        """Id of the attribute."""
         return self.attribute.id
 
     @property
     def type(self) -> AttributeType:
-        """What it takes."""
+        """Type of the accepted values."""
         return self.attribute.type
 
     @property
     def recommended_values(self) -> tuple[str, ...]:
-        """Values that make sense, as text."""
+        """Recommended values, as text."""
         return self.attribute.recommended_values
 
     @property
     def restrict_to_recommended(self) -> bool:
-        """Whether no other value is accepted."""
+        """Whether only recommended values are accepted."""
         return self.attribute.restrict_to_recommended
 
     @property
     def is_modifiable(self) -> bool:
-        """Whether it can be set: always."""
+        """Whether the attribute can be set; always True."""
         return True
 
     def as_bool(self) -> bool:
-        """Return the truth value.
+        """Return the value as a bool.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the value is not a bool.
         """
         return bool(self._as("bool"))
 
     def as_int(self) -> int:
-        """Return the whole number.
+        """Return the value as an integer.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the value is not an integer.
         """
         return int(self._as("int"))
 
     def as_float(self) -> float:
-        """Return the number.
+        """Return the value as a float.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the value is not a number.
         """
         return float(self._as("float"))
 
     def as_str(self) -> str:
-        """Return the value as text; empty where it is not given."""
+        """Return the value as text; empty if there is no value."""
         return self.attribute.text(self.value)
 
     def _as(self, type: AttributeType) -> Any:
@@ -140,18 +140,18 @@ class ActorAttribute:
 
 
 class Blueprint:
-    """A sensor to be made, and what is chosen about it; each is a copy of its own.
+    """Definition of a sensor to spawn, with the chosen attribute values; each look-up returns an independent copy.
 
-    Attributes are set with `set_attribute` or as in a mapping, ``blueprint["rate_hz"] = 100``, by text or by Python
-    values. What is not accepted is an error at once.
+    Attributes are set with `set_attribute` or with the syntax of a mapping, ``blueprint["rate_hz"] = 100``. Values are
+    text or Python values. An invalid value raises an error immediately.
 
     Args:
-        definition: which sensor, and what can be chosen.
+        definition: the sensor and its attributes.
         chosen: attribute id -> value.
 
     Raises:
-        ConfigError: a value is not accepted.
-        UnknownNameError: there is no such attribute.
+        ConfigError: a value is invalid.
+        UnknownNameError: an attribute does not exist.
     """
 
     def __init__(self, definition: SensorDefinition, chosen: Mapping[str, object] | None = None) -> None:
@@ -172,48 +172,48 @@ class Blueprint:
 
     @property
     def tags(self) -> list[str]:
-        """Words to search by."""
+        """Search tags."""
         return list(self.definition.tags)
 
     @property
     def doc(self) -> str:
-        """What the sensor is."""
+        """Description of the sensor."""
         return self.definition.doc
 
     @property
     def needs(self) -> str:
-        """What must be reserved when the server starts; empty where nothing is needed."""
+        """Resources to reserve at the start of the server; empty if none are needed."""
         return self.definition.needs
 
     def has_tag(self, tag: str) -> bool:
-        """Return whether it has a tag."""
+        """Return whether the blueprint has a tag."""
         return tag in self.definition.tags
 
     def match_tags(self, wildcard: str) -> bool:
-        """Return whether its id or one of its tags fits a pattern such as ``"sensor.lidar.*"``."""
+        """Return whether the id or a tag matches a pattern such as ``"sensor.lidar.*"``."""
         checks.text("match_tags", "wildcard", wildcard, "a pattern")
         return any(fnmatchcase(word, wildcard) for word in (self.id, *self.definition.tags))
 
     def has_attribute(self, id: str) -> bool:
-        """Return whether there is an attribute of that id."""
+        """Return whether the blueprint has an attribute with this id."""
         return id in self.definition
 
     def get_attribute(self, id: str) -> ActorAttribute:
-        """Return the value of an attribute as it is now.
+        """Return the current value of an attribute.
 
         Raises:
-            UnknownNameError: there is none of that id, with the nearest.
+            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
         attribute = self._attribute(id)
         is_chosen = id in self._chosen
         return ActorAttribute(attribute, self._chosen[id] if is_chosen else attribute.value, is_chosen, self.id)
 
     def set_attribute(self, id: str, value: object) -> None:
-        """Choose a value, by text or by a Python value; None takes the choice back.
+        """Set an attribute to a value, given as text or as a Python value; None restores the default.
 
         Raises:
-            UnknownNameError: there is no attribute of that id, with the nearest.
-            ConfigError: the value is not of its type, not within its bounds, or none of those it is restricted to.
+            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
+            ConfigError: the value has the wrong type, is out of bounds, or is not among the allowed values.
         """
         attribute = self._attribute(id)
         if value is None:
@@ -226,11 +226,11 @@ class Blueprint:
             self._chosen[id] = parsed
 
     def set_attributes(self, **values: object) -> Blueprint:
-        """Choose several values and return the blueprint itself.
+        """Set several attributes and return the blueprint itself.
 
         Raises:
-            UnknownNameError: there is no such attribute.
-            ConfigError: a value is not accepted.
+            UnknownNameError: an attribute does not exist.
+            ConfigError: a value is invalid.
         """
         for name, value in values.items():
             self.set_attribute(name, value)
@@ -241,24 +241,24 @@ class Blueprint:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What was set, as plain data: attribute id -> value."""
+        """Values that were set, as plain data: attribute id -> value."""
         return {name: plain(value) for name, value in self._chosen.items()}
 
     def check(self) -> None:
-        """Raise `ConfigError` where something that must be chosen is not."""
+        """Raise `ConfigError` if a required attribute is not set."""
         self.definition.describe(self._chosen)
 
     def copy(self) -> Blueprint:
-        """Return a blueprint of its own with the same choices."""
+        """Return an independent copy with the same values."""
         twin = Blueprint(self.definition)
         twin._chosen = dict(self._chosen)
         return twin
 
     def __getitem__(self, id: str) -> Any:
-        """Return the value of an attribute as a Python value; None where it is not given.
+        """Return the value of an attribute as a Python value; None if there is no value.
 
         Raises:
-            UnknownNameError: there is none of that id, with the nearest.
+            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
         return self.get_attribute(id).value
 
@@ -289,7 +289,7 @@ class Blueprint:
         return f"Blueprint({self.id!r}: {', '.join(parts)})"
 
     def __str__(self) -> str:
-        """Return the blueprint with all its attributes, one a line."""
+        """Return the blueprint with all its attributes, one per line."""
         lines = [f"{self.id}: {self.doc}" if self.doc else self.id]
         if self.needs:
             lines.append(f"  needs: {self.needs}")
@@ -304,10 +304,10 @@ class Blueprint:
 
 
 class BlueprintLibrary:
-    """The blueprints of a server, in the order of their ids; every look-up gives a fresh copy.
+    """Blueprints of a server, sorted by id; every look-up returns a new copy.
 
     Args:
-        definitions: the sensors that can be made.
+        definitions: the available sensors.
     """
 
     def __init__(self, definitions: Iterable[SensorDefinition]) -> None:
@@ -315,30 +315,30 @@ class BlueprintLibrary:
 
     @classmethod
     def from_dicts(cls, items: Iterable[Mapping[str, Any]]) -> BlueprintLibrary:
-        """Build the library from definitions as plain data.
+        """Build the library from definitions given as plain data.
 
         Raises:
-            WireError: one of them is none.
+            WireError: a definition is invalid.
         """
         return cls(SensorDefinition.from_dict(item) for item in items)
 
     def find(self, id: str) -> Blueprint:
-        """Return the blueprint of an id such as ``"sensor.other.imu"``; the bare kind (``"imu"``) will do.
+        """Return the blueprint with an id such as ``"sensor.other.imu"``; the short kind (``"imu"``) is also accepted.
 
         Raises:
-            UnknownNameError: there is none, with the nearest.
-            ConfigError: that is no text.
+            UnknownNameError: the blueprint does not exist; the message suggests the nearest name.
+            ConfigError: the id is not text.
         """
         checks.text("blueprints.find", "id", id, "the id of a blueprint, e.g. 'sensor.other.imu'")
         return Blueprint(find_definition(self._definitions, id))
 
     def filter(self, wildcard: str) -> BlueprintLibrary:
-        """Return the blueprints whose id or one of whose tags fits a pattern such as ``"sensor.lidar.*"``."""
+        """Return the blueprints whose id or tags match a pattern such as ``"sensor.lidar.*"``."""
         checks.text("blueprints.filter", "wildcard", wildcard, "a pattern, e.g. 'sensor.lidar.*'")
         return BlueprintLibrary(each.definition for each in self if each.match_tags(wildcard))
 
     def filter_by_attribute(self, name: str, value: object) -> BlueprintLibrary:
-        """Return the blueprints with an attribute whose default, or one of whose recommended values, is that."""
+        """Return the blueprints with an attribute whose default or recommended values include the given value."""
 
         def offers(definition: SensorDefinition) -> bool:
             if name not in definition:
@@ -351,7 +351,7 @@ class BlueprintLibrary:
 
     @property
     def ids(self) -> list[str]:
-        """The ids, in order."""
+        """Ids of all blueprints, sorted."""
         return list(self._definitions)
 
     @overload
@@ -359,11 +359,11 @@ class BlueprintLibrary:
     @overload
     def __getitem__(self, index: slice) -> BlueprintLibrary: ...
     def __getitem__(self, index: int | str | slice) -> Blueprint | BlueprintLibrary:
-        """Return one blueprint by its place or its id, or a part of the library.
+        """Return one blueprint by index or by id, or a slice of the library.
 
         Raises:
-            IndexError: past the end.
-            UnknownNameError: no such id, with the nearest.
+            IndexError: the index is out of range.
+            UnknownNameError: the id does not exist; the message suggests the nearest name.
         """
         if isinstance(index, str):
             return self.find(index)

@@ -1,4 +1,4 @@
-"""Listeners are called on threads: each has one of its own, which calls it with one item after the other."""
+"""Threads that call listeners: each listener has a dedicated thread, which calls it with one item at a time."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from sensorium.errors import StreamError
 from sensorium.wire.failures import Failures, trace_of
 
 LOGGER = logging.getLogger("sensorium.client")
-"""Where what a listener raises is logged."""
+"""Logger for exceptions raised by listeners."""
 
 LONGEST = 300
-"""Longest text shown of a listener."""
+"""Largest number of characters shown of a listener."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerError:
-    """What one call of a listener raised."""
+    """Exception raised by one call of a listener."""
 
     sensor: str
-    """Name of the sensor whose listener it was."""
+    """Name of the sensor whose listener raised the exception."""
     callback: str
-    """The listener, as `repr` shows it; empty where none was called, since the data could not be read."""
+    """The listener, as `repr` shows it; empty if no listener was called because the data could not be read."""
     error: BaseException
-    """The exception. The variables of its frames are cleared, so that it keeps no data alive."""
+    """The exception. The variables of its frames are cleared so that it keeps no data alive."""
     traceback: str
-    """The whole traceback as text."""
+    """Full traceback as text."""
     time: float
-    """Wall clock, seconds since 1970."""
+    """Wall clock time, seconds since 1970."""
 
     def __str__(self) -> str:
         what = f"{type(self.error).__name__}: {self.error}"
@@ -46,12 +46,16 @@ class ListenerError:
 
 
 class ErrorLog(Failures[ListenerError]):
-    """What listeners raised: logged at once, kept until somebody takes it; the first and the newest, all counted."""
+    """Log of exceptions raised by listeners.
+
+    Each exception is logged immediately, counted, and kept until a caller takes it. The log keeps the first and the
+    newest exceptions.
+    """
 
     def __init__(self, limit: int = 100) -> None:
         super().__init__(limit)
         self._first: ListenerError | None = None
-        self._taken = 0  # of all, how many somebody has taken, or could have
+        self._taken = 0  # how many of all errors were taken, or could have been
 
     def report(self, sensor: str, callback: object, error: BaseException) -> ListenerError:
         """Log an exception and keep it.
@@ -59,7 +63,7 @@ class ErrorLog(Failures[ListenerError]):
         Args:
             sensor: name of the sensor whose listener raised it.
             callback: the listener.
-            error: what it raised.
+            error: the exception.
         """
         shown, text = _shown(callback), trace_of(error)
         kind = type(error).__name__
@@ -67,11 +71,11 @@ class ErrorLog(Failures[ListenerError]):
         return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, shown, text)
 
     def report_unreadable(self, sensor: str, error: BaseException) -> ListenerError:
-        """Log and keep what reading a message raised, e.g. its serializer's `deserialize`.
+        """Log and keep an exception raised while reading a message, e.g. by the `deserialize` of its serializer.
 
         Args:
-            sensor: name of the sensor whose data it was.
-            error: what was raised.
+            sensor: name of the sensor that sent the data.
+            error: the exception.
         """
         text = trace_of(error)
         record = self._record(sensor, "", error, text)
@@ -85,17 +89,17 @@ class ErrorLog(Failures[ListenerError]):
         return record
 
     def take(self) -> list[ListenerError]:
-        """Return what is kept of the newest, oldest first, and forget it; `count` stays."""
+        """Return the newest errors, oldest first, and forget them; `count` is unchanged."""
         with self._lock:
             kept, self._first, self._taken = list(self._kept), None, self._count
             self._kept.clear()
         return kept
 
     def check(self) -> None:
-        """Raise the first of those that nobody has taken, where there are any, and forget all.
+        """Raise the first error that was not taken, if any, and forget all errors.
 
         Raises:
-            StreamError: caused by the first; it says how many there were.
+            StreamError: caused by the first error; the message states how many there were.
         """
         with self._lock:
             first, count = self._first, self._count - self._taken
@@ -107,35 +111,35 @@ class ErrorLog(Failures[ListenerError]):
 
 
 PATIENCE = 5.0
-"""Seconds that a running call may take to end when its listener stops, by default."""
+"""Default longest wait for a running call when its listener stops, s."""
 
 _current = threading.local()
-"""`queue`: the queue whose thread this is."""
+"""Thread-local storage; `queue` is the queue that the current thread serves."""
 _waits = threading.Lock()
-"""Held while a thread notes which queue it waits for, so that two threads never wait for each other."""
+"""Lock held while a thread records which queue it waits for; prevents two threads from waiting for each other."""
 
 
 class Callbacks:
-    """What all queues of one client share."""
+    """State shared by all queues of one client."""
 
     def __init__(self) -> None:
         self.errors = ErrorLog()
-        """Exceptions of listeners."""
+        """Exceptions raised by listeners."""
         self.patience = PATIENCE
-        """Longest wait for a running call when its listener stops, s; a call that blocks is then left alone."""
+        """Longest wait for a running call when its listener stops, s; a call that blocks longer is abandoned."""
 
 
 class CallbackQueue(Generic[Item]):
-    """Items that a function takes one after the other, in order, on a thread of their own.
+    """Queue whose items are passed to a function one at a time, in order, on a dedicated thread.
 
-    The thread starts with the first item and ends with `close`. Exceptions of the function are reported, and the next
-    item follows.
+    The thread starts with the first item and ends with `close`. Exceptions raised by the function are reported, and the
+    next item follows.
 
     Args:
-        name: of the sensor, for reports and the thread.
-        handle: takes an item.
-        shared: what all queues of the client share.
-        done: takes what `handle` returned, once the item is released; None for nothing.
+        name: name of the sensor, for reports and the thread.
+        handle: function called with each item.
+        shared: state shared by all queues of the client.
+        done: function called with the result of `handle` after the item is released; None for no call.
     """
 
     def __init__(
@@ -148,7 +152,7 @@ class CallbackQueue(Generic[Item]):
         self.name = name
         self._handle, self._shared, self._done = handle, shared, done
         self.items: deque[Item] = deque()
-        """Items that wait. Whoever changes them otherwise than by `put` holds `lock`."""
+        """Pending items. Any change other than by `put` requires `lock`."""
         self.lock = threading.RLock()  # re-entrant: a garbage collection inside may stop listeners in this very thread
         self._changed = threading.Condition(self.lock)
         self._thread: threading.Thread | None = None
@@ -159,14 +163,14 @@ class CallbackQueue(Generic[Item]):
         self._waits_for: CallbackQueue[Any] | None = None
         self._last: Callable[[], object] | None = None
         self.closed = False
-        """Whether items are refused."""
+        """Whether new items are rejected."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{len(self.items)} pending{', running' * self._running}"
         return f"<CallbackQueue {self.name!r}: {state}>"
 
     def put(self, items: Iterable[Item]) -> bool:
-        """Append items; return whether they were taken, which they are until `close`."""
+        """Append items and return whether they were accepted; a closed queue rejects them."""
         with self.lock:
             if self.closed:
                 return False
@@ -175,10 +179,10 @@ class CallbackQueue(Generic[Item]):
             return True
 
     def close(self, last: Callable[[], object] | None = None) -> bool:
-        """Refuse items from now on and drop those that wait; return whether it was open until now.
+        """Reject new items and drop the pending ones; return whether the queue was open before the call.
 
         Args:
-            last: called on the thread, after the running call.
+            last: function called on the thread after the running call.
         """
         with self.lock:
             if self.closed:
@@ -187,11 +191,11 @@ class CallbackQueue(Generic[Item]):
             dropped, self.items = self.items, deque()
             if last is not None or self._thread is not None:
                 self._go_on()
-        dropped.clear()  # without the lock: items may hold what takes locks at its end
+        dropped.clear()  # without the lock: the destructors of items may take locks
         return True
 
     def clear(self) -> None:
-        """Drop the items that wait."""
+        """Drop the pending items."""
         with self.lock:
             dropped, self.items = self.items, deque()
         dropped.clear()
@@ -199,10 +203,10 @@ class CallbackQueue(Generic[Item]):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the running call has ended; return whether it has.
 
-        There is no wait from within that call, nor where that call itself waits for the caller.
+        The method never waits when called from within that call, or while that call itself waits for the caller.
 
         Args:
-            timeout: longest wait, s; None is the `patience` of the client, after which a warning is logged.
+            timeout: longest wait, s; None uses the `patience` of the client and logs a warning when it expires.
         """
         mine: CallbackQueue[Any] | None = getattr(_current, "queue", None)
         with self.lock:
@@ -230,13 +234,13 @@ class CallbackQueue(Generic[Item]):
         return ended
 
     def join(self, timeout: float) -> None:
-        """Wait until the thread has ended, after `close`; not from within it."""
+        """Wait until the thread has ended after `close`; return immediately on that thread itself."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
     def _go_on(self) -> None:
-        """Wake the thread, or start it; under the lock."""
+        """Wake or start the thread; requires the lock."""
         if self._thread is not None:
             if self._idle:
                 self._changed.notify_all()
@@ -244,7 +248,7 @@ class CallbackQueue(Generic[Item]):
         thread = threading.Thread(target=self._run, name=f"sensorium-listener-{self.name}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the interpreter ends, or there are too many threads
+        except RuntimeError as error:  # the interpreter is exiting, or there are too many threads
             self.items.clear()
             raise StreamError(f"no thread can be started for the listener of {self.name!r}: {error}") from error
         self._thread = thread
@@ -268,10 +272,10 @@ class CallbackQueue(Generic[Item]):
             result, done = None, self._done
             try:
                 result = self._handle(item)
-            except BaseException as error:  # a SystemExit too: no listener ends the thread
+            except BaseException as error:  # includes SystemExit: no listener may end the thread
                 self._shared.errors.report(self.name, self._handle, error)
                 done = None
-            del item  # it holds data
+            del item  # release the data it holds
             if done is not None:
                 done(result)
         if self._last is not None:
@@ -287,7 +291,7 @@ def _shown(value: object) -> str:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Let go of the variables of all frames of an exception and of those it came from."""
+    """Release the variables of all frames of an exception and of the exceptions that caused it."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo:

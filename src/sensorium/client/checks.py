@@ -1,6 +1,6 @@
-"""What users give to the methods of a client, checked here, in words, before anything is sent.
+"""Validation of the arguments of client methods, with readable errors, before anything is sent.
 
-NumPy's numbers are numbers: they come out as Python's. Truth values are none.
+NumPy numbers are accepted and converted to Python numbers. A bool is not a number.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from sensorium.wire.attributes import plain
 from sensorium.wire.pose import Pose
 
 Policy = Literal["latest", "lossless"]
-"""What happens to samples that a listener is too slow for: only the newest is kept, or all are."""
+"""Handling of samples for a slow listener: keep only the newest, or keep all."""
 Envs = slice | int | range | None
 
 MOST = 2**31 - 1
-"""Greatest whole number, where nothing else bounds it."""
+"""Default upper bound of integers."""
 LONGEST = 10.0**6
-"""Longest wait, s."""
+"""Longest allowed wait, s."""
 HIDDEN = "(not shown)"
-"""What a message shows of a secret."""
+"""Text that error messages show in place of a secret."""
 
 
 def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOST, *, fix: str = "") -> int:
-    """Return a whole number.
+    """Return a valid integer.
 
     Args:
-        call: what was called, for the message.
+        call: name of the call, for the message.
         argument: name of the argument.
-        value: what was given.
-        low: least that is accepted.
-        high: greatest.
-        fix: what to do instead, a sentence; may be empty.
+        value: the given value.
+        low: smallest accepted value.
+        high: largest accepted value.
+        fix: sentence that suggests a correction; may be empty.
 
     Raises:
-        ConfigError: it is none, or not within the bounds; so of all others here.
+        ConfigError: the value is not an integer, or is out of bounds; all checks of this module raise it likewise.
     """
     number = _index(value)
     if number is None or not low <= number <= high:
@@ -51,7 +51,7 @@ def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOS
 
 
 def number(call: str, argument: str, value: object, expected: str, low: float = 0.0, high: float = math.inf) -> float:
-    """Return a finite number above `low`, up to `high`; `expected` says so in words."""
+    """Return a finite number above `low` and at most `high`; `expected` describes this for the message."""
     right = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     try:
         found = float(value) if right else math.nan  # type: ignore[arg-type]
@@ -63,20 +63,20 @@ def number(call: str, argument: str, value: object, expected: str, low: float = 
 
 
 def seconds(call: str, value: object, *, may_be_zero: bool = True) -> float:
-    """Return a `timeout`, s."""
+    """Return a valid `timeout`, s."""
     sign, low = (">=", -math.ulp(0.0)) if may_be_zero else (">", 0.0)
     return number(call, "timeout", value, f"a number of seconds {sign} 0, at most {LONGEST:g}", low, LONGEST)
 
 
 def flag(call: str, argument: str, value: object) -> bool:
-    """Return a truth value."""
+    """Return a valid bool."""
     if not isinstance(value, bool | np.bool_):
         raise ConfigError.single(call, argument, value, "True or False")
     return bool(value)
 
 
 def text(call: str, argument: str, value: object, expected: str = "text", *, secret: bool = False) -> str:
-    """Return text that can be written as UTF-8; the message does not show a secret."""
+    """Return text that can be encoded as UTF-8; error messages do not show a secret."""
     if not isinstance(value, str):
         raise ConfigError.single(call, argument, HIDDEN if secret else value, expected)
     try:
@@ -88,7 +88,7 @@ def text(call: str, argument: str, value: object, expected: str = "text", *, sec
 
 
 def pose(call: str, argument: str, value: object) -> Pose:
-    """Return a pose; None is no motion."""
+    """Return a valid pose; None gives the identity."""
     if value is None:
         return Pose()
     if not isinstance(value, Pose):
@@ -98,13 +98,13 @@ def pose(call: str, argument: str, value: object) -> Pose:
 
 
 def function(call: str, argument: str, value: object, of: str) -> None:
-    """Refuse what cannot be called."""
+    """Raise an error if the value is not callable."""
     if not callable(value):
         raise ConfigError.single(call, argument, value, f"a function of one argument, {of}")
 
 
 def env(call: str, value: object, num_envs: int) -> int | None:
-    """Return the number of one environment, or None for all."""
+    """Return the index of one environment, or None for all."""
     if value is None:
         return None
     found = _index(value)
@@ -114,12 +114,12 @@ def env(call: str, value: object, num_envs: int) -> int | None:
 
 
 def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
-    """Return the environments that an argument means, in its order; None for all.
+    """Return the environments that an argument selects, in the given order; None for all.
 
     Args:
-        call: what was called, for the message.
-        value: None, a slice, an integer, integers without repetition, or a bool mask `[env]`: sequences, arrays of
-            NumPy, tensors of torch.
+        call: name of the call, for the message.
+        value: None, a slice, an integer, integers without repetition, or a bool mask `[env]`: sequences, NumPy arrays,
+            torch tensors.
         num_envs: number of environments.
     """
     if value is None:
@@ -153,7 +153,7 @@ def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """How a listener listens; see `RemoteSensor.listen`."""
+    """Options of a listener; see `RemoteSensor.listen`."""
 
     policy: Policy = "latest"
     every: int = 1
@@ -164,12 +164,12 @@ class ListenOptions:
 
 
 def listening(name: str, num_envs: int, **options: Any) -> ListenOptions:
-    """Return the options of `RemoteSensor.listen`, checked.
+    """Return validated options of `RemoteSensor.listen`.
 
     Args:
-        name: of the sensor.
-        num_envs: environments of the server.
-        options: by name.
+        name: name of the sensor.
+        num_envs: number of environments of the server.
+        options: options by name.
     """
     call, given = f"listen({name!r})", ListenOptions(**options)
     if given.policy not in ("latest", "lossless"):
@@ -187,7 +187,7 @@ def listening(name: str, num_envs: int, **options: Any) -> ListenOptions:
 
 
 def env_range(envs: Any, num_envs: int, name: str) -> tuple[int, int]:
-    """Return (first, number) of the environments that a listener of a sensor asks for."""
+    """Return (first, count) of the environments that a listener of a sensor requests."""
     if envs is None:
         return 0, num_envs
     single = _index(envs)
@@ -204,7 +204,7 @@ def env_range(envs: Any, num_envs: int, name: str) -> tuple[int, int]:
 
 
 def controls(call: str, value: Any) -> tuple[tuple[int, ...], bytes]:
-    """Return shape and little-endian float64 of controls; of None nothing."""
+    """Return the shape and the little-endian float64 bytes of controls; empty for None."""
     if value is None:
         return (), b""
     expected = "numbers of shape [nu] or [env, nu]"
@@ -216,7 +216,7 @@ def controls(call: str, value: Any) -> tuple[tuple[int, ...], bytes]:
         raise ConfigError.single(call, "ctrl", value, expected)
     if given.ndim > 2:
         raise ConfigError.single(call, "ctrl", given.shape, expected)
-    content = np.ascontiguousarray(given, "<f8")  # one number becomes [1]
+    content = np.ascontiguousarray(given, "<f8")  # a single number becomes [1]
     return content.shape, content.tobytes()
 
 
@@ -230,7 +230,7 @@ def knob_value(call: str, value: object) -> Any:
 
 
 def array(value: Any) -> npt.NDArray[Any]:
-    """Return numbers as an array of NumPy; a tensor of torch comes from its device."""
+    """Return numbers as a NumPy array; a torch tensor is copied from its device."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if value.is_floating_point():
@@ -239,7 +239,7 @@ def array(value: Any) -> npt.NDArray[Any]:
 
 
 def _index(value: object) -> int | None:
-    """Return a whole number, or None where it is none."""
+    """Return an integer, or None if the value is not an integer."""
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
         return None
     try:
@@ -249,7 +249,7 @@ def _index(value: object) -> int | None:
 
 
 def _listed(value: Any) -> Any:
-    """Return an iterable of integers as a list; one integer as it is."""
+    """Return an iterable of integers as a list; return a single integer unchanged."""
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else value
 
 

@@ -1,4 +1,4 @@
-"""The client: the sensors of a simulation that runs in another process, or in this one."""
+"""Client for the sensors of a simulation that runs in another process or in the same process."""
 
 from __future__ import annotations
 
@@ -41,21 +41,19 @@ if TYPE_CHECKING:
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
 MOST_SUBSTEPS = 1_000_000
-"""Physics ticks of one step at most; the server refuses more."""
+"""Maximum number of physics ticks per step; the server rejects more."""
 
 _open: WeakSet[Client] = WeakSet()
 """Clients that are not closed."""
 _closers: WeakSet[threading.Thread] = WeakSet()
-"""Threads that close clients which nobody holds any more."""
+"""Threads that close clients without remaining references."""
 
 
 @atexit.register
 def _close_all() -> None:
-    """End what a program has left open, while its threads still run: a socket that is cut off could hold up its end."""
+    """Close all open clients at exit while their threads still run: an open socket could delay the exit."""
     for client in list(_open):
-        client.callbacks.patience = (
-            1.0  # a listener that blocks, e.g. at a queue that is full, does not hold up the end
-        )
+        client.callbacks.patience = 1.0  # a listener that blocks, e.g. on a full queue, does not delay the exit
         client.close()
     for closer in list(_closers):
         closer.join(1.0)
@@ -63,12 +61,12 @@ def _close_all() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server in this process.
+    """Server in the same process.
 
     Attributes:
         context: its ZeroMQ context.
-        pump: where its loop is on this very thread: lets it work for some seconds; else returns False.
-        on_close: called when the client has ended.
+        pump: runs the server loop for some seconds if the loop belongs to the calling thread; otherwise returns False.
+        on_close: function called after the client has closed.
     """
 
     context: zmq.Context[Any]
@@ -77,30 +75,31 @@ class LocalServer:
 
 
 class Client:
-    """A connection to a server; `connect` makes one. It is a context manager, which closes it.
+    """Connection to a server, created by `connect`; a context manager that closes the connection at its end.
 
-    Everything may be called from any thread. Each listener is called on a thread of its own. Where the connection
-    breaks, or the server is started anew, the client connects again by itself: listeners go on, and sensors that it
-    spawned are spawned again.
+    All methods may be called from any thread. Each listener is called on a dedicated thread. The client reconnects
+    automatically after the connection breaks or the server restarts. Listeners then continue, and sensors that the
+    client spawned are spawned again.
 
-    One that nobody holds any more is closed, with a `ResourceWarning`. Its sensors hold it, and so does whoever listens
-    to one, until he stops: see `connect`.
+    A client without remaining references is closed with a `ResourceWarning`. Its sensors hold a reference, and so does
+    every active listener: see `connect`.
 
     Args:
-        address: of the server.
-        token: that of the server, where it wants one.
-        name: what the server calls this client in its messages; empty takes the program's name.
-        server_key: the server's public key, where it has keys.
-        keys: (public, secret) key of this client, where the server knows whom it lets in; None makes some.
-        timeout: longest wait for the server, at first and for answers, s. It starts anew while the server says that it
-            works on the request, or compiles kernels.
-        shared_memory: read large data from shared memory, where the server is on this machine.
-        max_message: most bytes of one message; listening to a sensor whose messages are longer ends with that reason.
-        local: the server, where it is in this process; `Scene.local_client` gives it.
+        address: address of the server.
+        token: token of the server, if the server requires a token.
+        name: name of this client in messages of the server; empty uses the program name.
+        server_key: public key of the server, if the server has keys.
+        keys: (public, secret) key of this client, if the server accepts only known clients; None generates a new pair.
+        timeout: longest wait for the connection and for answers, s. The wait restarts while the server reports that it
+            processes the request or compiles kernels.
+        shared_memory: read large data from shared memory if the server runs on the same machine.
+        max_message: maximum size of one message, bytes; longer messages end the listener of their sensor with that
+            reason.
+        local: the server, if it runs in the same process; `Scene.local_client` provides it.
 
     Raises:
-        StreamError: nobody answers there, or the server refuses; with its words.
-        ConfigError: an address or key that is none.
+        StreamError: no server answers, or the server refuses; the message contains the reason of the server.
+        ConfigError: the address or a key is invalid.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class Client:
 
     @property
     def timeout(self) -> float:
-        """Longest wait for the server, s; it can be set."""
+        """Longest wait for the server, s; the property can be set."""
         return self._session.timeout
 
     @timeout.setter
@@ -174,7 +173,7 @@ class Client:
 
     @property
     def server(self) -> Any:
-        """The server, where it is in this process; else None."""
+        """The server, if it runs in the same process; otherwise None."""
         return self._session.server
 
     @server.setter
@@ -182,18 +181,19 @@ class Client:
         self._session.server = server
 
     def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until the server has answered and said what there is.
+        """Wait until the server has answered and sent its description.
 
         Raises:
-            StreamError: it does not within `timeout` seconds, or it refuses; with its words.
+            StreamError: no answer arrives within `timeout` seconds, or the server refuses; the message contains its
+                reason.
         """
         self._session.wait_connected(None if timeout is None else checks.seconds("wait_connected", timeout))
 
     def wait_for(self, sensor: str, timeout: float | None = None) -> RemoteSensor:
-        """Wait until the server has a sensor, and return it.
+        """Wait until the server has a sensor, and return the sensor.
 
         Raises:
-            TimeoutError: it has none of that name within `timeout` seconds.
+            TimeoutError: the server has no sensor of that name within `timeout` seconds.
         """
         checks.text("wait_for", "sensor", sensor)
         timeout = self.timeout if timeout is None else checks.seconds("wait_for", timeout)
@@ -206,7 +206,7 @@ class Client:
 
     @property
     def description(self) -> SceneDescription:
-        """What there is to know of the scene: engine, time step, environments, and each sensor."""
+        """Description of the scene: engine, time step, environments, and each sensor."""
         about = self._session.known().description
         sensors = {
             info.name: {
@@ -236,23 +236,23 @@ class Client:
 
     @property
     def is_lockstep(self) -> bool:
-        """Whether clients take the steps."""
+        """Whether the clients step the simulation."""
         return self._session.known().lockstep
 
     @property
     def frame(self) -> int:
-        """Number of the newest frame that this client has heard of; -1 before that."""
+        """Number of the newest frame known to this client; -1 before the first."""
         return self._session.frame
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
-        """Name -> what there is to listen to."""
+        """Available streams by name."""
         with self._session.lock:
             return dict(self._session.streams)
 
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
-        """Name -> sensor; a new one appears here by itself."""
+        """Sensors by name; new sensors appear automatically."""
         return _Sensors(self, self._session, self._sensors, self._slots)
 
     @property
@@ -263,7 +263,7 @@ class Client:
 
     @property
     def blueprints(self) -> BlueprintLibrary:
-        """The blueprints of all sensors that can be spawned, those that run in the client included."""
+        """Blueprints of all sensors that can be spawned, including sensors that run in the client."""
         if self._library is None:
             offered = [SensorDefinition.from_dict(each) for each in self._session.ask(say.Ask, "blueprints")]
             theirs = {definition.id for definition in offered}
@@ -273,38 +273,38 @@ class Client:
 
     @property
     def errors(self) -> list[ListenerError]:
-        """What listeners raised since somebody asked the last time, oldest first."""
+        """Exceptions raised by listeners since the last read, oldest first."""
         return self.callbacks.errors.take()
 
     @property
     def notes(self) -> list[str]:
-        """What the server warned of, the newest 100."""
+        """The newest 100 warnings of the server."""
         return list(self._session.notes)
 
     def check(self) -> None:
-        """Raise the first of the errors of listeners that nobody has asked for, where there are any.
+        """Raise the first exception of a listener that was not read from `errors`, if any.
 
         Raises:
-            StreamError: caused by what the listener raised.
+            StreamError: caused by the exception of the listener.
         """
         self.callbacks.errors.check()
 
     # Steps and controls -----------------------------------------------------------------------------------------------
 
     def step(self, ctrl: Any = None, substeps: int = 1, *, timeout: float | None = None) -> int:
-        """Have the server take one control step, in lock-step; what listeners must not lose has then been sent.
+        """Request one control step in lock-step mode; on return, all data of lossless listeners have been sent.
 
         Args:
             ctrl: `[env, nu]` or `[nu]`; None keeps the controls.
             substeps: physics ticks of the step.
-            timeout: longest wait for the answer, s; None is that of the client, and what the server waits for others.
+            timeout: longest wait for the answer, s; None uses twice the timeout of the client plus 30 s.
 
         Returns:
-            Number of the step's last frame.
+            Number of the last frame of the step.
 
         Raises:
-            ConfigError: an argument is none of these; nothing has happened.
-            StreamError: the simulation runs freely, or the server refused or did not answer; with its words.
+            ConfigError: an argument is invalid; the server has received nothing.
+            StreamError: the simulation is free-running, or the server refused or did not answer; includes its reason.
         """
         patience = 2.0 * self.timeout + 30.0 if timeout is None else checks.seconds("step", timeout)
         substeps = checks.whole("step", "substeps", substeps, 1, MOST_SUBSTEPS)
@@ -316,24 +316,24 @@ class Client:
         return int(result["frame"])
 
     def control(self, ctrl: Any) -> None:
-        """Set the controls `[env, nu]` or `[nu]`, for the steps to come.
+        """Set the controls `[env, nu]` or `[nu]` of the following steps.
 
         Raises:
-            ConfigError: these are no numbers of such a shape.
-            StreamError: the server refused; with its words.
+            ConfigError: the controls are not numbers of such a shape.
+            StreamError: the server refused; the message contains its reason.
         """
         self._session.ask(say.Control, *checks.controls("control", ctrl))
 
     def reset(self, env_ids: Any = None) -> int:
-        """Reset some environments between two steps, and return the frame in which that shows.
+        """Reset some environments between two steps, and return the first frame that shows the reset.
 
         Args:
-            env_ids: one environment or several, a bool mask `[env]`, or None for all; with none of them nothing is
-                done. Sequences, arrays of NumPy and tensors of torch are understood.
+            env_ids: one or several environments, a bool mask `[env]`, or None for all; an empty selection has no
+                effect. Sequences, NumPy arrays and torch tensors are accepted.
 
         Raises:
-            ConfigError: these are no environments; nothing has happened.
-            StreamError: the server refused; with its words.
+            ConfigError: the environments are invalid; the server has received nothing.
+            StreamError: the server refused; the message contains its reason.
         """
         return int(self._session.ask(say.Reset, checks.env_ids("reset", env_ids, self.num_envs)))
 
@@ -349,25 +349,25 @@ class Client:
         name: str = "",
         **arguments: Any,
     ) -> Any:
-        """Make a sensor. It belongs to this client: it goes away with it.
+        """Spawn a sensor. The sensor belongs to this client and is removed with it.
 
         Args:
-            blueprint: of ``client.blueprints.find(...)``, or an id.
-            transform: its pose relative to what it is attached to, else in the world.
+            blueprint: a blueprint from ``client.blueprints.find(...)``, or an id.
+            transform: pose relative to the body that the sensor is attached to, or in the world.
             attach_to: a body, its name or id; None for the world.
-            env: the only environment it is for (sensors of the scene are for all); None for all.
-            name: its name; empty takes a free one.
-            arguments: for the class of a sensor that runs in the client, e.g. ``lanes=[...]``.
+            env: the only environment of the sensor (sensors of the scene cover all); None for all.
+            name: name of the sensor; empty selects a free name.
+            arguments: arguments for the class of a sensor that runs in the client, e.g. ``lanes=[...]``.
 
         Returns:
-            A `RemoteSensor`, or the `ClientSensor` that runs here.
+            A `RemoteSensor`, or the `ClientSensor` that runs in this process.
 
-        What the server warns of meanwhile is a warning here as well, and among the `notes`.
+        Warnings that the server issues during the call are also issued here and added to `notes`.
 
         Raises:
-            StreamError: the server refused; with its words.
-            ConfigError: an argument or an attribute is not what it should be.
-            UnknownNameError: there is no such blueprint or body, with the nearest.
+            StreamError: the server refused; the message contains its reason.
+            ConfigError: an argument or an attribute is invalid.
+            UnknownNameError: the blueprint or the body does not exist; the message suggests the nearest name.
         """
         if isinstance(blueprint, str):
             blueprint = self.blueprints.find(blueprint)
@@ -383,7 +383,7 @@ class Client:
         local = client_sensor.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
-        about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # what is chosen stays here
+        about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
         wish = Wish(about, transform, body.name if body is not None else "", env, local)
         info, warned = self._session.spawn(wish, name)
         if local is None:
@@ -412,7 +412,7 @@ class Client:
         return sensor
 
     def _body(self, call: str, attach_to: Any) -> Body | None:
-        """Return what a sensor is attached to."""
+        """Return the body to which a sensor is attached."""
         if attach_to is None or isinstance(attach_to, Body):
             return attach_to
         if isinstance(attach_to, bool | np.bool_) or not isinstance(attach_to, str | int | np.integer):
@@ -421,7 +421,7 @@ class Client:
         return self.bodies[attach_to if isinstance(attach_to, str) else int(attach_to)]
 
     def _warn(self, name: str, warned: Iterable[Warned]) -> None:
-        """Warn of what the server warned of as it made a sensor; where that is an error, the sensor goes away again."""
+        """Issue the warnings of the server about a new sensor; if warnings are errors, remove the sensor."""
         what = f"spawning {name!r}"
         self._session.notes.extend(told(category, text, what) for category, text in warned)
         try:
@@ -431,11 +431,11 @@ class Client:
             raise
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
-        """Remove a sensor that this client spawned, which stops listening to it.
+        """Remove a sensor that this client spawned, and stop its listener.
 
         Raises:
-            ConfigError: it is neither a sensor nor the name of one.
-            StreamError: the server refused, as for a sensor of another client; listening to that goes on.
+            ConfigError: the argument is neither a sensor nor the name of a sensor.
+            StreamError: the server refused, e.g. because the sensor belongs to another client; its listener continues.
         """
         if isinstance(sensor, ClientSensor):
             sensor.destroy()
@@ -448,14 +448,14 @@ class Client:
             local.destroy()
             return
         if wish is not None:
-            with contextlib.suppress(UnknownNameError):  # it is gone already, which the server says
+            with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
         self._session.ask(say.Destroy, name)
         with self._session.lock:
             self._session.spawned.pop(name, None)
 
     def _discard(self, name: str) -> None:
-        """Tell the server that a sensor of ours is gone; it does not matter where that fails."""
+        """Notify the server that a client sensor is gone; failures are only logged."""
         with self._session.lock:
             self._local.pop(name, None)
             self._session.spawned.pop(name, None)
@@ -470,16 +470,19 @@ class Client:
     def on_tick(
         self, callback: Callable[[Snapshot], object], *, envs: Any = None, policy: Any = "lossless"
     ) -> Subscription:
-        """Have a function called with the state of all bodies in each frame, on its own thread; returns the listener.
+        """Register a function that is called with the state of all bodies in each frame, on a dedicated thread.
 
         Args:
-            callback: takes a `Snapshot`.
+            callback: function that takes a `Snapshot`.
             envs: as for `RemoteSensor.listen`.
-            policy: likewise.
+            policy: as for `RemoteSensor.listen`.
+
+        Returns:
+            The subscription, whose `stop` ends the calls.
 
         Raises:
-            ConfigError: an argument is none of these.
-            StreamError: the server has no stream of the bodies' states.
+            ConfigError: an argument is invalid.
+            StreamError: the server has no stream of the body states.
         """
         checks.function("on_tick", "callback", callback, "the snapshot")
         if WORLD not in self.streams:
@@ -497,13 +500,13 @@ class Client:
         on_end: Callable[[str], object] | None = None,
         **options: Any,
     ) -> Subscription:
-        """Return one more listener of a sensor, beside that of ``sensors[name].listen``; its `stop` ends it.
+        """Add a listener of a sensor, independent of ``sensors[name].listen``; the returned subscription stops it.
 
         Args:
-            name: of the sensor.
-            callback: takes the data, as for `RemoteSensor.listen`.
-            on_end: called once with the reason when it ends without `stop`.
-            options: of `RemoteSensor.listen`.
+            name: name of the sensor.
+            callback: function that takes the data, as for `RemoteSensor.listen`.
+            on_end: function called once with the reason if the subscription ends without `stop`.
+            options: options of `RemoteSensor.listen`.
         """
         asked = checks.listening(name, self.num_envs, **options)
         subscription = Subscription(self._session, name, callback, asked, on_end=on_end, keeps=self)
@@ -511,13 +514,16 @@ class Client:
         return subscription
 
     def on_frame(self, callback: Callable[[say.FrameDone], object]) -> FrameListener:
-        """Have a function called at the end of each frame, on the thread of the connection."""
+        """Register a function that is called at the end of each frame, on the thread of the connection."""
         return self._session.hear_frames(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End everything: listeners, threads, the connection. May be called again, and from a listener."""
+        """Close the listeners, the threads and the connection.
+
+        Repeated calls, and calls from a listener, are allowed.
+        """
         if not self._session.leave():
             return
         _open.discard(self)
@@ -530,7 +536,7 @@ class Client:
         if "_session" not in vars(self) or self.is_closed:
             return
         text = f"unclosed {self!r}: call its close(), or use it as a context manager"
-        # On a thread of its own: on this one anything may be under way, a step of the scene or a call of a listener.
+        # On a separate thread: the current thread may be inside a step of the scene or a call of a listener.
         closer = threading.Thread(target=self.close, name="sensorium-close", daemon=True)
         _closers.add(closer)
         closer.start()
@@ -538,7 +544,7 @@ class Client:
 
 
 class _TickListener:
-    """Calls a function with snapshots. It shows itself as that function, by which errors name it."""
+    """Listener that calls a function with snapshots; its repr is that of the function, for use in errors."""
 
     __slots__ = ("_callback", "_session")
 
@@ -553,7 +559,7 @@ class _TickListener:
 
 
 class _Sensors(Mapping[str, RemoteSensor]):
-    """Name -> sensor, as the server has them now. One object per name, so that listening twice replaces."""
+    """Current sensors of the server by name. Each name has a single object, so that a new listener replaces the old."""
 
     def __init__(
         self,
@@ -591,17 +597,18 @@ def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
 
     ``client = sn.connect("tcp://127.0.0.1:7447"); client.sensors["lidar"].listen(print)``
 
-    It is closed by `close`, or at the end of a ``with``. One that nobody holds any more is closed, too, by a thread of
-    its own, with a `ResourceWarning`. Its sensors and `FrameSync`s hold it. So does whoever listens, whether anybody
-    keeps a reference or not, as a thread runs on: ``sn.connect(address).sensors["lidar"].listen(print)`` goes on until
-    the server ends it, or the program ends.
+    The connection ends with `close`, or at the end of a ``with`` block. A client without remaining references is also
+    closed, by a separate thread, with a `ResourceWarning`. Its sensors and `FrameSync` objects hold a reference.
+
+    An active listener also keeps the client alive, even if the program holds no reference. For example,
+    ``sn.connect(address).sensors["lidar"].listen(print)`` continues until the server ends it or the program exits.
 
     Args:
-        address: what the server prints.
+        address: address that the server prints.
         options: see `Client`.
 
     Raises:
-        StreamError: nobody answers there, or the server refuses; with its words.
+        StreamError: no server answers, or the server refuses; the message contains its reason.
     """
     return Client(address, **options)
 

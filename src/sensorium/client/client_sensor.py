@@ -1,7 +1,8 @@
-"""Client sensors: sensors that run in the client, on what it is told of the world in each frame.
+"""Client sensors: sensors that run in the client and compute their output from the state of the world in each frame.
 
-An author derives from `ClientSensor`; defining the class registers it. The server only knows that such a sensor exists.
-The base class gives snapshots to `on_tick` one at a time and in the order of frames, so that an author needs no locks.
+An author derives a class from `ClientSensor`; the class definition registers it. The server knows only that such a
+sensor exists. The base class passes snapshots to `on_tick` one at a time, in the order of frames. An author therefore
+needs no locks.
 """
 
 from __future__ import annotations
@@ -22,54 +23,57 @@ from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
 from sensorium.wire.world import Snapshot
 
 ENTRY_POINT_GROUP = "sensorium.client_sensors"
-"""Where installed packages announce modules with client sensors."""
+"""Entry point group in which installed packages announce modules with client sensors."""
 
 OURS = ("sensorium.client.lane_invasion",)
-"""Modules with our own client sensors."""
+"""Modules with built-in client sensors."""
 REGISTRY = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
 
 MAX_QUEUED = 1024
-"""Events of one sensor that wait for its listener; more are lost, and counted."""
+"""Maximum number of events of one sensor that wait for its listener; further events are lost and counted."""
 
 
 class Handle(Protocol):
-    """Something that goes on until it is stopped."""
+    """Handle of an activity that continues until it is stopped."""
 
     def stop(self) -> object:
-        """End it."""
+        """Stop the activity."""
         ...
 
 
 class SensorHost(Protocol):
-    """What a client sensor needs of its client."""
+    """Client interface that a client sensor needs."""
 
     @property
     def callbacks(self) -> Callbacks:
-        """What the queues of its listeners share."""
+        """State shared by the queues of its listeners."""
         ...
 
     @property
     def bodies(self) -> Bodies:
-        """The bodies of the world."""
+        """Bodies of the world."""
         ...
 
     def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
-        """Have a snapshot of these environments in each frame, in order, on one thread, until it is stopped."""
+        """Register a function that is called with a snapshot of these environments in each frame.
+
+        The calls are made in order, on one thread, until the returned handle is stopped.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEvent:
-    """What a client sensor tells its listener; it has what all data have. Derive from it and add fields.
+    """Event that a client sensor passes to its listener, with the attributes of all data; derive from it to add fields.
 
     Attributes:
         frame: number of the frame on the server.
         tick: physics tick of the frame.
         timestamp: simulation time of the frame, s.
         sensor: name of the sensor.
-        env: number of the environment it is about.
+        env: index of the environment of the event.
         transform: pose of the sensor in the world; None if it was not given.
-        events_lost: events that were lost before this one, since the listener was too slow.
+        events_lost: number of events lost before this one because the listener was too slow.
     """
 
     frame: int
@@ -85,10 +89,10 @@ class ClientEvent:
         """Return an event of a sensor at a snapshot.
 
         Args:
-            sensor: who tells it.
-            snapshot: what it saw.
-            env: the environment; by default the first one of the sensor.
-            values: the fields that the class adds.
+            sensor: the sensor that emits the event.
+            snapshot: the snapshot that the event refers to.
+            env: the environment; the first environment of the sensor by default.
+            values: values of the fields that the class adds.
         """
         env = sensor.envs.start if env is None else env
         return cls(
@@ -103,31 +107,33 @@ class ClientEvent:
 
     @property
     def time(self) -> float:
-        """Simulation time of the frame, s: the timestamp."""
+        """Simulation time of the frame, s; equal to `timestamp`."""
         return self.timestamp
 
     @property
     def age(self) -> float:
-        """How old it was at its frame: 0 s."""
+        """Age of the event at its frame; always 0 s."""
         return 0.0
 
     def copy(self) -> Self:
-        """Return itself: it holds no memory of others."""
+        """Return the event itself, because it holds no shared memory."""
         return self
 
 
 class ClientSensor(SpawnedSensor):
-    """Base of client sensors: define `definition` and `on_tick`, and what else is needed of `set` and `set_owner`.
+    """Base class of client sensors; subclasses define `definition` and `on_tick`, and optionally `set` and `set_owner`.
 
-    The order of calls is: `__init__`, with the arguments that `client.spawn` was given for it, `set`, `set_owner`,
-    then, for as long as somebody listens, `reset` once and `on_tick` in each frame; `close` at the end. `on_tick` is
-    never run twice at the same time and sees frames in increasing order; those that arrive after a later one was seen
-    are dropped and counted. A class that defines `definition` is registered under its id; one that inherits it
-    registers nothing.
+    The calls have a fixed order. `__init__` comes first, with the arguments given to `client.spawn`, followed by `set`
+    and `set_owner`. While a listener is registered, `reset` runs once and `on_tick` runs in each frame. `close` comes
+    last.
+
+    Calls of `on_tick` never overlap and see frames in increasing order. Snapshots that arrive after a later frame are
+    dropped and counted. A class that defines `definition` is registered under its id; a class that inherits
+    `definition` is not registered.
     """
 
     events: ClassVar[bool] = True
-    """Whether its messages are events: it tells something only when something happens."""
+    """Whether the messages are events, which are sent only when something happens."""
 
     _registry = REGISTRY
     _host: SensorHost
@@ -149,21 +155,21 @@ class ClientSensor(SpawnedSensor):
     # For the author ---------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Forget what was seen: somebody begins to listen, or the server was started anew.
+        """Forget all previous frames: a listener has been registered, or the server has been restarted.
 
-        Called before the next `on_tick`, on its thread.
+        The method runs before the next `on_tick`, on the same thread.
         """
 
     def on_tick(self, snapshot: Snapshot) -> object:
-        """Look at the world in one frame.
+        """Process the state of the world in one frame.
 
         Returns:
-            what the listener gets, e.g. a `ClientEvent`; None for nothing. For several things call `emit`.
+            the object passed to the listener, e.g. a `ClientEvent`; None for nothing. Call `emit` for several objects.
         """
         raise NotImplementedError
 
     def emit(self, event: object) -> None:
-        """Give something to the listener, on a thread of its own; without effect where nobody listens."""
+        """Pass an object to the listener on its dedicated thread; has no effect without a listener."""
         with self._lock:
             callback = self._callback
             if callback is None:
@@ -182,15 +188,15 @@ class ClientSensor(SpawnedSensor):
         return self._host.bodies
 
     def pose(self, snapshot: Snapshot, env: int | None = None) -> Pose:
-        """Return where the sensor is in the world.
+        """Return the pose of the sensor in the world.
 
         Args:
-            snapshot: the world.
-            env: the environment; by default the first one of the sensor.
+            snapshot: the state of the world.
+            env: the environment; the first environment of the sensor by default.
 
         Raises:
-            IndexError: the snapshot does not hold that environment.
-            ConfigError: the owner's state is no pose, e.g. not finite.
+            IndexError: the snapshot does not contain that environment.
+            ConfigError: the state of the owner is not a valid pose, e.g. not finite.
         """
         if self._owner is None:
             return self._transform
@@ -199,13 +205,13 @@ class ClientSensor(SpawnedSensor):
     # For the user -----------------------------------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Any], object]) -> None:
-        """Begin to work, and call the listener with what there is to tell, in order, on a thread of its own.
+        """Start the sensor and call the listener with its output, in order, on a dedicated thread.
 
-        A listener that was there before is replaced, and not called any more.
+        The listener replaces the previous listener, which is not called again.
 
         Raises:
             StaleError: the sensor is destroyed.
-            ConfigError: the listener cannot be called.
+            ConfigError: the listener is not callable.
         """
         if not callable(callback):
             raise ConfigError.single(type(self).__name__, "listen", callback, "a function of one argument")
@@ -224,7 +230,7 @@ class ClientSensor(SpawnedSensor):
             self._queue.wait()
 
     def _begin(self, start: int) -> None:
-        """Ask for snapshots, unless somebody has stopped it meanwhile."""
+        """Request snapshots, unless the sensor was stopped in the meantime."""
         try:
             handle = self._host.on_tick(self._tick, envs=self._envs)
         except BaseException:
@@ -240,9 +246,10 @@ class ClientSensor(SpawnedSensor):
             handle.stop()
 
     def stop(self) -> None:
-        """Stop listening and working; from now on the listener is not called. May be called again.
+        """Stop the sensor; the listener is not called again. Repeated calls are allowed.
 
-        It waits until a running call of the listener, and of `on_tick`, has ended, but not from within.
+        The call waits until running calls of the listener and of `on_tick` have ended, except when made from within
+        them.
         """
         with self._lock:
             self._callback = None
@@ -257,7 +264,7 @@ class ClientSensor(SpawnedSensor):
         self._queue.wait()
 
     def destroy(self) -> None:
-        """Stop, and let go of everything. May be called again."""
+        """Stop the sensor and release all its resources. Repeated calls are allowed."""
         with self._lock:
             destroyed, self._destroyed = self._destroyed, True
         self.stop()
@@ -271,22 +278,22 @@ class ClientSensor(SpawnedSensor):
 
     @property
     def is_listening(self) -> bool:
-        """Whether somebody listens."""
+        """Whether a listener is registered."""
         return self._callback is not None
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is not destroyed."""
+        """Whether the sensor has not been destroyed."""
         return not self._destroyed
 
     @property
     def dropped(self) -> int:
-        """Snapshots that arrived after a later one had been seen, and were therefore left out."""
+        """Number of snapshots that were dropped because they arrived after a later one."""
         return self._late
 
     @property
     def events_lost(self) -> int:
-        """Events that were lost since the listener was too slow."""
+        """Number of events lost because the listener was too slow."""
         return self._lost
 
     def __repr__(self) -> str:
@@ -301,13 +308,13 @@ class ClientSensor(SpawnedSensor):
         self._queue = CallbackQueue(name, partial(_call, name, host.callbacks), host.callbacks)  # it holds no sensor
         self._lock, self._ticking = threading.RLock(), threading.RLock()
         self._callback = self._handle = self._on_destroy = None
-        self._frame = -1  # the newest that was seen
-        self._ticker = 0  # the thread that is in on_tick
+        self._frame = -1  # newest frame that was seen
+        self._ticker = 0  # thread that runs on_tick
         self._starts = self._late = self._lost = self._lost_since = 0
         self._fresh = self._destroyed = False
 
     def restart(self) -> None:
-        """Forget what was seen: the server is a new one, which counts its frames from the start."""
+        """Forget all previous frames: a new server counts its frames from the start."""
         with self._lock:
             self._frame, self._fresh = -1, True
 
@@ -316,7 +323,7 @@ class ClientSensor(SpawnedSensor):
             raise StaleError(f"sensor {self._name!r} is destroyed.")
 
     def _tick(self, snapshot: Snapshot) -> None:
-        """Look at a snapshot, unless a later one was seen."""
+        """Process a snapshot, unless a later one was already processed."""
         with self._ticking:
             with self._lock:
                 if self._callback is None:
@@ -333,7 +340,7 @@ class ClientSensor(SpawnedSensor):
                 told = self.on_tick(snapshot)
                 if told is not None:
                     self.emit(told)
-            except BaseException as error:  # as of listeners
+            except BaseException as error:  # as for listeners
                 self._host.callbacks.errors.report(self._name, self.on_tick, error)
             finally:
                 self._ticker = before
@@ -363,22 +370,23 @@ def spawn(
     on_destroy: Callable[[], object] | None = None,
     **arguments: Any,
 ) -> S:
-    """Make a client sensor: build it, give it its attributes, then its owner. It begins to work with its listener.
+    """Create a client sensor, set its attributes and then its owner; the sensor starts when a listener is registered.
 
     Args:
-        cls: its class.
-        host: the client it runs in.
-        name: its name.
+        cls: class of the sensor.
+        host: client in which the sensor runs.
+        name: name of the sensor.
         description: blueprint and chosen attributes.
-        envs: the environments it is for, one after the other.
-        transform: its pose relative to the owner, else in the world.
-        owner: what it is attached to.
-        on_destroy: called once, when it has been destroyed.
-        arguments: for its `__init__`.
+        envs: contiguous range of environments.
+        transform: pose relative to the owner, or in the world without an owner.
+        owner: the object to which the sensor is attached.
+        on_destroy: function called once, after the sensor has been destroyed.
+        arguments: arguments of its `__init__`.
 
     Raises:
-        ConfigError: environments that do not follow each other.
-        Exception: what its own `__init__`, `set` and `set_owner` raise; it then was closed.
+        ConfigError: the environments are not contiguous.
+        Exception: any exception of its `__init__`, `set` or `set_owner`; after `set` or `set_owner`, the sensor is
+            destroyed.
     """
     check_envs(cls, envs)
     sensor = cls(**arguments)
@@ -398,15 +406,15 @@ def spawn(
 
 
 def registered() -> dict[str, type[ClientSensor]]:
-    """Return all client sensors that are known, by id: ours, those of plugins, and those defined so far.
+    """Return all known client sensors by id: built-in classes, plugin classes, and classes defined so far.
 
-    A plugin that cannot be loaded is reported by name, once, and takes nothing down.
+    A plugin that fails to load is reported once, by name, and affects no other plugin.
     """
     return REGISTRY.registered()
 
 
 def definitions() -> dict[str, SensorDefinition]:
-    """Return the definitions of all client sensors that are known, by id."""
+    """Return the definitions of all known client sensors by id."""
     return {id: replace(cls.definition(), where="client") for id, cls in registered().items()}
 
 
@@ -414,7 +422,7 @@ def find(id: str) -> type[ClientSensor]:
     """Return the client sensor with an id.
 
     Raises:
-        UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
+        UnknownNameError: the id is unknown; the message lists the nearest id and the plugins that failed to load.
     """
     return REGISTRY.find(id)
 

@@ -12,16 +12,16 @@ E = TypeVar("E")
 
 
 class FrameBundle(Mapping[str, Any]):
-    """The data of several sensors in one frame: sensor -> its data, or None where it sent none. Read-only.
+    """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
 
-    The data are of the class that the sensor's serializer makes, e.g. `FieldData`, whose fields only the sensor knows:
-    hence a type checker takes ``bundle["imu"].lin_acc_b`` as it is, and does not see that it may be None. Where it
-    should, write ``bundle.of("imu", FieldData)``.
+    The class of the data depends on the serializer of the sensor, e.g. `FieldData`, whose fields are known only at run
+    time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value may
+    be None. Write ``bundle.of("imu", FieldData)`` for a checked type.
 
     Args:
         frame: number of the frame.
-        newest: the newest data of each sensor in it.
-        events: all of them.
+        newest: newest data of each sensor in the frame.
+        events: all data of each sensor in the frame.
     """
 
     __slots__ = ("_events", "_frame", "_newest")
@@ -37,19 +37,20 @@ class FrameBundle(Mapping[str, Any]):
 
     @property
     def events(self) -> Mapping[str, tuple[Any, ...]]:
-        """Sensor -> everything that it sent in this frame, in order; ``()`` where nothing happened.
+        """All messages of each sensor in this frame, in order; ``()`` if the sensor sent none.
 
-        Where some were lost, or are more than the `FrameSync` keeps, the last one is a `LostEvents` of this frame that
-        says how many: it is empty wherever it is looped over. Of a sensor that sends its state it is usually one.
+        If events were lost, or exceed the limit of the `FrameSync`, the last item is a `LostEvents` of this frame. It
+        states their number, and iterating over it yields nothing. A sensor that sends its state usually has a single
+        item.
         """
         return self._events
 
     def of(self, name: str, kind: type[E]) -> E | None:
-        """Return the same as ``bundle[name]``, typed.
+        """Return ``bundle[name]``, typed.
 
         Raises:
-            UnknownNameError: there is no such sensor in it.
-            TypeError: its data are of another class.
+            UnknownNameError: the bundle has no such sensor.
+            TypeError: the data are of another class.
         """
         data = self[name]
         if data is not None and not isinstance(data, kind):
@@ -57,7 +58,7 @@ class FrameBundle(Mapping[str, Any]):
         return data
 
     def __getitem__(self, name: str) -> Any:
-        """Return the newest data of a sensor in this frame; of events the newest that came. None: there were none."""
+        """Return the newest data of a sensor in this frame, or its newest received event; None if there are none."""
         try:
             return self._newest[name]
         except KeyError:

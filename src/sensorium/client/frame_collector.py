@@ -1,4 +1,4 @@
-"""Data that come one by one, collected by frame until that is complete. It knows no client."""
+"""Collector of separately received data, grouped by frame until the frame is complete; independent of clients."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sensorium.client.frame_bundle import FrameBundle
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError, listed
 
 KEEP = 64
-"""Frames with data that wait to be asked for; more, and the oldest goes."""
+"""Maximum number of pending frames with data; beyond it the oldest is dropped."""
 
 MOST_EVENTS = 4096
-"""Data of one sensor that are kept of one frame; what comes after them is counted only."""
+"""Maximum number of data items of one sensor kept per frame; further data are only counted."""
 
 GRACE = 1.0
-"""How long the announcement of a frame may come after all streams have ended, s."""
+"""Longest time that the announcement of a frame may arrive after all streams have ended, s."""
 
 
 class FrameTimeoutError(StreamError, TimeoutError):
-    """A frame was not complete in time.
+    """Error for a frame that was not complete in time.
 
     Args:
-        text: what the error says.
-        frame: the frame that was waited for; None for any.
-        missing: what had not come, by sensor, each with the reason.
+        text: error message.
+        frame: the requested frame; None for any.
+        missing: missing data by sensor, each with the reason.
     """
 
     def __init__(self, text: str, frame: int | None, missing: Mapping[str, str]) -> None:
@@ -50,43 +50,45 @@ class _Frame(Generic[D]):
     __slots__ = ("counts", "data", "got", "kept", "mark", "taken")
 
     def __init__(self) -> None:
-        self.data: dict[str, D] = {}  # the newest of each sensor
-        self.kept: dict[str, list[D]] = {}  # all of each, up to the bound
-        self.got: Counter[str] = Counter()  # how many came, lost ones included
-        self.counts: dict[str, int] = {}  # how many there are; known when it is announced
+        self.data: dict[str, D] = {}  # newest data of each sensor
+        self.kept: dict[str, list[D]] = {}  # all data of each sensor, up to the limit
+        self.got: Counter[str] = Counter()  # number received, including lost ones
+        self.counts: dict[str, int] = {}  # expected numbers; known after the announcement
         self.mark: Any = None  # the announcement
         self.taken = False
 
 
 class _Lost:
-    """Events of one sensor of which only the number came, and that have not been found missing in a frame yet."""
+    """Lost events of one sensor that are not yet assigned to a frame; only their number is known."""
 
     __slots__ = ("before", "since")
 
     def __init__(self) -> None:
-        self.before = 0  # before its newest data: of the frame of those, or of an earlier one
-        self.since = 0  # after them: of their frame, or of a later one
+        self.before = 0  # lost before its newest data: in the frame of those data or in an earlier frame
+        self.since = 0  # lost after its newest data: in their frame or in a later frame
 
 
 class FrameCollector(Generic[D]):
-    """Collects data by frame until the frame is complete. It knows no client and may be used by any threads at once.
+    """Collector that groups data by frame until the frame is complete; independent of clients, and thread-safe.
 
-    A frame is complete when it has been announced, with how many data each sensor has in it, and all of those have
-    come: an announcement overtakes data, since these wait for credit and for their thread, so that the order in
-    which they arrive says nothing. Announcements, and the data of each sensor, come in the order of frames, but among
-    each other in any. Where later data of a sensor have come, those that are missing never will. A sensor that has
-    none at all then counts as not due.
+    A frame is complete when it has been announced and all announced data have arrived. The announcement states the
+    number of data items of each sensor. It may overtake the data, which wait for credit and for their thread. The order
+    of arrival therefore has no meaning.
+
+    Announcements arrive in the order of frames, and so do the data of each sensor; their mutual order is arbitrary. If
+    later data of a sensor have arrived, its missing data will never arrive. A sensor without any data in the frame then
+    counts as not due.
 
     Args:
-        names: the sensors.
-        hold: for a sensor that is not due in a frame give its newest earlier data instead of None.
-        keep: most frames with data that are kept, >= 1; more, and the oldest is dropped.
-        max_events: most data of one sensor that are kept of one frame, >= 1; more are counted, and their number given.
-        missing: makes what stands for data of a sensor that a frame does not give, out of the sensor's name, how many
-            they are, and the announcement of the frame; None leaves it out.
+        names: names of the sensors.
+        hold: for a sensor that is not due in a frame, return its newest earlier data instead of None.
+        keep: maximum number of frames with data, >= 1; beyond it the oldest is dropped.
+        max_events: maximum number of data items of one sensor kept per frame, >= 1; further data are only counted.
+        missing: function that makes a placeholder for missing data from the name of the sensor, their number and the
+            announcement of the frame; None omits it.
 
     Raises:
-        ConfigError: no names, one of them twice, or `keep` or `max_events` is less than 1.
+        ConfigError: there are no names or a duplicate name, or `keep` or `max_events` is less than 1.
     """
 
     def __init__(
@@ -104,15 +106,15 @@ class FrameCollector(Generic[D]):
         self.max_events = _at_least_one("max_events", max_events, "events")
         self._make_missing = missing
         self._frames: dict[int, _Frame[D]] = {}
-        self._runs: list[list[int]] = []  # first and last of each unbroken run of announced frames, ascending
-        self._first: int | None = None  # the first that was announced
-        self._floor = -1  # this and all before are gone
-        self._taken = -1  # the newest that was handed out
+        self._runs: list[list[int]] = []  # first and last frame of each unbroken run of announced frames, ascending
+        self._first: int | None = None  # first announced frame
+        self._floor = -1  # this frame and all earlier ones are dropped
+        self._taken = -1  # newest returned frame
         self._held: dict[str, D] = {}  # newest data at or before the floor
         self._newest: dict[str, int] = {}  # frame of the newest data
         self._ended: dict[str, str] = {}
-        self._ended_at = 0.0  # when the last of them did
-        self._gone_data: list[object] = []  # let go without the lock, for that may call others
+        self._ended_at = 0.0  # time when the last stream ended
+        self._gone_data: list[object] = []  # released without the lock, because destructors may call other code
         self._awaited: dict[int, int] = {}
         self._closed = False
         self._lost: dict[str, _Lost] = {}
@@ -121,22 +123,22 @@ class FrameCollector(Generic[D]):
 
     @property
     def dropped(self) -> int:
-        """Frames with data that went without having been asked for."""
+        """Number of frames with data that were dropped without having been requested."""
         return self._dropped
 
     @property
     def late(self) -> int:
-        """Data that came when their frame was gone."""
+        """Number of data items that arrived after their frame was dropped."""
         return self._late
 
     @property
     def left_out(self) -> int:
-        """Data that no frame gives: lost on the way, as the server said, or more than `max_events`."""
+        """Number of data items missing from all frames: reported as lost by the server, or beyond `max_events`."""
         return self._left_out
 
     @property
     def pending(self) -> int:
-        """Frames with data that are kept now, the newest that was handed out included."""
+        """Number of frames with data that are kept now, including the newest returned frame."""
         return len(self._frames)
 
     @property
@@ -147,15 +149,15 @@ class FrameCollector(Generic[D]):
 
     @property
     def newest(self) -> int | None:
-        """The newest frame that was announced; None before the first."""
+        """Newest announced frame; None before the first."""
         with self._changed:
             return self._runs[-1][1] if self._runs else None
 
     def add(self, name: str, data: D) -> None:
-        """Take the data of one sensor in one frame.
+        """Add data of one sensor in one frame.
 
         Raises:
-            UnknownNameError: this sensor is not collected.
+            UnknownNameError: the sensor is not collected.
         """
         if name not in self.names:
             raise UnknownNameError("sensor", name, self.names)
@@ -185,10 +187,10 @@ class FrameCollector(Generic[D]):
         self._let_go()
 
     def lose(self, name: str, count: int) -> None:
-        """Take the word that some data of a sensor were lost, which came after the last that were added.
+        """Record that data of a sensor were lost after its last added data.
 
         Raises:
-            UnknownNameError: this sensor is not collected.
+            UnknownNameError: the sensor is not collected.
         """
         if name not in self.names:
             raise UnknownNameError("sensor", name, self.names)
@@ -201,13 +203,13 @@ class FrameCollector(Generic[D]):
             self._changed.notify_all()
 
     def done(self, frame: int, due: Iterable[str] | Mapping[str, int], mark: Any = None) -> None:
-        """Take the announcement that a frame is over.
+        """Record the announcement that a frame has ended.
 
         Args:
-            frame: its number; later ones follow.
-            due: sensors that have data in it, each with how many where that is known, else one; those that are not
-                collected do not matter.
-            mark: the announcement, for who makes what stands for missing data.
+            frame: number of the frame; numbers increase.
+            due: sensors with data in the frame, each with their number if known, otherwise 1; other sensors are
+                ignored.
+            mark: the announcement, passed to the function that makes placeholders for missing data.
         """
         counts = dict(due) if isinstance(due, Mapping) else dict.fromkeys(due, 1)
         wanted = {name: count for name, count in counts.items() if name in self.names}
@@ -216,7 +218,7 @@ class FrameCollector(Generic[D]):
                 return
             newest = self._runs[-1][1] if self._runs else None
             if newest is None:
-                self._drop_to(frame - 1)  # nobody can ask for what was before
+                self._drop_to(frame - 1)  # earlier frames cannot be requested
                 self._first = frame
             if newest is not None and frame == newest + 1:
                 self._runs[-1][1] = frame
@@ -235,10 +237,10 @@ class FrameCollector(Generic[D]):
         self._let_go()
 
     def end(self, name: str, reason: str = "it was stopped") -> None:
-        """Take the news that a sensor's stream has ended: all its data have been added.
+        """Record that the stream of a sensor has ended and all its data have been added.
 
         Raises:
-            UnknownNameError: this sensor is not collected.
+            UnknownNameError: the sensor is not collected.
         """
         if name not in self.names:
             raise UnknownNameError("sensor", name, self.names)
@@ -246,19 +248,20 @@ class FrameCollector(Generic[D]):
             self._end([name], reason)
 
     def get(self, frame: int | None = None, timeout: float | None = 1.0) -> FrameBundle:
-        """Return the data of one frame by sensor, as soon as they are complete; a sensor that is not due gives None.
+        """Return the data of one frame by sensor as soon as they are complete; None for a sensor that is not due.
 
-        Earlier frames are dropped then, but for those that other threads wait for. The frame itself can be asked for
-        again, until a later one is.
+        The call drops earlier frames, except those that other threads wait for. The same frame can be requested again
+        until a later frame is requested.
 
         Args:
-            frame: its number; None is the next complete frame with data, see `next`.
-            timeout: longest wait, s; None is without end.
+            frame: number of the frame; None is the next complete frame with data, see `next`.
+            timeout: longest wait, s; None waits forever.
 
         Raises:
-            FrameTimeoutError: it was not complete in time (a `TimeoutError`); names what is missing, and why.
-            StaleError: the frame is gone, or was never announced.
-            StreamError: it cannot become complete, for a stream has ended; or this is closed.
+            FrameTimeoutError: the frame was not complete in time (a `TimeoutError`); states the missing data and the
+                reasons.
+            StaleError: the frame was dropped, or was never announced.
+            StreamError: the frame cannot become complete because a stream has ended, or the collector is closed.
         """
         if frame is None:
             return self.next(timeout)[1]
@@ -280,8 +283,8 @@ class FrameCollector(Generic[D]):
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
 
-        "Next" is after the newest frame that was handed out to anybody. Frames keep their order: a later one that is
-        complete waits until the earlier one is.
+        The next frame follows the newest frame that was returned to any caller. Frames keep their order: a complete
+        frame waits until the earlier frames are complete.
 
         Raises:
             FrameTimeoutError, StreamError: as `get`.
@@ -296,7 +299,7 @@ class FrameCollector(Generic[D]):
         return number, bundle
 
     def close(self) -> None:
-        """Forget everything; who waits gets a StreamError. May be called again."""
+        """Discard all data; pending calls raise a `StreamError`. Repeated calls are allowed."""
         with self._changed:
             self._closed = True
             frames, self._frames = self._frames, {}
@@ -332,7 +335,7 @@ class FrameCollector(Generic[D]):
             self._changed.wait(left)
 
     def _unannounced(self) -> bool:
-        """Whether there are data whose frame's announcement may be on its way."""
+        """Return whether there are data of a frame whose announcement may still arrive."""
         newest = self._runs[-1][1] if self._runs else -1
         return any(number > newest for number in self._frames)
 
@@ -343,7 +346,7 @@ class FrameCollector(Generic[D]):
         self._changed.notify_all()
 
     def _complete(self, number: int | None) -> bool:
-        """Whether a frame is complete; raises where it can never be."""
+        """Return whether a frame is complete; raise an error if it can never be."""
         assert number is not None
         if number <= self._floor:
             raise StaleError(self._gone(number))
@@ -365,7 +368,7 @@ class FrameCollector(Generic[D]):
         return [name for name in short if self._newest.get(name, -1) <= number]
 
     def _find_lost(self, name: str) -> None:
-        """Find the frames that lack what was lost of a sensor: the earliest first, for it comes in order."""
+        """Assign lost data of a sensor to the frames that lack data, earliest first, because data arrive in order."""
         lost = self._lost.get(name)
         if lost is None:
             return
@@ -385,12 +388,12 @@ class FrameCollector(Generic[D]):
                 lost.since -= found
                 frame.got[name] += found
         if self._runs and self._runs[-1][1] >= newest:
-            lost.before = 0  # what is left of it was of frames that are gone
+            lost.before = 0  # the rest belongs to dropped frames
         if not lost.before and not lost.since:
             del self._lost[name]
 
     def _next(self) -> int | None:
-        """The first announced frame with data that is later than all that were handed out."""
+        """Return the first announced frame with data that is later than all returned frames."""
         later = [number for number, frame in self._frames.items() if number > self._taken and frame.counts]
         return min(later, default=None)
 
@@ -415,7 +418,7 @@ class FrameCollector(Generic[D]):
         return FrameBundle(number, newest, events)
 
     def _events(self, frame: _Frame[D], name: str) -> tuple[D, ...]:
-        """Return all data of a sensor in a frame, and what stands for those that it does not give."""
+        """Return all data of a sensor in a frame, followed by the placeholder for missing data."""
         kept = frame.kept.get(name, [])
         short = max(frame.counts.get(name, 0), frame.got[name]) - len(kept)
         if short <= 0 or self._make_missing is None:
@@ -423,7 +426,7 @@ class FrameCollector(Generic[D]):
         return (*kept, self._make_missing(name, short, frame.mark))
 
     def _forget(self) -> None:
-        """Drop what is before the newest that was handed out, or too much; not what somebody waits for."""
+        """Drop frames before the newest returned frame, except awaited frames, and drop frames beyond the limit."""
         if self._taken > self._floor:
             self._drop_to(min([self._taken, *self._awaited]) - 1)
         while len(self._frames) > self.keep:
@@ -447,7 +450,7 @@ class FrameCollector(Generic[D]):
             self._gone_data.append(self._held.get(name))
             self._held[name] = data
 
-    # What errors say -------------------------------------------------------------------------------------------------
+    # Error messages --------------------------------------------------------------------------------------------------
 
     def _gone(self, number: int) -> str:
         if self._first is not None and number < self._first:

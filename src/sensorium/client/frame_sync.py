@@ -1,4 +1,4 @@
-"""The data of several sensors that belong to one frame, together."""
+"""Synchronised access to the data of several sensors in the same frame."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Subscribed(_Handle, Protocol):
 
 
 class SyncClient(Protocol):
-    """What a `FrameSync` asks of a client."""
+    """Client interface that a `FrameSync` needs."""
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
-        """Name -> what there is to listen to."""
+        """Available streams by name."""
         ...
 
     def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
@@ -43,34 +43,35 @@ class SyncClient(Protocol):
 
 
 class FrameSync:
-    """The data of several sensors frame by frame: subscriptions of its own, lossless, beside those of other listeners.
+    """Data of several sensors by frame, from separate lossless subscriptions that are independent of other listeners.
 
     ```python
     with sn.FrameSync(client, ["imu", "lidar"]) as sync:
         frame = client.step(ctrl)
         bundle = sync.get(frame)
-        bundle["lidar"]  # its data, or None where it was not due in this frame
-        bundle.events["guard"]  # all events of this frame, () where nothing happened
+        bundle["lidar"]  # its data, or None if it was not due in this frame
+        bundle.events["guard"]  # all events of this frame, () if there were none
     ```
 
-    Iterating gives ``(frame, bundle)`` for each frame with data, in order, waiting without end, until it is closed. A
-    sensor may send several messages in one frame, as those of events do: `FrameBundle.events` has all of them, in
-    order, and ``bundle[name]`` the newest. No event is lost silently: a `LostEvents` stands for those that it was too
-    slow for, or that are more than `max_events`. It ends with `close`, with the client, or when nobody holds it any
-    more.
+    Iteration yields ``(frame, bundle)`` for each frame with data, in order, and waits without limit until the
+    `FrameSync` is closed. A sensor may send several messages in one frame, e.g. events. `FrameBundle.events` contains
+    all of them in order, and ``bundle[name]`` is the newest.
+
+    No event is lost silently. A `LostEvents` replaces events that were lost because the listener was too slow, or that
+    exceed `max_events`. A `FrameSync` ends with `close`, with the client, or when no reference to it remains.
 
     Args:
         client: the connection.
-        names: the sensors.
-        hold: for a sensor that is not due in a frame give its newest earlier data instead of None.
-        keep: most frames with data that wait to be asked for, >= 1; more, and the oldest is dropped and counted.
-        max_events: most messages of one sensor that are kept of one frame, >= 1; of more only the number is given.
-        options: further options of the subscriptions, as `envs` and `truth`.
+        names: names of the sensors.
+        hold: for a sensor that is not due in a frame, return its newest earlier data instead of None.
+        keep: maximum number of pending frames with data, >= 1; beyond it the oldest is dropped and counted.
+        max_events: maximum number of messages of one sensor kept per frame, >= 1; further messages are only counted.
+        options: further options of the subscriptions, such as `envs` and `truth`.
 
     Raises:
-        ConfigError: no names, one of them twice, or `keep` or `max_events` is less than 1.
+        ConfigError: there are no names or a duplicate name, or `keep` or `max_events` is less than 1.
         UnknownNameError: the server has no such sensor.
-        StreamError: the server refuses, or the connection is gone.
+        StreamError: the server refuses, or the connection is lost.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class FrameSync:
         handles: list[_Handle] = []
         self._collector = collector
         self._finalizer = weakref.finalize(self, _stop, collector, handles)
-        self._finalizer.atexit = False  # the client ends then
+        self._finalizer.atexit = False  # the client closes at exit
         try:
             for name in collector.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
@@ -106,7 +107,7 @@ class FrameSync:
                     name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
                 )
                 handles.append(mine[name])
-            # The last: frames that are announced from now on have all subscriptions.
+            # Last: all frames announced from now on include all subscriptions.
             handles.append(client.on_frame(lambda done: collector.done(done.frame, _due(done, mine), done)))
         except BaseException:
             self.close()
@@ -114,22 +115,22 @@ class FrameSync:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sensors."""
+        """Names of the sensors."""
         return self._collector.names
 
     @property
     def dropped(self) -> int:
-        """Frames with data that went without having been asked for."""
+        """Number of frames with data that were dropped without having been requested."""
         return self._collector.dropped
 
     @property
     def late(self) -> int:
-        """Data that came when their frame was gone."""
+        """Number of data items that arrived after their frame was dropped."""
         return self._collector.late
 
     @property
     def left_out(self) -> int:
-        """Events that no bundle has, but for a `LostEvents`: lost on the way, or more than `max_events` in a frame."""
+        """Number of events that a `LostEvents` replaces: lost in transit, or beyond `max_events` in a frame."""
         return self._collector.left_out
 
     @property
@@ -139,16 +140,16 @@ class FrameSync:
 
     @property
     def newest(self) -> int | None:
-        """The newest frame that was announced; None before the first."""
+        """Newest announced frame; None before the first."""
         return self._collector.newest
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the `FrameSync` is closed."""
         return not self._finalizer.alive
 
     def get(self, frame: int | None = None, timeout: float | None = 1.0) -> FrameBundle:
-        """Return the data of one frame by sensor, as soon as they are complete; see `FrameCollector.get`."""
+        """Return the data of one frame by sensor as soon as they are complete; see `FrameCollector.get`."""
         return self._collector.get(frame, timeout)
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
@@ -166,7 +167,10 @@ class FrameSync:
             yield found
 
     def close(self) -> None:
-        """End the subscriptions and forget all data; who waits gets a StreamError. May be called again."""
+        """End the subscriptions and discard all data; pending calls raise a `StreamError`.
+
+        Repeated calls are allowed.
+        """
         self._finalizer()
 
     def __enter__(self) -> FrameSync:
@@ -195,13 +199,13 @@ def _ender(collector: FrameCollector[SensorData], name: str) -> Callable[[str], 
 
 
 def _due(done: FrameDone, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
-    """Return the sensors of which a frame has data for these subscriptions, and how many."""
+    """Return the sensors that have data in a frame for these subscriptions, each with its number of data items."""
     counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
     return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
 
 
 def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone) -> LostEvents:
-    """Return the word that so many events of a frame are not given."""
+    """Return the placeholder for a number of events that a frame does not contain."""
     time_ns = done.time_ns
     header = Header(
         LOST | EVENTS, type_id(info.type_name), info.id, frame=done.frame, tick=done.tick, time_ns=time_ns,

@@ -1,10 +1,12 @@
-"""Lane invasion: tells when a corner of a vehicle crosses a lane marking. It runs in the client.
+"""Lane invasion sensor: reports when a corner of a vehicle crosses a lane marking. The sensor runs in the client.
 
-In each frame the four corners of the owner's bounding box, turned by its yaw only, go on a straight path from where
-they were in the frame before; a marking is crossed where the path of a corner meets it. A corner that comes to lie
-exactly on a marking has crossed it then, and does not when it leaves it or goes along it. The test is exact for the
-corners as computed in float64: what rounding leaves open is decided in rational numbers (the bound of the rounding is
-that of J. R. Shewchuk, Adaptive Precision Floating-Point Arithmetic and Fast Robust Geometric Predicates, 1997).
+The sensor tracks the four corners of the bounding box of its owner, rotated by the yaw only. Between two frames each
+corner follows a straight path. The corner crosses a marking if its path intersects the marking. A corner that stops
+exactly on a marking has crossed it at that time. It does not cross the marking again when it leaves or moves along it.
+
+The test is exact for the corners as computed in float64. Rational arithmetic decides the cases that rounding leaves
+undecided (the rounding bound is that of J. R. Shewchuk, Adaptive Precision Floating-Point Arithmetic and Fast Robust
+Geometric Predicates, 1997).
 """
 
 from __future__ import annotations
@@ -28,30 +30,30 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Corner: TypeAlias = Literal["front_left", "front_right", "back_left", "back_right"]
 
 CORNERS: tuple[Corner, ...] = ("front_left", "front_right", "back_left", "back_right")
-"""The corners: front is where the body's x axis points to, left where its y axis does."""
+"""The corners: the x axis of the body points to the front, its y axis to the left."""
 
 MAX_STEP = 5.0
-"""Furthest that a corner moves in one frame, m: 180 km/h at 10 frames per second. Further is a jump."""
+"""Largest motion of a corner in one frame, m: 180 km/h at 10 frames per second. A larger motion is a jump."""
 
 _SIGNS = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)], np.float64)
 _EPS = 2.0**-53
 _BOUND = (3.0 + 16.0 * _EPS) * _EPS  # of the rounding of an orientation, relative to the sum of its two products
-_TINY = 1e-290  # below it products lose digits
-_PAIRS = 1 << 20  # paths x segments looked at in one go
+_TINY = 1e-290  # products below this lose digits
+_PAIRS = 1 << 20  # maximum number of (path, segment) pairs per batch
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class LaneMarking:
-    """A line on the ground.
+    """Line on the ground.
 
     Args:
-        points: its points in order, `[k, 2]` or `[k, 3]`, k >= 2, world, m. The height is not looked at.
-        type: what it looks like: ``"solid"``, ``"broken"``, ``"solid_broken"``, ``"curb"``, ... or any other word.
-        color: its colour, any word.
-        width: its width, m; None where unknown. The middle is what is crossed.
+        points: points in order, `[k, 2]` or `[k, 3]`, k >= 2, world, m. The height is ignored.
+        type: appearance: ``"solid"``, ``"broken"``, ``"solid_broken"``, ``"curb"``, ... or any other word.
+        color: colour, any word.
+        width: width, m; None if unknown. Crossings refer to the centre line.
 
     Raises:
-        ConfigError: no such points, or all of them are the same; a width that is not positive.
+        ConfigError: the points are invalid or all equal, or the width is not positive.
     """
 
     points: tuple[tuple[float, ...], ...]
@@ -88,10 +90,10 @@ class LaneMarking:
 
     @classmethod
     def from_dict(cls, data: object) -> LaneMarking:
-        """Build a marking from what `to_dict` returned, or from a bare list of points.
+        """Build a marking from the output of `to_dict`, or from a plain list of points.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: the data are invalid.
         """
         if isinstance(data, Mapping):
             unknown = [name for name in data if name not in ("points", "type", "color", "width")]
@@ -99,18 +101,18 @@ class LaneMarking:
                 got = shown(unknown[0]) if unknown else "no points"
                 raise ConfigError.single("LaneMarking", "from_dict", got, "points, and any of type, color, width")
             return cls(**data)
-        return cls(cast(npt.ArrayLike, data))  # it is checked there
+        return cls(cast(npt.ArrayLike, data))  # validated there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneInvasionEvent(ClientEvent):
-    """Lane markings that were crossed since the frame before.
+    """Lane markings that were crossed since the previous frame.
 
     Attributes:
         actor: the body that crossed them.
-        crossed_lane_markings: which, each once, in the order in which they were given.
-        corners: for each of them the corners that crossed it.
-        indices: for each of them its place among the markings of the sensor.
+        crossed_lane_markings: the crossed markings without repetition, in the given order.
+        corners: for each marking, the corners that crossed it.
+        indices: for each marking, its index among the markings of the sensor.
     """
 
     actor: Body
@@ -120,23 +122,24 @@ class LaneInvasionEvent(ClientEvent):
 
 
 class LaneInvasion(ClientSensor):
-    """Tells when a corner of its owner's bounding box crosses a lane marking, for each environment on its own.
+    """Sensor that reports when a corner of the bounding box of its owner crosses a lane marking, per environment.
 
-    There is nothing to compare with in the first frame, after a corner's jump of more than `max_step`, after a reset of
-    the environment, and after a state that is not finite. The box is that of the shapes of the very body that the
-    sensor is attached to; its own pose on the body does not matter.
+    No crossing is reported in the first frame, after a reset of the environment, or after a non-finite state. The same
+    applies after a corner jumped by more than `max_step`. The box encloses the shapes of the body to which the sensor
+    is attached. The pose of the sensor on the body has no effect.
 
     Args:
-        lanes: the lane markings, as `LaneMarking`s or as plain data; the attribute of that name goes before it.
+        lanes: lane markings, as `LaneMarking` objects or as plain data; the attribute of the same name takes
+            precedence.
 
     Raises:
-        ConfigError: they are none.
+        ConfigError: the lane markings are invalid.
     """
 
     actor: Body
-    """The body whose corners are looked at."""
+    """Body whose corners are tracked."""
     max_step: float
-    """Further than this (m) a corner does not go in one frame: it jumped, and crossed nothing."""
+    """Largest motion of a corner in one frame, m; a larger motion is a jump, which crosses nothing."""
 
     _lanes: tuple[LaneMarking, ...]
     _lines: Lines
@@ -149,7 +152,7 @@ class LaneInvasion(ClientSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        """Return id and attributes."""
+        """Return the id and the attributes."""
         return make_generic_sensor_definition(
             type="other",
             id="lane_invasion",
@@ -176,10 +179,10 @@ class LaneInvasion(ClientSensor):
         )
 
     def set(self, description: ActorDescription) -> None:
-        """Take the lanes and the longest step.
+        """Set the lane markings and the largest step.
 
         Raises:
-            ConfigError: the lanes are none.
+            ConfigError: the lane markings are invalid.
         """
         super().set(description)
         lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
@@ -188,10 +191,10 @@ class LaneInvasion(ClientSensor):
         self.max_step = description.get_float("max_step", MAX_STEP)
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Take the body whose corners are looked at.
+        """Set the body whose corners are tracked.
 
         Raises:
-            ConfigError: there is none, or it has no shape.
+            ConfigError: there is no body, or the body has no shape.
         """
         super().set_owner(owner)
         title = f"LaneInvasion({self.name!r})"
@@ -206,7 +209,7 @@ class LaneInvasion(ClientSensor):
 
     @property
     def lanes(self) -> tuple[LaneMarking, ...]:
-        """The lane markings; they can be replaced at any time, as `LaneMarking`s or as plain data."""
+        """Lane markings; they can be replaced at any time by `LaneMarking` objects or plain data."""
         return self._lanes
 
     @lanes.setter
@@ -222,10 +225,10 @@ class LaneInvasion(ClientSensor):
         self._lines, self._lanes = Lines(found), tuple(found)
 
     def listen(self, callback: Any) -> None:
-        """Begin to look, and tell crossings to the listener; see `ClientSensor.listen`.
+        """Start the sensor and pass crossings to the listener; see `ClientSensor.listen`.
 
         Raises:
-            ConfigError: there are no lanes.
+            ConfigError: there are no lane markings.
         """
         if not self._lanes:
             fix = "Set the attribute 'lanes' of the blueprint, or sensor.lanes = [LaneMarking(...)]."
@@ -233,11 +236,11 @@ class LaneInvasion(ClientSensor):
         super().listen(callback)
 
     def reset(self) -> None:
-        """Forget where the corners were."""
+        """Forget the previous positions of the corners."""
         self._before = None
 
     def on_tick(self, snapshot: Snapshot) -> None:
-        """Tell of each environment in which a corner has crossed a marking since the frame before."""
+        """Emit an event for each environment in which a corner has crossed a marking since the previous frame."""
         rows, body = self.rows(snapshot), snapshot.bodies.row(self.actor.id)
         corners = corners_of(self._box, snapshot.pos_w[rows, body], snapshot.quat_w[rows, body])
         before, self._before = self._before, _Seen(snapshot, rows, corners)
@@ -269,31 +272,31 @@ class LaneInvasion(ClientSensor):
 
 
 class _Seen:
-    """Where the corners were in a frame."""
+    """Positions of the corners in a frame."""
 
     def __init__(self, snapshot: Snapshot, rows: slice, corners: Floats) -> None:
         self.frame, self.tick, self.corners = snapshot.frame, snapshot.tick, corners
         self.captures = None if snapshot.captures is None else snapshot.captures[rows]
 
     def leads_to(self, now: _Seen, max_step: float) -> npt.NDArray[np.bool_]:
-        """Return, `[env]`, whether the corners went from here to there without a jump."""
+        """Return, `[env]`, whether the corners moved from these positions to the new positions without a jump."""
         with np.errstate(invalid="ignore", over="ignore"):
             far = np.hypot(*np.moveaxis(now.corners - self.corners, -1, 0)).max(-1)
-            usable: npt.NDArray[np.bool_] = far <= max_step  # not so where a corner is NaN
+            usable: npt.NDArray[np.bool_] = far <= max_step  # False where a corner is NaN
         if self.captures is not None and now.captures is not None:
-            usable &= now.captures > self.captures  # else it was reset
-            if now.frame != self.frame + 1:  # and here a reset may hide among the frames that were not seen
+            usable &= now.captures > self.captures  # otherwise the environment was reset
+            if now.frame != self.frame + 1:  # a reset may be hidden in the frames that were not seen
                 usable &= now.captures > now.tick - self.tick
         return usable
 
 
 def corners_of(box: Floats, pos: npt.ArrayLike, quat: npt.ArrayLike) -> Floats:
-    """Return the corners of a box on the ground, turned by the yaw alone; NaN where the body's x axis is upright.
+    """Return the corners of a box on the ground, rotated by the yaw only; NaN where the x axis of the body is vertical.
 
     Args:
-        box: the corners in the body's frame, `[corner, 2]`, m.
+        box: corners in the body frame, `[corner, 2]`, m.
         pos: origin of the body, `[env, 3]`, world, m.
-        quat: its orientation, `[env, 4]`, wxyz.
+        quat: orientation of the body, `[env, 4]`, wxyz.
 
     Returns:
         float64 `[env, corner, 2]`, world, m.
@@ -307,7 +310,7 @@ def corners_of(box: Floats, pos: npt.ArrayLike, quat: npt.ArrayLike) -> Floats:
 
 
 class Lines:
-    """Markings as segments, and which of them paths cross.
+    """Markings as segments, with a test for the paths that cross them.
 
     Args:
         markings: the lane markings.
@@ -322,11 +325,11 @@ class Lines:
         self._low, self._high = np.minimum(self.start, self.end), np.maximum(self.start, self.end)
 
     def crossed(self, before: Floats, now: Floats) -> npt.NDArray[np.bool_]:
-        """Return which straight paths cross which markings: come onto them from outside, or go through them.
+        """Return which straight paths cross which markings: they arrive from outside, or pass through.
 
         Args:
-            before: where the paths begin, float64 `[path, 2]`, finite.
-            now: where they end.
+            before: start points of the paths, float64 `[path, 2]`, finite.
+            now: end points of the paths.
 
         Returns:
             bool `[path, marking]`.
@@ -344,7 +347,7 @@ class Lines:
         return found
 
     def _cross(self, found: Any, before: Floats, now: Floats, path: Any, segment: Any) -> None:
-        """Note which of the given pairs of a path and a segment cross; all near pairs of a path are among them."""
+        """Record which of the given (path, segment) pairs cross; they include all near pairs of each path."""
         p, q, a, b = before[path], now[path], self.start[segment], self.end[segment]
         ends, sides = _side(a, b, p) * _side(a, b, q), _side(p, q, a) * _side(p, q, b)
         through, apart = (ends < 0) & (sides < 0), (ends > 0) | (sides > 0)
@@ -357,7 +360,7 @@ class Lines:
 
 
 def _side(a: Floats, b: Floats, c: Floats) -> npt.NDArray[np.int8]:
-    """Return on which side of the line from a to b the points c are, +1 or -1; 0 where rounding leaves it open."""
+    """Return on which side of the line from a to b the points c lie, +1 or -1; 0 where rounding leaves it open."""
     left, right = (a[:, 0] - c[:, 0]) * (b[:, 1] - c[:, 1]), (a[:, 1] - c[:, 1]) * (b[:, 0] - c[:, 0])
     turn = left - right
     sure = np.abs(turn) > _BOUND * (np.abs(left) + np.abs(right)) + _TINY
@@ -365,10 +368,10 @@ def _side(a: Floats, b: Floats, c: Floats) -> npt.NDArray[np.int8]:
 
 
 def _arrives(p: Floats, q: Floats, start: Floats, end: Floats) -> bool:
-    """Return whether the path from p to q comes onto one of the segments from outside all of them; exact.
+    """Return whether the path from p to q arrives on a segment from outside all segments; exact.
 
-    Each segment takes up a stretch of the path, from one share of it to another. Those that hang together with the
-    beginning of the path, because it begins on them, do not count.
+    Each segment covers an interval of the path, given as fractions of its length. Intervals connected to the start of
+    the path do not count, because the path starts on them.
     """
     px, py, qx, qy = map(Fraction, (*p.tolist(), *q.tolist()))
     dx, dy = qx - px, qy - py
@@ -395,6 +398,6 @@ def _arrives(p: Floats, q: Floats, start: Floats, end: Floats) -> bool:
 
 
 def _distinct(points: Floats) -> Floats:
-    """Return points on the ground without those that repeat the one before."""
+    """Return points on the ground without consecutive duplicates."""
     flat = points[:, :2]
     return flat[np.concatenate(([True], (flat[1:] != flat[:-1]).any(1)))] if len(flat) else flat

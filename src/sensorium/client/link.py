@@ -1,4 +1,4 @@
-"""The client's socket and the thread that owns it: it connects, greets, pings, and connects anew when that breaks."""
+"""Socket of the client and its thread, which connects, greets, pings, and reconnects after the connection breaks."""
 
 from __future__ import annotations
 
@@ -27,33 +27,36 @@ if TYPE_CHECKING:
     from sensorium.client.session import Session
 
 HELLO_S = 0.25
-"""Seconds between two greetings that are not answered."""
+"""Seconds between two unanswered greetings."""
 MOST_AT_ONCE = 1024
-"""Messages taken from the socket before what is to be sent goes out."""
+"""Maximum number of messages read from the socket before pending records are sent."""
 MOST_PER_ENVELOPE = 1024
-"""Records that go in one message to the server."""
+"""Maximum number of records in one message to the server."""
 SILENCE_S = 1.0
-"""Seconds without a word of the server after which it counts as not there."""
+"""Seconds without a message after which the server counts as unavailable."""
 ENVELOPE = 64 * 1024
-"""Bytes of records that go in one message to the server, but for one that is longer; and what is left beside that."""
+"""Maximum size of the records in one message to the server, bytes; a single record may be longer.
+
+The same size is reserved beside the content when the length of a long message is checked.
+"""
 
 _END = Record(0, 0, 0, None)
 
 Message = tuple[Any, int]
-"""Memory of a data message (or of its head and of its body), and how many samples were left out before it."""
+"""Memory of a data message (or of its head and its body), and the number of samples dropped before it."""
 
 
 class Link:
-    """The connection to one server.
+    """Connection to one server.
 
     Args:
-        address: of the server.
-        session: of the client; takes what comes in, on the link's thread.
-        hello: makes the greeting; its argument is what the socket was addressed by before, empty at first.
-        prepare: sets further options of a socket (keys) before it connects.
-        context: the server's context, for ``inproc://``; None makes one.
-        uses_slots: whether to read shared memory where that is possible.
-        max_message: most bytes of one message; one that is larger breaks the connection.
+        address: address of the server.
+        session: session of the client; receives all messages on the thread of the link.
+        hello: function that makes the greeting; its argument is the previous routing id of the socket, initially empty.
+        prepare: function that sets further options (keys) of a socket before it connects.
+        context: ZeroMQ context of the server, for ``inproc://``; None creates a context.
+        uses_slots: whether to read shared memory if possible.
+        max_message: maximum size of one message, bytes; a larger message breaks the connection.
     """
 
     def __init__(
@@ -100,11 +103,11 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether the server has answered and speaks."""
+        """Whether the server has answered and still sends messages."""
         return self._is_up and time.monotonic() - self._heard < SILENCE_S
 
     def send(self, *records: Record) -> None:
-        """Send records, from any thread, also while garbage is collected. Where nothing is connected, they are lost."""
+        """Send records, from any thread and during garbage collection. Without a connection the records are lost."""
         self._outbox.extend(records)
         self._waker.wake()
 
@@ -112,7 +115,7 @@ class Link:
         """Send a control message.
 
         Raises:
-            StreamError: it cannot be written, or is longer than what the server takes.
+            StreamError: the message cannot be encoded, or is longer than the server accepts.
         """
         try:
             content = say.encode(message)
@@ -127,7 +130,10 @@ class Link:
         self.send(Record(CONTROL, 0, 0, content))
 
     def stop(self) -> None:
-        """Say goodbye, end the thread and close the socket. May be called again, and from a callback."""
+        """Send a goodbye message, end the thread and close the socket.
+
+        Repeated calls, and calls from a callback, are allowed.
+        """
         self._stopping = True
         self._waker.wake()
         if self.thread is not threading.current_thread():
@@ -154,7 +160,7 @@ class Link:
             if self._is_up:
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
                 self._give()
-        except zmq.ContextTerminated:  # a server in this process was closed meanwhile
+        except zmq.ContextTerminated:  # a server in this process was closed
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
@@ -171,8 +177,8 @@ class Link:
             self._waker.close()
 
     def _connect(self) -> None:
-        """Make a socket with a new name and have it connect."""
-        before, self._route = self._route, b"s" + secrets.token_bytes(15)  # a first byte 0 is ZeroMQ's own
+        """Create a socket with a new routing id and connect it."""
+        before, self._route = self._route, b"s" + secrets.token_bytes(15)  # ZeroMQ reserves a first byte of 0
         self._before = before
         dealer = self._context.socket(zmq.DEALER)
         dealer.routing_id = self._route
@@ -210,7 +216,7 @@ class Link:
     def _look_at_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.EVENT_DISCONNECTED:
-            self._take()  # what was sent before that is still here, such as why the server ended
+            self._take()  # read earlier messages, e.g. the reason why the server ended
             if self._is_up:
                 self._start_over()
         else:
@@ -218,7 +224,7 @@ class Link:
             self._session.on_refused("its keys are not those of the server, or it speaks another protocol", True)
 
     def _start_over(self) -> None:
-        """Begin anew after the connection broke: under a new name, for the old one may have lost messages."""
+        """Reconnect after the connection broke, under a new name: messages to the old name may have been lost."""
         self._is_up = False
         self._outbox.clear()
         self._session.on_lost()
@@ -238,7 +244,7 @@ class Link:
         try:
             self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
         except zmq.Again:
-            return  # nothing is connected yet
+            return  # not connected yet
 
     def _give(self) -> None:
         outbox = self._outbox
@@ -248,7 +254,7 @@ class Link:
             while outbox and len(records) < MOST_PER_ENVELOPE and size + len(outbox[0].content) <= ENVELOPE:
                 records.append(outbox.popleft())
                 size += len(records[-1].content)
-            if not records:  # one that is long goes alone
+            if not records:  # a long record is sent alone
                 records.append(outbox.popleft())
             try:
                 self._dealer.send_multipart(pack(records), zmq.NOBLOCK)
@@ -288,7 +294,7 @@ class Link:
                 self._hear(say.decode_at_client(content))
                 continue
             if kind == DATA:
-                memory: Any = bytes(content)  # so that one small message does not keep all others of its block
+                memory: Any = bytes(content)  # a copy, so that a small message does not keep its whole block
             elif kind == PARTS:
                 memory = tuple(np.frombuffer(part, np.uint8) for part in content)
                 memory = memory if len(memory) > 1 else memory[0]
@@ -330,12 +336,12 @@ class Link:
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
                 self._session.on_welcome(message)
             case say.Catalogue():
-                if self._wants_catalogue:  # it comes once more where the greeting was said twice
+                if self._wants_catalogue:  # a repeated greeting causes a repeated catalogue
                     self._wants_catalogue = False
                     self._session.on_control(message)
             case say.Refused(reason=reason, final=final):
                 if self._is_up:
-                    self._send_now(say.Bye())  # it was heard: the server need not wait
+                    self._send_now(say.Bye())  # received: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
             case say.Segment():
@@ -361,7 +367,7 @@ class Link:
 
 
 def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
-    """Return what makes this process' greeting."""
+    """Return a function that makes the greeting of this process."""
 
     def hello(before: bytes) -> say.Hello:
         from sensorium import __version__ as version

@@ -1,6 +1,6 @@
-"""Looking at what sensors send: options, counts, words for what happens; `python -m sensorium.client` shows it plainly.
+"""Monitor of sensor data: options, counts and status messages; `python -m sensorium.client` prints it as plain text.
 
-`sensorium listen` builds its table on it.
+The table of `sensorium listen` is built on this module.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from sensorium.errors import SensoriumWarning, StreamError, UsageError
 from sensorium.wire.data import SensorData
 
 LINES_EVERY = 1.0
-"""Seconds between two lines of a sensor, where there is no live table."""
+"""Seconds between two lines of a sensor if there is no live table."""
 RATE_OVER = 2.0
-"""Seconds over which megabytes per second are taken."""
+"""Seconds over which megabytes per second are averaged."""
 NO_SENSOR = ("a SENSOR beside it", "Without one there are no samples: name one after ADDRESS, or leave it out.")
-"""What is said of options for samples where no sensor is named."""
+"""Error texts for options that apply to samples if no sensor is given."""
 SAME_WITHIN = 1.0
-"""Seconds within which the same words are said once."""
+"""Seconds within which the same text is reported only once."""
 
 
 class Monitor:
-    """Listens to some sensors and keeps the newest sample of each.
+    """Listener of several sensors that keeps the newest sample of each.
 
     Args:
         client: the client.
-        options: what to listen to.
-        on_sample: called with each sample, the number of those of its sensor so far, and what its subscription has
-            had, on their threads, one after the other; an `OSError` that it raises, such as that of a pipe which
-            nobody reads, ends everything.
+        options: sensors to listen to, and how.
+        on_sample: function called with each sample, the number of samples of the sensor so far, and the statistics of
+            its subscription. Calls are made on the threads of the listeners, one at a time. An `OSError` that it
+            raises, e.g. for a broken pipe, ends the monitor.
 
     Raises:
-        UnknownNameError: the server has no such sensor, with the nearest.
-        UsageError: an option that the sensor cannot do.
+        UnknownNameError: the server has no such sensor; the message suggests the nearest name.
+        UsageError: the sensor does not support an option.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Monitor:
     ) -> None:
         self.client, self.options = client, options
         self.newest: dict[str, SensorData] = {}
-        """Sensor -> its newest sample."""
+        """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
         self._taken: dict[str, int] = {}
         self._bytes: dict[str, deque[tuple[float, int]]] = {}
@@ -63,8 +63,8 @@ class Monitor:
         self._changed = threading.Condition()
         self._connected = True
         self.names = list(dict.fromkeys(options.sensors))
-        """The sensors."""
-        self._sensors = {name: client.sensors[name] for name in self.names}  # all, before the first is heard
+        """Names of the sensors."""
+        self._sensors = {name: client.sensors[name] for name in self.names}  # find all before listening to the first
         for name, sensor in self._sensors.items():
             envs = sensor.info.num_envs
             if options.env is not None and not -envs <= options.env < envs:
@@ -107,7 +107,7 @@ class Monitor:
                 self._changed.notify_all()
 
     def flow(self, name: str) -> Flow:
-        """Return how much comes in of a sensor; to be called now and then."""
+        """Return the data flow of a sensor; call it at regular intervals."""
         sensor = self._sensors[name]
         stats, now, marks = sensor.stats, time.monotonic(), self._bytes[name]
         marks.append((now, stats.nbytes))
@@ -121,7 +121,7 @@ class Monitor:
         return Flow(stats, rate, state)
 
     def news(self) -> list[str]:
-        """Return what has happened to the connection since somebody asked, in words."""
+        """Return messages about changes of the connection since the last call."""
         before, self._connected = self._connected, self.client.is_connected
         if before == self._connected:
             return []
@@ -130,10 +130,10 @@ class Monitor:
         return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C ends this)"]
 
     def wait(self, seconds: float) -> bool:
-        """Wait for some time, or until all is over; returns whether it is.
+        """Wait for some time, or until all listening has ended; return whether it has.
 
         Raises:
-            OSError: `on_sample` raised it.
+            OSError: raised by `on_sample`.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.is_over, seconds)
@@ -143,14 +143,14 @@ class Monitor:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no further samples will arrive."""
         return self._failure is not None or not any(sensor.is_listening for sensor in self._sensors.values())
 
     def check(self) -> None:
-        """Raise where less came than was asked for.
+        """Raise an error if fewer samples arrived than requested.
 
         Raises:
-            StreamError: a sensor was ended by the server, or fewer than `count` samples came in time.
+            StreamError: the server ended a sensor, or fewer than `count` samples arrived in time.
         """
         for name in self.names:
             sensor, taken, count = self._sensors[name], self._taken[name], self.options.count
@@ -169,17 +169,17 @@ class Monitor:
 
 
 def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], None], every: float) -> None:
-    """Look at a monitor until it is over, or its seconds are.
+    """Run a monitor until all its listening has ended or its time limit is reached.
 
     Args:
         monitor: the monitor.
-        refresh: shows what is there.
-        say: takes words about the connection.
-        every: seconds between two looks.
+        refresh: function that shows the current state.
+        say: function that takes messages about the connection.
+        every: seconds between two refreshes.
 
     Raises:
-        StreamError: less came than was asked for.
-        OSError: what is shown cannot be written.
+        StreamError: fewer samples arrived than requested.
+        OSError: the output cannot be written.
     """
     seconds = monitor.options.seconds
     end = time.monotonic() + seconds if seconds else float("inf")
@@ -194,13 +194,13 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
 
 
 def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str) -> None:
-    """Listen as `options` say, and print plain lines: a table of what there is, or a line a second, or JSON.
+    """Listen as `options` specify, and print plain lines: a table of the available sensors, a line per second, or JSON.
 
     Args:
-        options: what to listen to.
-        out: takes the lines.
-        say: takes words about the connection.
-        name: what the server calls this client.
+        options: sensors to listen to, and how.
+        out: stream for the lines.
+        say: function that takes messages about the connection.
+        name: name of this client in messages of the server.
 
     Raises:
         SensoriumError: see the messages.
@@ -238,7 +238,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
 
 
 def about(client: Client) -> str:
-    """Return what a server serves, in one line."""
+    """Return a one-line description of the simulation that a server serves."""
     description = client.description
     mode = "lock-step" if client.is_lockstep else "free-running"
     envs = f"{description.num_envs} env{'s' if description.num_envs > 1 else ''}"
@@ -247,7 +247,7 @@ def about(client: Client) -> str:
 
 @contextmanager
 def words(say: Callable[[str], None]) -> Iterator[None]:
-    """Have warnings and what is logged said as plain text, each once."""
+    """Report warnings and log messages as plain text, without immediate repetition."""
     handler = _Words(say)
     before = warnings.showwarning
 
@@ -268,7 +268,7 @@ def words(say: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Words(logging.Handler):
-    """Says what is logged."""
+    """Log handler that reports messages as plain text."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -279,7 +279,7 @@ class _Words(logging.Handler):
         self.say(lines[-1] if "Traceback" in record.getMessage() else "\n".join(lines))
 
     def say(self, text: str) -> None:
-        """Say something that was not said a moment ago: some things are both logged and warned of."""
+        """Report a text, unless it has just been reported: some texts are both logged and issued as warnings."""
         now, (last, when) = time.monotonic(), self._said
         self._said = (text, now)
         if text != last or now - when > SAME_WITHIN:
@@ -287,7 +287,7 @@ class _Words(logging.Handler):
 
 
 def to_stderr(text: str) -> None:
-    """Say something beside the results."""
+    """Print a message to stderr, separate from the results."""
     print(text, file=sys.stderr, flush=True)
 
 

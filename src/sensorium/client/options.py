@@ -1,4 +1,4 @@
-"""What to listen to, and how, as it is given on a command line; errors name the options as they are typed there."""
+"""Command line options for listening to sensors; errors name each option as the user types it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from sensorium.errors import StreamError, UsageError
 from sensorium.wire.keyfiles import KEY_CHARACTERS, TOKEN_VARIABLE, find_keys, find_token, is_key
 
 OF_SAMPLES = ("env", "every", "max_rate", "policy", "truth", "count", "seconds")
-"""Options that say nothing where no sensor is listened to."""
+"""Options that have no effect if no sensor is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to listen to, and how.
+    """Sensors to listen to, and how.
 
     Args:
-        address: of the server.
-        sensors: names; none for a list of what there is.
+        address: address of the server.
+        sensors: names of the sensors; empty for a list of the available sensors.
         env: the only environment; None for all.
-        every: only each n-th sample.
-        max_rate: most samples per second of the wall clock; 0 for all.
+        every: use only every n-th sample.
+        max_rate: maximum number of samples per second of wall clock; 0 for no limit.
         policy: see `RemoteSensor.listen`.
-        truth: with the ground truth.
-        count: samples of each sensor after which it ends; 0 for no end.
-        seconds: wall clock after which it ends, s; 0 for no end.
-        json: one line of JSON for each sample.
-        token_file: file with the server's token; None takes the environment variable.
-        server_key: the server's public key.
-        key_file: file with this client's keys.
-        timeout: longest wait for the server at first, s.
-        shared_memory: read large data from shared memory, where the server is on this machine.
+        truth: whether to include the ground truth.
+        count: number of samples of each sensor before the end; 0 for no limit.
+        seconds: wall clock time before the end, s; 0 for no limit.
+        json: whether to print one line of JSON per sample.
+        token_file: file with the token of the server; None uses the environment variable.
+        server_key: public key of the server.
+        key_file: file with the keys of this client.
+        timeout: longest wait for the connection to the server, s.
+        shared_memory: read large data from shared memory if the server runs on the same machine.
 
     Raises:
-        UsageError: an address or key that is none, or a number out of range.
+        UsageError: an address or key is invalid, or a number is out of range.
     """
 
     address: str
@@ -74,14 +74,14 @@ class Options:
             raise UsageError.of("--keys", str(self.key_file), "--server-key beside it", fix)
 
     def refuse_of_samples(self, expected: str, fix: str) -> None:
-        """Refuse options that would be without effect, where no samples are shown.
+        """Reject options that have no effect because no samples are shown.
 
         Args:
-            expected: what would do instead.
-            fix: what to change.
+            expected: accepted alternative.
+            fix: suggested correction.
 
         Raises:
-            UsageError: naming the first of them.
+            UsageError: names the first such option.
         """
         defaults = {field.name: field.default for field in fields(self)}
         for name in OF_SAMPLES:
@@ -89,23 +89,23 @@ class Options:
                 raise UsageError.of(option_of(name), value, expected, fix)
 
     def keys(self) -> tuple[str, str] | None:
-        """Return (public, secret) key of this client, out of its file, which is made where it does not exist.
+        """Return the (public, secret) key of this client from its file, which is created if it does not exist.
 
         Raises:
-            UsageError: a file that holds none, or that others can read.
+            UsageError: the file contains no keys, or other users can read it.
         """
         with UsageError.naming(file="--keys"):
             return None if self.key_file is None else find_keys(self.key_file)
 
     def connect(self, name: str) -> Client:
-        """Return a client that is connected.
+        """Return a connected client.
 
         Args:
-            name: what the server calls it.
+            name: name of the client in messages of the server.
 
         Raises:
-            StreamError: nobody answers, or the server refuses; with what to do.
-            UsageError: a file that is none.
+            StreamError: no server answers, or the server refuses; the message suggests a correction.
+            UsageError: a file is invalid.
         """
         keys = self.keys()
         with UsageError.naming(file="--token-file"):
@@ -134,7 +134,7 @@ class Options:
 
 
 def option_of(name: str) -> str:
-    """Return how a field is typed."""
+    """Return the command line option of a field."""
     return f"--{name.replace('_', '-')}"
 
 

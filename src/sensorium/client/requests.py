@@ -1,4 +1,4 @@
-"""What was asked of the server, and its answers."""
+"""Requests to the server and their answers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sensorium.errors import StreamError
 from sensorium.wire import messages as say
 
 PUMP_S = 0.01
-"""Longest wait of a loop on this thread for a request, s."""
+"""Longest wait of a server loop on the calling thread while a request is pending, s."""
 
 _GONE = say.Reply(-1, None, "the request was forgotten", "StreamError")
 
 
 class ServerError(StreamError):
-    """The server could not do what was asked; the message is its own.
+    """Error for a request that the server could not fulfil, with the message of the server.
 
     Args:
-        text: the server's message.
-        kind: name of the exception's class there.
+        text: message of the server.
+        kind: class name of the exception on the server.
     """
 
     def __init__(self, text: str, kind: str) -> None:
@@ -31,13 +31,13 @@ class ServerError(StreamError):
 
 
 class Requests:
-    """Requests that wait for their answers; all but `answer` under the lock of `changed`.
+    """Requests that wait for their answers; all methods except `answer` require the lock of `changed`.
 
     Args:
-        address: of the server, for messages.
-        changed: notified when an answer has come.
-        is_over: whether no answer will come any more.
-        pump: where the server's loop is on this very thread: lets it work for some seconds; else returns False.
+        address: address of the server, for messages.
+        changed: condition notified when an answer arrives.
+        is_over: function that returns whether no further answer can arrive.
+        pump: runs the server loop for some seconds if the loop belongs to the calling thread; otherwise returns False.
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class Requests:
         self._address, self._changed, self._is_over, self._pump = address, changed, is_over, pump
         self._answers: dict[int, say.Reply | None] = {}
         self._worked: dict[int, float] = {}
-        """When the server last said that it is at work, for requests that wait for that."""
+        """Time of the last progress report of the server, for pending requests that need it."""
         self._told: set[int] = set()
-        """Requests whose users know what the server does meanwhile."""
+        """Requests whose users were already notified of the work of the server."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
     def begin(self, number: int) -> None:
-        """Note that a request goes out."""
+        """Record that a request is about to be sent."""
         self._answers[number] = None
 
     def forget(self, number: int) -> None:
-        """Note that it did not."""
+        """Record that the request was not sent."""
         self._answers.pop(number, None)
 
     def take(self, reply: say.Reply) -> bool:
-        """Take an answer; return whether somebody waits for it."""
+        """Store an answer; return whether a request waits for it."""
         waits = reply.request in self._answers
         if waits:
             self._answers[reply.request] = reply
@@ -70,11 +70,11 @@ class Requests:
         return waits
 
     def extend(self, numbers: Iterable[int], text: str) -> None:
-        """Note that the server is at work, so that requests which wait for it time out later.
+        """Record that the server is at work, so that the requests that depend on the work time out later.
 
         Args:
-            numbers: the requests.
-            text: what the server does, which is logged once for each; may be empty.
+            numbers: numbers of the requests.
+            text: description of the work, logged once per request; may be empty.
         """
         for number in numbers:
             if number not in self._answers:
@@ -85,7 +85,7 @@ class Requests:
                 LOGGER.warning("the server at %s is at work: %s; waiting for its answer", self._address, text)
 
     def fail(self, reason: str) -> None:
-        """Answer all that have no answer yet with an error."""
+        """Answer all pending requests with an error."""
         for number, answer in self._answers.items():
             if answer is None:
                 self._answers[number] = say.Reply(number, None, reason, "StreamError")
@@ -95,13 +95,13 @@ class Requests:
         """Wait for the answer to a request and return it.
 
         Args:
-            number: of the request.
-            what: what it asks for, for messages.
-            timeout: longest wait, s, from when it was asked, or from when the server last said that it is at work.
+            number: number of the request.
+            what: name of the request, for messages.
+            timeout: longest wait, s, from the request or from the last progress report of the server.
 
         Raises:
-            StreamError: none came, or the connection broke.
-            ServerError: the server refused; with its words.
+            StreamError: no answer arrived, or the connection broke.
+            ServerError: the server refused; the message contains its reason.
         """
         end = time.monotonic() + timeout
 
@@ -129,7 +129,7 @@ class Requests:
         return answer
 
     def _end(self, number: int, end: float, timeout: float) -> float:
-        """Return when a request times out."""
+        """Return the time at which a request times out."""
         return max(end, self._worked.get(number, end - timeout) + timeout)
 
 

@@ -1,4 +1,4 @@
-"""A sensor of the simulation as a client sees it."""
+"""Client view of a sensor of the simulation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 class ListenerSlot:
-    """The listener of a sensor, if any, and what came of it; one for each name, so that listening twice replaces.
+    """Current listener of a sensor, if any, and its last state. Each name has a single slot.
 
-    It outlives the `RemoteSensor`s of that name and knows no client.
+    A new listener therefore replaces the previous listener. The slot outlives the `RemoteSensor` objects of its name
+    and holds no reference to the client.
     """
 
     def __init__(self, session: Session, name: str) -> None:
@@ -34,13 +35,13 @@ class ListenerSlot:
         self.subscription: Subscription | None = None
         self.last_stats = Stats()
         self.reason = ""
-        """Why the server ended the listening."""
+        """Reason why the server ended the listener."""
 
     def ended(self, reason: str) -> None:
-        """Take that listening has ended without having been stopped."""
+        """Record that the listener has ended without a call of `stop`."""
         with self.lock:
             ended = self.subscription
-            if ended is not None and ended.ended:  # else another listens by now
+            if ended is not None and ended.ended:  # otherwise another listener is active
                 self.last_stats, self.subscription = ended.stats, None
                 self.reason = reason
         if self.session.closed:
@@ -51,46 +52,46 @@ class ListenerSlot:
 
 
 class RemoteSensor:
-    """A sensor of the simulation, by its name: `client.sensors["lidar"]`."""
+    """Sensor of the simulation, by its name: `client.sensors["lidar"]`."""
 
     def __init__(self, client: Client, slot: ListenerSlot) -> None:
         self._client, self._session, self._slot, self._name = client, slot.session, slot, slot.name
 
-    # What it is -------------------------------------------------------------------------------------------------------
+    # Description ------------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the sensor."""
         return self._name
 
     @property
     def info(self) -> StreamInfo:
-        """What the server says of it: kind, fields, rate, mounts, config, constants.
+        """Description by the server: kind, fields, rate, mounts, config, constants.
 
         Raises:
-            StaleError: the server has it no more.
+            StaleError: the server no longer has the sensor.
         """
         with self._while_there():
             return self._session.info(self._name)
 
     @property
     def kind(self) -> str:
-        """Its kind, e.g. ``"imu"``."""
+        """Kind of the sensor, e.g. ``"imu"``."""
         return self.info.kind
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server has it."""
+        """Whether the server has the sensor."""
         return self._name in self._session.streams
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What it was configured with."""
+        """Configuration of the sensor."""
         return self.info.cfg
 
     @contextlib.contextmanager
     def _while_there(self) -> Iterator[None]:
-        """Turn it into `StaleError` that there is no sensor of this name: there was one."""
+        """Convert the error for an unknown name to `StaleError`, because the sensor existed earlier."""
         try:
             yield
         except UnknownNameError:
@@ -98,7 +99,7 @@ class RemoteSensor:
                 f"sensor {self._name!r} is gone: the server has it no more. client.sensors lists what there is."
             ) from None
 
-    # Listening --------------------------------------------------------------------------------------------------------
+    # Listeners --------------------------------------------------------------------------------------------------------
 
     def listen(
         self,
@@ -111,31 +112,31 @@ class RemoteSensor:
         truth: bool = False,
         queue: int | None = None,
     ) -> None:
-        """Have a function called with each sample, on a thread of its own, one after the other.
+        """Register a function that is called with each sample, on a dedicated thread, one sample at a time.
 
-        A listener that was there before is replaced, and not called any more. What the function raises is logged with
-        the sensor's name, and kept in `client.errors`; the next sample comes all the same.
+        The function replaces the previous listener, which is not called again. Exceptions that it raises are logged
+        with the name of the sensor and kept in `client.errors`. The next sample follows in any case.
 
         Args:
-            callback: takes a `SensorData`, of the class that the sensor's serializer makes. It and its arrays may be
-                kept; to keep many, keep ``data.copy()``.
-            policy: ``"latest"``: of what arrives while the function works only the newest is kept, and the others are
-                counted as dropped; but a burst of small messages is given whole, as far as the function gets within
-                10 ms. ``"lossless"``: everything waits for it, up to `queue` messages; what happens then
-                says `serve`. Events are always lossless.
-            every: only each n-th sample.
-            max_rate: most samples per second of the wall clock.
-            envs: an environment, from 0 on, or a range of them (a slice without step, whose ends may count from the
-                last); None for all.
-            truth: also the ground truth, in `data.truth`.
-            queue: messages that may wait on the server where nothing may be left out; None: 64 large ones (from 16 kB
-                on), 65536 small ones. Besides, up to 4 large messages are under way to the listener, or as many small
-                ones as `queue` says (None, and for events: 16384), that which it works on included. So it is at most
-                that many and `queue` messages behind.
+            callback: function that takes a `SensorData`, of the class that the serializer of the sensor makes. The
+                object and its arrays may be kept; to keep many, keep ``data.copy()``.
+            policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
+                are counted as dropped. A burst of small messages is still delivered as far as the function processes it
+                within 10 ms. ``"lossless"``: every sample waits for the function, up to `queue` messages; `serve`
+                describes what happens beyond. Events are always lossless.
+            every: use only every n-th sample.
+            max_rate: maximum number of samples per second of wall clock.
+            envs: an environment, counted from 0, or a range of them (a slice without step, whose ends may be negative);
+                None for all.
+            truth: whether to include the ground truth, in `data.truth`.
+            queue: maximum number of messages that wait on the server for a lossless listener; None: 64 large messages
+                (16 kB or more) or 65536 small messages. In addition, up to 4 large messages are in transit to the
+                listener, or as many small messages as `queue` (None, and for events: 16384). These include the message
+                that the listener processes. The listener is at most the sum of both numbers behind.
 
         Raises:
-            ConfigError: an argument is none of these.
-            StaleError: the server has the sensor no more.
+            ConfigError: an argument is invalid.
+            StaleError: the server no longer has the sensor.
         """
         slot = self._slot
         with slot.lock, self._while_there():
@@ -151,9 +152,9 @@ class RemoteSensor:
             old.stop()
 
     def stop(self) -> None:
-        """Stop listening; from now on the function is not called. May be called again, also where nobody listens.
+        """Stop listening; the function is not called again. Repeated calls, and calls without a listener, are allowed.
 
-        It waits until a running call has ended, but not from within that.
+        The call waits until a running call of the function has ended, except when made from within it.
         """
         slot = self._slot
         with slot.lock:
@@ -166,34 +167,34 @@ class RemoteSensor:
 
     @property
     def is_listening(self) -> bool:
-        """Whether a function is called with what comes."""
+        """Whether a listener is active."""
         subscription = self._slot.subscription
         return subscription is not None and not subscription.ended
 
     @property
     def stats(self) -> Stats:
-        """What the listener has had so far, or the one before it."""
+        """Statistics of the current listener, or of the previous listener if there is none."""
         subscription = self._slot.subscription
         return self._slot.last_stats if subscription is None else subscription.stats
 
     @property
     def why_ended(self) -> str:
-        """Why the server ended the listening; empty where it did not."""
+        """Reason why the server ended the listener; empty if it did not."""
         subscription = self._slot.subscription
         return self._slot.reason if subscription is None else subscription.reason
 
     def read(self, timeout: float = 5.0, **options: Any) -> Any:
-        """Return one sample, the next that comes; for looking at a sensor now and then.
+        """Return one sample, the next to arrive; intended for occasional reads.
 
         Args:
             timeout: longest wait, s.
-            options: of `listen`.
+            options: options of `listen`.
 
         Raises:
-            ConfigError: an argument is none of these.
-            TimeoutError: none came.
-            StaleError: the server has the sensor no more.
-            StreamError: the sensor went away meanwhile.
+            ConfigError: an argument is invalid.
+            TimeoutError: no sample arrived.
+            StaleError: the server no longer has the sensor.
+            StreamError: the sensor was removed during the call.
         """
         timeout = checks.seconds("read", timeout)
         got: deque[Any] = deque(maxlen=1)
@@ -215,7 +216,7 @@ class RemoteSensor:
         end_time = time.monotonic() + timeout
         try:
             while not event.is_set() and time.monotonic() < end_time and self._session.pump(0.01):
-                pass  # on the thread of a loop in this process: the server sends it here
+                pass  # the loop is on this thread: the server sends the sample here
             if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
                     f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
@@ -232,23 +233,23 @@ class RemoteSensor:
         """Set a live knob of the sensor, such as its noise, between two steps.
 
         Args:
-            knob: as for the sensor in the simulation, e.g. ``"noise"``.
-            value: likewise.
-            env_ids: the environments it is for, as for `Client.reset`; None for all.
+            knob: name of the knob, as for the sensor in the simulation, e.g. ``"noise"``.
+            value: value of the knob, as for the sensor in the simulation.
+            env_ids: the environments, as for `Client.reset`; None for all.
 
         Raises:
-            ConfigError: an argument is none of these.
-            StreamError: the server refused; with its words.
+            ConfigError: an argument is invalid.
+            StreamError: the server refused; the message contains its reason.
         """
         call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
         envs = checks.env_ids(call, env_ids, self._client.num_envs)
         self._session.ask(say.Set, self._name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
-        """Have the server remove the sensor, which stops listening; only the client that spawned it can.
+        """Remove the sensor from the server and stop its listener; only the spawning client can remove it.
 
         Raises:
-            StreamError: the server refused, as for a sensor of another client; listening to that goes on.
+            StreamError: the server refused, e.g. because the sensor belongs to another client; its listener continues.
         """
         self._client.destroy(self)
 

@@ -1,6 +1,7 @@
-"""What a client knows of its server, what it asked of it, and who listens: all that the threads of a client see.
+"""State shared by all threads of a client: the description of the server, pending requests, and listeners.
 
-It does not know the `Client`, which therefore can be let go while its threads run. A `Subscription` does.
+The session holds no reference to the `Client`, which can therefore be released while its threads run. A `Subscription`
+holds a reference.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ _NOTHING = StreamInfo(2**32 - 1, "", "", "")
 
 @dataclass
 class Wish:
-    """What was spawned, so that it can be again.
+    """Record of a spawned sensor, from which it can be spawned again.
 
     Attributes:
         blueprint: a copy of the blueprint.
-        transform: pose relative to what it is attached to, else in the world.
+        transform: pose relative to the body that the sensor is attached to, or in the world.
         attach_to: name of that body; empty for the world.
-        env: the only environment it is for; None for all.
-        local: the class of a sensor that runs in the client; None for one of the server.
-        sensor: that sensor, where it runs here.
+        env: the only environment of the sensor; None for all.
+        local: class of a sensor that runs in the client; None for a sensor of the server.
+        sensor: reference to the sensor that runs in the client.
     """
 
     blueprint: Blueprint
@@ -55,7 +56,7 @@ class Wish:
     sensor: ref[ClientSensor] | None = None
 
     def request(self, name: str) -> tuple[Any, ...]:
-        """Return what the server is asked with."""
+        """Return the arguments of the spawn request."""
         local = None if self.local is None else self.local.definition().to_dict()
         pose = tuple(float(part) for part in self.transform.to_array())
         env = -1 if self.env is None else self.env
@@ -63,14 +64,14 @@ class Wish:
 
 
 class Session:
-    """The state of one client, from the first greeting to the end, over all connections.
+    """State of one client from the first greeting to the end, across all connections.
 
     Args:
-        address: of the server.
+        address: address of the server.
         hello: see `Link`.
         timeout: longest wait for the server, s.
-        callbacks: what the queues of listeners share.
-        local: the server, where it is in this process.
+        callbacks: state shared by the queues of the listeners.
+        local: the server, if it runs in the same process.
         options: further arguments of `Link`.
     """
 
@@ -95,9 +96,9 @@ class Session:
         self.bodies = Bodies(())
         self.frame = -1
         self.catalogue: say.Catalogue | None = None
-        """What the server said of itself; None while there is no connection."""
+        """Description sent by the server; None without a connection."""
         self.refusal = ""
-        """Why the server does not talk to us."""
+        """Reason why the server refuses the connection."""
         self._resumed = False
         self.notes: deque[str] = deque(maxlen=100)
         self.requests = Requests(address, self.changed, lambda: self.closed, self.pump)
@@ -110,7 +111,7 @@ class Session:
         context = None if local is None else local.context
         self.link = Link(address, self, hello, context=context, **options)
 
-    # What the server has said -----------------------------------------------------------------------------------------
+    # Description by the server ----------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
@@ -118,7 +119,7 @@ class Session:
         return not self.closed and self.catalogue is not None and self.link.is_up
 
     def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until the server has answered and said what there is; see `Client.wait_connected`."""
+        """Wait until the server has answered and sent its description; see `Client.wait_connected`."""
         timeout = self.timeout if timeout is None else timeout
         with self.changed:
             self.changed.wait_for(lambda: self.catalogue is not None or self.refusal or self.closed, timeout)
@@ -132,20 +133,20 @@ class Session:
             )
 
     def known(self) -> say.Catalogue:
-        """Return what the server said of itself; waits for it where the connection is new."""
+        """Return the description sent by the server; wait for it if the connection is new."""
         catalogue = self.catalogue
         if catalogue is None:
-            with self.changed:  # else it could be lost again in between
+            with self.changed:  # otherwise it could be lost again in between
                 self.wait_connected()
                 catalogue = self.catalogue
                 assert catalogue is not None
         return catalogue
 
     def info(self, name: str) -> StreamInfo:
-        """Return what the server says of a sensor.
+        """Return the description of a sensor.
 
         Raises:
-            UnknownNameError: it has none of that name.
+            UnknownNameError: the server has no sensor of that name.
         """
         with self.lock:
             info = self.streams.get(name)
@@ -155,17 +156,17 @@ class Session:
         return info
 
     def note(self, text: str) -> None:
-        """Keep what the server warned of, and warn of it."""
+        """Store a warning of the server and issue it as a warning."""
         self.notes.append(text)
         try:
             warnings.warn(text, SensoriumWarning, stacklevel=3)
-        except SensoriumWarning:  # where warnings are errors: no thread of ours may end by one
+        except SensoriumWarning:  # warnings are errors: they must not end a thread of the client
             LOGGER.warning(text)
 
-    # What is asked of it ----------------------------------------------------------------------------------------------
+    # Requests ---------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the answer's result; see `Requests.answer`."""
+        """Send a request and return the result of the answer; see `Requests.answer`."""
         return self._reply(kind, *values, timeout=timeout).result
 
     def _reply(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> say.Reply:
@@ -186,36 +187,36 @@ class Session:
         return self.requests.answer(number, kind.__name__.lower(), self.timeout if timeout is None else timeout)
 
     def spawn(self, wish: Wish, name: str) -> tuple[StreamInfo, Sequence[Warned]]:
-        """Have the server make a sensor, and return what it says of it, and what it warned of."""
+        """Request a sensor from the server; return its description and the warnings of the server."""
         reply = self._reply(say.Spawn, *wish.request(name))
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
 
-    # Who listens ------------------------------------------------------------------------------------------------------
+    # Listeners --------------------------------------------------------------------------------------------------------
 
     def begin(self, subscriber: Subscription) -> None:
-        """Let somebody listen; he is kept until `forget`.
+        """Start a subscription and keep it until `forget`.
 
         Raises:
-            StreamError: this client is closed.
-            UnknownNameError: the server has not the sensor.
+            StreamError: the client is closed.
+            UnknownNameError: the server does not have the sensor.
         """
         with self.lock:
             if self.closed:
                 raise StreamError(f"listening to {subscriber.name!r}: this client is closed")
             if subscriber.ended:
-                return  # it was stopped while it waited for a new connection
+                return  # stopped while it waited for a new connection
             number = next(self._numbers)
             self.subscribers[number] = subscriber
             try:
                 subscriber.begin(self.info(subscriber.name), number)
             except BaseException:
-                self.subscribers.pop(number, None)  # it listens to nothing, and is not to begin anew
+                self.subscribers.pop(number, None)  # it has no stream and must not be restarted
                 raise
 
     def _begin_again(self, subscriber: Subscription) -> None:
-        """Let somebody who listened go on, or end it with the reason: what is wrong with one concerns no other."""
+        """Restart a subscription, or end it with the reason; a failure affects no other subscription."""
         try:
             self.begin(subscriber)
         except Exception as error:
@@ -224,7 +225,7 @@ class Session:
             )
 
     def forget(self, subscriber: Subscription, *, tell: bool = True) -> None:
-        """Let go of somebody who listened, and tell the server so."""
+        """Release a subscription and notify the server."""
         with self.lock:
             if self.subscribers.get(subscriber.number) is subscriber:
                 del self.subscribers[subscriber.number]
@@ -232,29 +233,29 @@ class Session:
                     self.link.tell(say.Unsubscribe(subscriber.number))
 
     def hear_frames(self, callback: Callable[[say.FrameDone], object], keeps: object = None) -> FrameListener:
-        """Have a function called at the end of each frame, on the link's thread.
+        """Register a function that is called at the end of each frame, on the thread of the link.
 
         Args:
             callback: the function.
-            keeps: what is kept alive until it is stopped.
+            keeps: object kept alive until the listener stops.
         """
         with self.lock:
             number = next(self._numbers)
             listener = self.frame_listeners[number] = FrameListener(self, number, callback, keeps)
-            self.link.tell(say.Frames(True))  # also where it hears of them already: the last one is told again
+            self.link.tell(say.Frames(True))  # sent again even if active, so that the server repeats the last frame
         if self.server is not None:
-            self.ask(say.Ask, "nothing")  # so that a loop in this thread has told of it
+            self.ask(say.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
 
-    # What comes in, on the link's thread ------------------------------------------------------------------------------
+    # Incoming messages, on the thread of the link ---------------------------------------------------------------------
 
     def on_welcome(self, welcome: say.Welcome) -> None:
-        """Take the answer to the greeting."""
+        """Process the answer to the greeting."""
         with self.lock:
             self._resumed = welcome.resumed
 
     def on_refused(self, reason: str, final: bool) -> None:
-        """Take that the server does not talk to us, or no longer."""
+        """Record that the server refuses or ends the connection."""
         with self.changed:
             first, self.catalogue = self.catalogue is not None, None
             self.refusal = reason if final or not first else ""
@@ -267,19 +268,19 @@ class Session:
             LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
 
     def on_lost(self) -> None:
-        """Take that the connection broke."""
+        """Record that the connection broke."""
         with self.changed:
             self.catalogue = None
             self.requests.fail(f"the connection to the server at {self.address} broke")
         LOGGER.info("the connection to %s broke; connecting again", self.address)
 
     def saw(self, frame: int) -> None:
-        """Note that a frame was heard of."""
+        """Record that a frame was announced or received."""
         with self.changed:
             self.frame = max(self.frame, frame)
 
     def on_control(self, message: say.ToClient) -> None:
-        """Take a control message."""
+        """Process a control message."""
         match message:
             case say.FrameDone():
                 self._end_frame(message)
@@ -307,7 +308,7 @@ class Session:
             case say.Note(text=text):
                 try:
                     self.note(text)
-                except SensoriumWarning as warning:  # where warnings are errors, it is no error of the connection
+                except SensoriumWarning as warning:  # warnings are errors, but this is no connection error
                     self.callbacks.errors.report("(server)", self.note, warning)
             case _:
                 pass
@@ -326,10 +327,10 @@ class Session:
             self._names[info.id] = info.name
             self.changed.notify_all()
 
-    # A new connection, or a server that was started anew --------------------------------------------------------------
+    # A new connection, or a restarted server --------------------------------------------------------------------------
 
     def _learn(self, catalogue: say.Catalogue) -> None:
-        """Take the latched description, and take up again what was under way."""
+        """Process the latched description, and resume all earlier subscriptions and sensors."""
         with self.changed:
             if self.closed:
                 return
@@ -345,7 +346,7 @@ class Session:
             waiting = []
             for number, subscriber in list(self.subscribers.items()):
                 del self.subscribers[number]
-                self.link.tell(say.Unsubscribe(number))  # where it was asked for after the greeting was answered
+                self.link.tell(say.Unsubscribe(number))  # it may have been requested after the greeting was answered
                 waiting.append(subscriber)
             lost = {} if self._resumed else dict(self.spawned)
             for subscriber in waiting:
@@ -362,7 +363,7 @@ class Session:
             self._respawner.start()
 
     def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscription]) -> None:
-        """Spawn anew what a server that was started anew does not know."""
+        """Spawn again the sensors that a restarted server does not know."""
         for name, wish in lost.items():
             try:
                 _, warned = self.spawn(wish, name)
@@ -371,7 +372,7 @@ class Session:
                 sensor = wish.sensor() if wish.sensor is not None else None
                 if sensor is not None:
                     sensor.restart()
-            except Exception as error:  # of an author's sensor, too
+            except Exception as error:  # includes errors of custom sensors
                 if not self.closed:
                     self.note(f"{name!r} could not be spawned again: {error}")
         for subscriber in waiting:
@@ -383,14 +384,14 @@ class Session:
     # End --------------------------------------------------------------------------------------------------------------
 
     def leave(self) -> bool:
-        """Take no more requests and listeners; return whether it did until now."""
+        """Reject further requests and listeners; return whether the session was open before the call."""
         with self.changed:
             first, self.closed = not self.closed, True
             self.changed.notify_all()
         return first
 
     def end(self) -> None:
-        """End the listeners, the connection and the threads, after `leave`."""
+        """End the listeners, the connection and the threads; call `leave` first."""
         with self.lock:
             subscribers = list(self.subscribers.values())
         for subscriber in subscribers:
@@ -404,7 +405,7 @@ class Session:
 
 
 class FrameListener:
-    """Handle of somebody who hears of frames; `Session.hear_frames` makes it."""
+    """Handle of a listener of frames, created by `Session.hear_frames`."""
 
     def __init__(
         self, session: Session, number: int, callback: Callable[[say.FrameDone], object], keeps: object
@@ -413,7 +414,7 @@ class FrameListener:
         self._session, self._number, self._keeps = session, number, keeps
 
     def stop(self) -> None:
-        """Hear no more of them."""
+        """Stop the listener."""
         session = self._session
         with session.lock:
             if session.frame_listeners.pop(self._number, None) is not None and not session.frame_listeners:

@@ -1,4 +1,4 @@
-"""What there is to listen to, and what was received, as text and as JSON: plain functions, no terminal."""
+"""Formatting of available streams and received data as text and as JSON: plain functions without terminal control."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sensorium.wire.field_data import FieldBranch, FieldData
 from sensorium.wire.stream_info import StreamInfo
 
 SHOWN_NUMBERS = 6
-"""Numbers of one field that are shown at most."""
+"""Maximum number of values shown per field."""
 MOST_NUMBERS = 16
-"""Fields with more numbers per env than these are summed up."""
+"""Fields with more values per environment than this are summarised."""
 MOST_JSON = 64
-"""Fields with more numbers than these are summed up in JSON."""
+"""Fields with more values than this are summarised in JSON."""
 MANY_NAMES = 2
-"""Of more mounts than these only the first and the last are named."""
+"""If there are more mounts than this, only the first and the last are named."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,19 +36,19 @@ VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
 
 
 class Flow(NamedTuple):
-    """How much comes in of a sensor."""
+    """Data flow of a sensor."""
 
     stats: Stats
     megabytes_per_second: float = 0.0
     state: str = ""
-    """Why nothing comes, in words; empty where it does."""
+    """Reason why no data arrive; empty if they do."""
 
 
-# What there is --------------------------------------------------------------------------------------------------------
+# Available streams ----------------------------------------------------------------------------------------------------
 
 
 def catalogue(streams: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table of what there is to listen to: one for each field, the sensor's own in its first."""
+    """Yield the rows of a table of available streams: one per field, with the sensor columns only in its first row."""
     for info in streams:
         own = (info.name, info.kind, _rate(info), str(info.num_envs))
         mounts = _named(info.mounts)
@@ -69,7 +69,7 @@ def _unit(spec: FieldSpec) -> str:
 
 
 def _axes(spec: FieldSpec) -> str:
-    """Return the shape of a field: the parts of vectors by number, other axes with their name."""
+    """Return the shape of a field: vector components by number, other axes by name and size."""
     sizes = [
         "event" if axis == "event" else str(size) if len(axis) == size else f"{axis} {size}"
         for axis, size in zip(spec.axes, spec.shape, strict=True)
@@ -81,11 +81,11 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MANY_NAMES else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
-# What comes in --------------------------------------------------------------------------------------------------------
+# Received data --------------------------------------------------------------------------------------------------------
 
 
 def stats_row(name: str, flow: Flow, data: SensorData | None) -> tuple[str, ...]:
-    """Return the row of a sensor in a table of how much comes in."""
+    """Return the row of a sensor in a table of data flow."""
     stats = flow.stats
     if data is None:
         return (name, flow.state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
@@ -108,12 +108,12 @@ def _envs(data: SensorData) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a time in milliseconds, or in seconds where it is long."""
+    """Return a time in milliseconds, or in seconds from 1 s on."""
     return f"{seconds * 1e3:.3g} ms" if abs(seconds) < 0.9995 else f"{seconds:.4g} s"
 
 
 def line(name: str, flow: Flow, data: SensorData | None) -> str:
-    """Return what comes in of a sensor as one line of text."""
+    """Return the data flow of a sensor as one line of text."""
     stats = flow.stats
     if data is None:
         return f"{name}: {flow.state or 'nothing yet'}"
@@ -130,7 +130,7 @@ def line(name: str, flow: Flow, data: SensorData | None) -> str:
 
 
 def values_rows(name: str, data: SensorData) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a sensor in a table of the newest values, one for each field: of the first env, or last event.
+    """Yield the rows of a sensor in a table of the newest values, one per field: from the first env or the last event.
 
     The shape is that of the whole array.
     """
@@ -166,7 +166,7 @@ def _shape(values: Array) -> str:
 
 
 def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return a value as text: each number, or of many the spread and how many are missing."""
+    """Return a value as text: its numbers, or for many numbers the range and the number of missing values."""
     array = np.asarray(value)
     return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
 
@@ -178,7 +178,7 @@ def _numbers(values: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a number as short text that keeps its width while it changes; booleans, integers and text as they are."""
+    """Return a number as short text of constant width; return booleans, integers and text unchanged."""
     if not isinstance(value, float):
         return str(value)
     is_plain = value == 0.0 or 5e-4 <= abs(value) < 1e3 or not math.isfinite(value)
@@ -186,7 +186,7 @@ def number(value: Any) -> str:
 
 
 def _summed_up(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return what many numbers are: per axis of a vector from least to greatest, of ids how many."""
+    """Return a summary of many numbers: range per vector axis, range and mean of integers, or count of true bools."""
     if value.dtype.kind != "f":
         low, high = (value.min(), value.max()) if value.dtype.kind in "iu" else (None, None)
         if low is None:
@@ -220,13 +220,13 @@ def _known(items: Array, spec: FieldSpec, no_hit_value: float | None) -> Array:
 def as_json(data: SensorData, received: int, stats: Stats) -> str:
     """Return a sample as one line of JSON.
 
-    Arrays of up to 64 numbers are there as ``"values"``; of larger ones shape, least, mean and greatest number, and how
-    many of them are finite. What is not finite is null.
+    Arrays of up to 64 numbers appear as ``"values"``. Larger arrays are summarised by shape, minimum, mean, maximum,
+    and the number of finite values. Non-finite values are null.
 
     Args:
         data: the sample.
-        received: how many there were, with it.
-        stats: of its subscription.
+        received: number of samples received so far, including this sample.
+        stats: statistics of its subscription.
     """
     transforms = data.transforms
     about: dict[str, Any] = {
@@ -266,7 +266,7 @@ def _fields(branch: FieldBranch) -> dict[str, Any]:
 
 
 def _plain(array: Array) -> dict[str, Any]:
-    """Return an array as JSON-able data."""
+    """Return an array as data that can be encoded as JSON."""
     about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
     if array.size <= MOST_JSON:
         return {**about, "values": _finite(array.tolist())}
@@ -286,12 +286,12 @@ def _finite(values: Any) -> Any:
 
 
 def stream_json(info: StreamInfo) -> str:
-    """Return what there is to know of a stream as one line of JSON."""
+    """Return the description of a stream as one line of JSON."""
     return json.dumps(_finite_everywhere(info.to_dict()), allow_nan=False)
 
 
 def definition_json(definition: SensorDefinition) -> str:
-    """Return what a blueprint offers as one line of JSON."""
+    """Return the definition of a blueprint as one line of JSON."""
     return json.dumps(_finite_everywhere(definition.to_dict()), allow_nan=False)
 
 
@@ -304,7 +304,7 @@ def _finite_everywhere(value: Any) -> Any:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as plain text, for where nothing draws a better one."""
+    """Return a table as plain text, for terminals without a richer table."""
     lines = [tuple(headings), *rows]
     widths = [max(len(each[i]) for each in lines) for i in range(len(headings))]
     shown = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in lines]

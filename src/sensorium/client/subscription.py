@@ -1,4 +1,4 @@
-"""One listener of one sensor: what it asked for, its credits, and the calls with what comes in."""
+"""Subscription of one listener to one sensor: its options, its credits, and its calls with received data."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, re
 from sensorium.wire.stream_info import StreamInfo
 
 _Arrived = tuple[int, float, Any, int]
-"""A message that waits: number of the subscription, when it came (s, monotonic), memory, samples left out before."""
+"""Pending message: subscription number, arrival time (s, monotonic), memory, samples dropped before it."""
 
 LARGE = 16 * 1024
-"""Bytes from which on messages are large: few of them are under way at a time."""
+"""Size from which messages are large, bytes; only a few large messages are in transit at a time."""
 WINDOW_LARGE, WINDOW_SMALL = 4, 16384
-"""Messages under way to a lossless listener; of small samples no more than its `queue`, where it says one."""
+"""Messages in transit to a lossless listener (large, small); `queue`, if given, also limits small samples."""
 ROOM_LARGE, ROOM_SMALL = 64, 65536
-"""Messages that wait for it on the server beyond these."""
+"""Default number of further messages (large, small) that may wait on the server for a lossless listener."""
 WINDOW_LATEST = 64
-"""Small messages under way to a listener of the latest; half of them may wait for it here."""
+"""Small messages in transit to a listener with policy ``"latest"``; half of them may wait in the client."""
 PROMPT = 0.01
-"""How long a message may wait for a listener of the latest and still be given, though newer ones came, s."""
+"""Longest wait of a message with policy ``"latest"`` that is still delivered although newer messages exist, s."""
 JOIN_S = 0.5
-"""Longest wait for the thread of a listener that has stopped, s."""
+"""Longest wait for the thread of a stopped listener, s."""
 RATE_OVER = 2.0
-"""Seconds of wall clock that `Stats.rate` looks back."""
+"""Time window of `Stats.rate`, s of wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a subscription has had so far.
+    """Statistics of a subscription.
 
     Attributes:
-        received: messages.
-        dropped: samples that were left out, since newer ones were there before the listener was ready.
-        lost: events that were lost.
-        nbytes: bytes.
-        rate: messages per second of wall clock, over the last 2 s.
-        age: how old the value was when the listener was called the last time, in simulation time at its frame, s.
-        latency: wall clock from its capture to that call, s.
+        received: number of messages.
+        dropped: number of samples dropped because newer samples arrived before the listener was ready.
+        lost: number of lost events.
+        nbytes: number of bytes.
+        rate: messages per second of wall clock over the last 2 s.
+        age: age of the value at its frame, at the last call of the listener, simulation time, s.
+        latency: wall clock time from the capture to that call, s.
         frame: frame of the last message; -1 before the first.
     """
 
@@ -71,15 +71,15 @@ class Stats:
 
 
 class Subscription:
-    """One listener of one sensor; `RemoteSensor.listen` and `Client.subscribe` make them.
+    """Subscription of one listener to one sensor, created by `RemoteSensor.listen` and `Client.subscribe`.
 
     Args:
-        session: of the client whose it is.
-        name: of the sensor.
-        callback: called with each data object, on a thread of its own, one after the other.
-        options: how it listens.
-        on_end: called once with the reason when it ends without `stop`.
-        keeps: what is kept alive until it ends, such as the client.
+        session: session of the client that owns the subscription.
+        name: name of the sensor.
+        callback: function called with each data object, on a dedicated thread, one object at a time.
+        options: options of the listener.
+        on_end: function called once with the reason if the subscription ends without `stop`.
+        keeps: object kept alive until the subscription ends, e.g. the client.
     """
 
     def __init__(
@@ -110,29 +110,29 @@ class Subscription:
         self._lock = self._queue.lock
         self.number = -1
         self.reason = ""
-        """Why it ended, where it did without `stop`; it is there before `on_end` is called."""
+        """Reason why the subscription ended without `stop`; set before `on_end` is called."""
         self._ended = False
         self._unreturned = 0
-        self._is_behind = False  # whether, of the latest, only the newest that waits is worth anything
+        self._is_behind = False  # with policy "latest": whether only the newest pending message is still of use
         self._received = self._dropped = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
 
     def _aim(self, info: StreamInfo) -> None:
-        """Find out what to ask of a stream: its environments, and how much may be under way.
+        """Determine the environments to request and the limits of messages in transit.
 
         Raises:
-            ConfigError: it has not the environments.
+            ConfigError: the stream does not have the environments.
         """
         self.first, self.count = env_range(self._options.envs, info.num_envs, self.name)
         queue, specs = self._options.queue, info.specs
         nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
         large = nbytes >= LARGE
         if self.lossless:
-            bound = WINDOW_SMALL if queue is None or info.events else queue  # a short queue costs no bursts of events
+            bound = WINDOW_SMALL if queue is None or info.events else queue  # a short queue loses no event bursts
             self._window = WINDOW_LARGE if large else min(WINDOW_SMALL, bound)
             self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
-        else:  # where nobody knows how long messages are, as where they are large: the server has them wait
+        else:  # if the length is unknown, as for large messages, the server holds them back
             is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
             length = (
                 body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self._options.truth).nbytes
@@ -141,7 +141,7 @@ class Subscription:
 
     @property
     def stats(self) -> Stats:
-        """What it has had so far."""
+        """Current statistics."""
         now = time.monotonic()
         recent = [(when, count) for when, count in list(self._times) if now - when < RATE_OVER]
         span = now - recent[0][0] if recent else 0.0
@@ -150,16 +150,16 @@ class Subscription:
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether the subscription has ended."""
         return self._ended
 
     def begin(self, info: StreamInfo, number: int) -> None:
-        """Subscribe, at first and again on a new connection."""
+        """Subscribe, initially and after each reconnection."""
         is_whole = True
         with self._lock:
             before, self._info, self.number, self._unreturned = self._info, info, number, 0
             self._queue.clear()
-            if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # of a server that was started anew
+            if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
                 try:
                     self._aim(info)
                 except ConfigError:
@@ -183,7 +183,7 @@ class Subscription:
         )
 
     def take(self, messages: list[Message]) -> None:
-        """Have the listener called with what came in; on the link's thread."""
+        """Queue received messages for the listener; runs on the thread of the link."""
         now, number, credit = time.monotonic(), self.number, 0
         self._session.saw(_frame_of(messages[-1][0]))
         with self._lock:
@@ -191,12 +191,12 @@ class Subscription:
             if not self.lossless:
                 waiting = self._queue.items
                 self._is_behind |= bool(waiting) and now - waiting[0][1] > PROMPT
-                credit = self._leave_out(1 if self._is_behind else max(1, self._window // 2))  # for what is newer
+                credit = self._leave_out(1 if self._is_behind else max(1, self._window // 2))  # for newer ones
         if credit:
             self._session.link.send(Record(CREDIT, number, credit))
 
     def _leave_out(self, most: int) -> int:
-        """Leave out the oldest that wait, beyond `most`; return the credits for them. Under the lock."""
+        """Drop the oldest pending messages beyond `most`; return the credits for them. Requires the lock."""
         waiting, count = self._queue.items, 0
         while len(waiting) > most:
             self._dropped += 1 + waiting.popleft()[3]
@@ -226,7 +226,7 @@ class Subscription:
         while not self._ended:
             try:
                 if messages is None:
-                    messages = iter(())  # where the first line fails
+                    messages = iter(())  # for the case that the first line fails
                     credit += _credits(head)
                     self._nbytes += len(head) + (0 if body is None else len(body))
                     is_many = body is None and is_bundle(head)
@@ -249,11 +249,11 @@ class Subscription:
                     self._misread(info, error)
         if self._received > before:
             self._times.append((time.monotonic(), self._received - before))
-        data = messages = head = body = None  # the traceback of an error that is kept holds this frame
+        data = messages = head = body = None  # the traceback of a stored error refers to this frame
         return number, credit
 
     def _note(self, header: Header) -> None:
-        """Note what a message, or the first of a bundle, says of its frame, or of lost events."""
+        """Record the frame or the lost events from a message, or from the first message of a bundle."""
         if header.flags & LOST:
             self._received -= 1
             self._lost += header.lost
@@ -264,7 +264,7 @@ class Subscription:
             self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
 
     def _misread(self, info: StreamInfo, error: BaseException) -> None:
-        """Report a message that could not be read; where none ever can be, end."""
+        """Report a message that could not be read; end the subscription if no message can be read."""
         try:
             by_name(info.type_name)
         except UnknownNameError as unknown:
@@ -273,11 +273,11 @@ class Subscription:
             self._session.callbacks.errors.report_unreadable(self.name, error)
 
     def _return(self, delivered: tuple[int, int]) -> None:
-        """Give credits back: at once what the server waits for, else in good portions."""
+        """Return credits: immediately if the server waits for them, otherwise in large portions."""
         number, count = delivered
         with self._lock:
             if number != self.number or self._ended:
-                return  # of a connection that broke: the new one has credits of its own
+                return  # from a broken connection: the new connection has separate credits
             count += self._unreturned
             waits = self.lossless and count * 4 < self._window and bool(self._queue.items)
             self._unreturned = count if waits else 0
@@ -285,13 +285,13 @@ class Subscription:
             self._session.link.send(Record(CREDIT, number, count))
 
     def stop(self, *, reason: str = "") -> None:
-        """End it; from now on the listener is not called. May be called again.
+        """End the subscription; the listener is not called again. Repeated calls are allowed.
 
-        It waits until a running call of the listener has ended, but not from within that, and not for one that blocks
-        for ever: after 5 s or so it goes on, with a warning.
+        The call waits until a running call of the listener has ended, except when made from within it. After about 5 s
+        it returns with a warning even if the running call blocks.
 
         Args:
-            reason: what `on_end` is told; nothing where that is empty.
+            reason: reason passed to `on_end`; if empty, `on_end` is not called.
         """
         with self._lock:
             first, self._ended = not self._ended, True
@@ -301,17 +301,17 @@ class Subscription:
             self._session.forget(self)
         self._queue.close()
         end = time.monotonic() + self._session.callbacks.patience
-        with contextlib.suppress(StreamError):  # of a server that is closed
+        with contextlib.suppress(StreamError):  # the server may be closed
             while not self._queue.wait(0.01) and time.monotonic() < end and self._session.pump(0.0):
-                pass  # on the thread of a loop in this process, which the listener may be waiting for
+                pass  # on the thread of a loop in this process, for which the listener may be waiting
         if self._queue.wait():
-            self._queue.join(JOIN_S)  # so that its thread holds nothing any more
+            self._queue.join(JOIN_S)  # so that its thread holds no more references
         self._keeps = None
         if first and reason and self._on_end is not None:
             self._on_end(reason)
 
     def finish(self, reason: str) -> None:
-        """End it because the server says so."""
+        """End the subscription on behalf of the server."""
         with self._lock:
             if self._ended:
                 return
@@ -320,7 +320,7 @@ class Subscription:
         self._queue.close(self._tell_end)
 
     def _tell_end(self) -> None:
-        """Tell why it ended, on its thread, which would end with the client."""
+        """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
         try:
             if self._on_end is not None:
                 self._on_end(self.reason)
@@ -335,14 +335,14 @@ class Subscription:
 
 
 def _frame_of(memory: Any) -> int:
-    """Return the frame of a data message; -1 where it is not one of ours."""
+    """Return the frame of a data message; -1 if the message has no header."""
     head = memory[0] if isinstance(memory, tuple) else memory
     is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
     return Header.peek(head).frame if is_ours else -1
 
 
 def _credits(head: Any) -> int:
-    """Return how many messages the server counted for what it sent; none for the word that some were lost."""
+    """Return the number of messages that the server counted for a received message; 0 for a notice of lost events."""
     if is_bundle(head):
         start = Header.peek(head).body_offset
         return int.from_bytes(bytes(head[start : start + 4]), "little")
