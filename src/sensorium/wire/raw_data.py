@@ -113,8 +113,7 @@ class RawData:
 
     @property
     def transforms(self) -> npt.NDArray[np.float32] | None:
-        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None if the sensor has
-        none."""
+        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None without poses."""
         header = self.header
         if not header.poses:
             return None

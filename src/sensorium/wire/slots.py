@@ -165,8 +165,10 @@ class SlotWriter:
                 self._free.append(slot)
 
     def close(self) -> None:
-        """Release the segment; further calls have no effect. Readers and views keep their memory until they are
-        gone."""
+        """Release the segment; further calls have no effect.
+
+        Readers and views keep their memory as long as they exist.
+        """
         with self._lock:
             if self._map is not None:
                 self._map = None  # not unmapped here, because views may still exist
@@ -243,8 +245,10 @@ class SlotReader:
         return np.asarray(holder)
 
     def close(self) -> None:
-        """Stop access to further memory; repeated calls have no effect. The segment stays mapped while arrays of it
-        exist."""
+        """Prevent access to further memory; repeated calls have no effect.
+
+        The segment stays mapped while arrays of it exist.
+        """
         self._whole = None
 
     def __enter__(self) -> Self:
@@ -274,8 +278,10 @@ def probe_slots(name: str, token: bytes) -> bool:
 
 
 class _Slot:
-    """Object held by all views of an array of `SlotReader.memory`, like `_Lease` in `buffers`; it keeps the mapping
-    alive."""
+    """Object held by all views of an array of `SlotReader.memory`, like `_Lease` in `buffers`.
+
+    It keeps the mapping alive.
+    """
 
     __slots__ = ("__array_interface__", "on_release", "slot", "whole")
 

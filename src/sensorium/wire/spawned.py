@@ -62,8 +62,10 @@ class SpawnedSensor:
         """Set the attributes; called once, right after creation. Overrides call `super().set(description)` first."""
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Set the body that the sensor is attached to; None for the world. Overrides call `super().set_owner(owner)`
-        first."""
+        """Set the body that the sensor is attached to; None for the world.
+
+        Overrides call `super().set_owner(owner)` first.
+        """
 
     def close(self) -> None:
         """Release all resources; called once, when the sensor is destroyed. Overrides also call `super().close()`."""
