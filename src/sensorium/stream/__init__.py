@@ -1,4 +1,4 @@
-"""The server: the sensors of a scene, for listeners in this and in other processes."""
+"""Server: the sensors of a scene, for listeners in this and in other processes."""
 
 from __future__ import annotations
 

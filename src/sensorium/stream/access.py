@@ -1,4 +1,4 @@
-"""What clients say, on the thread of the socket: greetings, subscriptions, credits. Commands go to the loop's owner."""
+"""Messages of clients on the socket's thread: greetings, subscriptions, credits. Commands go to the loop's owner."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpac
 from sensorium.wire.slots import Probe
 
 PONG_S = 0.02
-"""Seconds between two answers to pings of one client, which may send many and read nothing."""
+"""Minimum interval between answers to pings of a client, which may send many pings without reading, s."""
 MOST_ANSWERS = 256
-"""Answers, between two looks around, to messages that are of no client."""
+"""Maximum number of answers to messages without a session, between two maintenance rounds."""
 MOST_RECORDS = 4096
-"""Records in one message of a client."""
+"""Maximum number of records in one message of a client."""
 GREETING_S = 0.1
-"""Seconds between two answers to greetings of one client."""
+"""Minimum interval between answers to greetings of a client, s."""
 MOST_REQUESTS = 256
-"""Requests of one client that may wait for the owner of the loop."""
+"""Maximum number of requests of a client that wait for the owner of the loop."""
 LAST_WORDS_S = 0.2
-"""Longest wait for clients to hear that the server ends, s: what they have not read is lost with the connection."""
+"""Longest wait for clients to read the end of the server, s. Unread messages are lost with the connection."""
 
 Command = say.Step | say.Control | say.Reset | say.Spawn | say.Destroy | say.Ask | say.Set
 
 
 class AccessControl:
-    """Lets clients in and out, and takes what they say.
+    """Access control: admits and disconnects clients, and handles their messages.
 
     Args:
         table: the subscriptions.
         sockets: the socket.
-        credentials: what a client must have.
+        credentials: required credentials of clients.
         server: number of this run of the server.
-        lease: seconds of silence after which a client counts as gone.
-        max_clients: most sessions.
-        max_message: most bytes of a message from a client, which the socket enforces.
-        probe: a segment by which clients find out whether they can read our memory; None without shared memory.
-        catalogue: returns the latched description.
-        left: told of each session that ended, on the socket's thread.
+        lease: time without messages after which a client counts as disconnected, s.
+        max_clients: maximum number of sessions.
+        max_message: largest message from a client, bytes; enforced by the socket.
+        probe: segment with which clients check that they can read the server's memory; None without shared memory.
+        catalogue: function that returns the latched description.
+        left: callback for each session that ended, on the socket's thread.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class AccessControl:
         self._answers = 0
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
-        """What the owner of the loop has to do."""
+        """Commands for the owner of the loop."""
         self.new_hearers: dict[Session, None] = {}
-        """Who wants to hear of frames since the last one."""
+        """Clients that requested frame notifications since the last frame."""
         self._closing = False
         self.refused = 0
-        """Messages and clients that were refused."""
+        """Number of messages and clients that were refused."""
         self.on_command: Callable[[], None] = lambda: None
-        """Called after a command was put there."""
+        """Callback after a command was added to `commands`."""
 
     # Called by the socket's thread ------------------------------------------------------------------------------------
 
     def receive(self, route: bytes, parts: list[Any]) -> None:
-        """Take one message; raises nothing."""
+        """Handle one message; raises no exceptions."""
         session = self._table.sessions.get(route)
         try:
             if session is None:
@@ -111,7 +111,7 @@ class AccessControl:
                 self.end(session)
 
     def look_around(self) -> None:
-        """End the sessions of clients that have gone silent; let go of memory that is used no more."""
+        """End the sessions of silent clients, and release memory that is no longer used."""
         self._table.delivery.tidy()
         self._answers = 0
         now = time.monotonic()
@@ -131,9 +131,9 @@ class AccessControl:
         self._left(session)
 
     def close(self, reason: str) -> None:
-        """Tell all clients that the server ends, and wait until they have heard it, or a moment.
+        """Notify all clients that the server ends, and wait a limited time until they have received it.
 
-        Called once the owner wants to end, from its thread.
+        Called from the owner's thread when the server closes.
         """
         self._closing = True
         self._table.tell_all(say.Refused(reason, False))
@@ -141,14 +141,14 @@ class AccessControl:
             self._table.has_room.wait_for(lambda: not self._table.sessions, LAST_WORDS_S)
 
     def close_descriptors(self) -> None:
-        """Close what watches processes, once the socket's thread has ended."""
+        """Close the process descriptors after the socket's thread has ended."""
         for descriptor in self._processes.values():
             os.close(descriptor)
         self._processes.clear()
 
     @staticmethod
     def _records(parts: list[Any]) -> Iterator[Record]:
-        """Return the records of a message; as many, and as long, as can be read without keeping others waiting."""
+        """Yield the records of a message; their number and size are limited so that other clients are not delayed."""
         for number, record in enumerate(unpack(parts)):
             if number >= MOST_RECORDS:
                 raise WireError(f"more than {MOST_RECORDS} records in one message")
@@ -203,7 +203,7 @@ class AccessControl:
     def _greet(self, session: Session, *, resumed: bool) -> None:
         now = time.monotonic()
         if now - session.greeted < GREETING_S:
-            return  # the answer to its first greeting is under way
+            return  # the answer to the first greeting is in transit
         session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
         welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
@@ -216,7 +216,7 @@ class AccessControl:
     def _answer(self, route: bytes, message: say.Message, *, always: bool = False) -> None:
         self._answers += not always
         if self._answers > MOST_ANSWERS and not always:
-            return  # it asks again
+            return  # the client asks again
         self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, say.encode(message))]))
 
     # In a session -----------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class AccessControl:
                     self._watch_process(session)
             case say.Bye():
                 self.end(session)
-            case say.Hello():  # it was said again before the answer arrived
+            case say.Hello():  # repeated by the client before the answer arrived
                 self._greet(session, resumed=bool(session.sensors))
             case _:
                 if session.requests >= MOST_REQUESTS:
@@ -267,10 +267,10 @@ class AccessControl:
                 self.on_command()
 
     def _watch_process(self, session: Session) -> None:
-        """Learn at once when a client's process ends, where it is on this machine (it reads our memory: it is)."""
+        """Detect the end of a client's process at once. Clients that read shared memory run on this machine."""
         if session in self._processes or session.pid == os.getpid() or not hasattr(os, "pidfd_open"):
             return
-        with contextlib.suppress(OSError, OverflowError):  # gone already, or not to be told of: the lease is
+        with contextlib.suppress(OSError, OverflowError):  # already gone, or not watchable: then the lease applies
             descriptor = os.pidfd_open(session.pid)
             self._processes[session] = descriptor
             self._sockets.watch(descriptor, lambda: self._process_ended(session))

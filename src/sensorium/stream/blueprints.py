@@ -1,8 +1,8 @@
-"""Blueprints out of the configs of sensors, and configs out of what was chosen on a blueprint.
+"""Blueprints from the configs of sensors, and configs from the values chosen on a blueprint.
 
-Every registered config class is a `SensorDefinition`: its fields are the attributes, with their types, defaults,
-meanings and, of a choice, the values there are. ``sensor.other.KIND`` is the id, or CARLA's own where CARLA has that
-sensor. What the config does not take is refused here as well, in the words of its own errors.
+Every registered config class is a `SensorDefinition`. Its fields are the attributes, with their types, defaults,
+meanings and, for choices, the available values. The id is ``sensor.other.KIND``, or CARLA's id if CARLA has that
+sensor. Values that the config rejects are also rejected here, with the text of the config's errors.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
 OWN_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
-"""Kinds that have another id than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
+"""Kinds with an id other than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
-"""Requirements with arguments that are reserved by a word of their own."""
+"""Requirements with arguments that have a separate word for `reserve`."""
 
 _TICK = "sensor_tick"
 _HANDLED = ("name", "offset")
 
 
 class PresetLike(Protocol):
-    """What is needed of a preset to offer it."""
+    """Required properties of a preset."""
 
     @property
     def kind(self) -> str:
@@ -53,7 +53,7 @@ class PresetLike(Protocol):
 
 
 class Defined(Protocol):
-    """A class of sensors that says what it is: a streamed sensor, or one that runs in the client."""
+    """Sensor class with a definition: a streamed sensor, or a sensor that runs in the client."""
 
     @staticmethod
     def definition() -> SensorDefinition:
@@ -64,16 +64,16 @@ Extra = SensorDefinition | Defined | type
 
 _LOG = logging.getLogger("sensorium.stream")
 _ambiguous: set[str] = set()
-"""Kinds that the log has told of."""
+"""Kinds already reported in the log."""
 
 
 def definitions(
     extra: Iterable[Extra] = (), *, presets: Mapping[str, PresetLike] | None = None
 ) -> dict[str, SensorDefinition]:
-    """Return the definitions of all registered sensors by id, and of others.
+    """Return the definitions of all registered sensors and of others, by id.
 
-    What cannot be described, such as a class of a broken plugin, is left out with a `SensoriumWarning` that names it; a
-    kind that two classes have is left out, too, and the log says so once.
+    A class that cannot be described, e.g. of a broken plugin, is omitted with a `SensoriumWarning` that names it. A
+    kind shared by two classes is also omitted, and the log reports it once.
 
     Args:
         extra: definitions of other sensors, or classes that return one from `definition()`.
@@ -128,20 +128,21 @@ def build_cfg(
     transform: Pose | None = None,
     preset: Callable[..., SensorCfg[Any]] | None = None,
 ) -> SensorCfg[Any]:
-    """Return the config of a sensor out of what was chosen on its blueprint.
+    """Return the config of a sensor from the values chosen on its blueprint.
 
     Args:
-        id: id of the blueprint; the bare kind will do.
-        values: attribute id -> text or Python value; what is absent is as the config has it.
-        name: name in the scene; empty takes the kind.
+        id: id of the blueprint, or its bare kind.
+        values: attribute id -> text or Python value; absent values use the config's defaults.
+        name: name in the scene; empty uses the kind.
         attach_to: full name of the body it is attached to; None for the world. A selector among the values, such as
-            ``site``, counts instead.
-        transform: pose of the sensor in the frame of what it is attached to, x forward, also of a camera.
-        preset: builds a config from the name of a preset and from fields, where the blueprint offers presets.
+            ``site``, takes precedence.
+        transform: pose of the sensor in the frame that it is attached to, x forward, also for cameras.
+        preset: function that builds a config from the name of a preset and from fields; used if the blueprint has
+            presets.
 
     Raises:
         UnknownNameError: there is no such blueprint.
-        ConfigError: every fault at once, each with the attribute, the value and what is accepted.
+        ConfigError: all faults together, each with the attribute, the value and the accepted values.
     """
     blueprint = _find(id)
     definition, title = blueprint.definition, blueprint_title(blueprint.definition.id)
@@ -164,7 +165,7 @@ def build_cfg(
         raise ConfigError(title, [_renamed(fault, asked) for fault in error.faults]) from None
     except SensoriumError:
         raise
-    except Exception as error:  # of a config that did not expect such values: they come from anywhere
+    except Exception as error:  # a config that does not expect such values may raise any exception
         expected = f"values that {blueprint.cfg_class.__name__} can take"
         text = f"{type(error).__name__}: {error}."
         raise ConfigError.single(title, ", ".join(fields), tuple(fields.values()), expected, text) from error
@@ -178,7 +179,7 @@ def _defined(each: Any) -> SensorDefinition:
 
 
 def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
-    """Return a fault of a field that was not chosen in the word that was: ``attach_to`` for ``body``."""
+    """Return a fault with the field name that the user chose, e.g. ``attach_to`` for ``body``."""
     word = asked.get(fault.field.partition(".")[0])
     return fault if word is None else replace(fault, field=word)
 
@@ -201,19 +202,19 @@ def _kind(cfg_class: Any) -> str:
     return kind
 
 
-# One config class -----------------------------------------------------------------------------------------------------
+# Blueprint of a config class ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Blueprint:
-    """A config class and what it offers.
+    """A config class and its blueprint.
 
     Args:
         cfg_class: the config class.
-        definition: what it offers.
-        selectors: the selectors it takes, of one that sits somewhere.
-        attach: the field that `attach_to` gives: ``"body"``, ``"primary"``, ``"joints"``, or empty where it gives none.
-        on_world: whether it may sit on the world.
+        definition: definition of the blueprint.
+        selectors: accepted selectors, for a sensor with a mount.
+        attach: field set by `attach_to`: ``"body"``, ``"primary"``, ``"joints"``, or empty for none.
+        on_world: whether it may be attached to the world.
     """
 
     cfg_class: type[SensorCfg[Any]]
@@ -223,7 +224,7 @@ class _Blueprint:
     on_world: bool
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
-        """Return the fields that say where the sensor sits, as far as `fields` do not say it."""
+        """Return the fields that select the mount, unless `fields` already do."""
         selectors = self.selectors
         if self.attach == "primary":
             selectors = ("primary", "prim_path")
@@ -245,7 +246,7 @@ class _Blueprint:
         raise self._needs_place(body, "nothing: it does not sit on a body", title)
 
     def _needs_place(self, body: str | None, expected: str, title: str) -> ConfigError:
-        """Return the error of a sensor that does not sit where it was told to, with what to set."""
+        """Return the error for an invalid mount, with the fields to set."""
         ways = [name for name in self.selectors if name in ("site", "joint", "geom", "camera")]
         ways += [name for name in ("obj",) if name in self.definition]
         words = " or ".join(ways)
@@ -258,7 +259,7 @@ class _Blueprint:
         return ConfigError.single(title, "attach_to", body, expected, fix)
 
     def posed(self, fields: Mapping[str, Any], transform: Pose | None, title: str) -> dict[str, Any]:
-        """Return the field that says how the sensor sits."""
+        """Return the field with the pose of the sensor."""
         offset = self.cfg_class.model_fields.get("offset")
         pose: dict[str, Any] = {}
         if transform is not None:
@@ -272,13 +273,13 @@ class _Blueprint:
             return {}
         on_camera = any(fields.get(name) is not None for name in ("camera", "cameras"))
         if "convention" in getattr(offset.annotation, "model_fields", {}) and not on_camera:
-            pose["convention"] = "world"  # x forward, as every other sensor
+            pose["convention"] = "world"  # x forward, like every other sensor
         return {"offset": pose} if pose else {}
 
 
 @cache
 def _blueprint_of(cfg_class: Any) -> _Blueprint:
-    """Describe a config class; whatever its author did wrong is raised."""
+    """Describe a config class; errors in the class are raised."""
     kind = _kind(cfg_class)
     least = _least(cfg_class)
     is_mounted = issubclass(cfg_class, MountedSensorCfg)
@@ -337,13 +338,13 @@ def _takes(cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selector: 
         cfg_class(**{**least, selector: value})
     except ConfigError as error:
         return not any(fault.field in (selector, "mount") for fault in error.faults)
-    except Exception:  # of something else that was made up: it is found out when a sensor is built
+    except Exception:  # caused by another invented value: reported when a sensor is built
         return True
     return True
 
 
 def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
-    """Return values for the fields that must be given, as far as one can be made up."""
+    """Return invented values for the required fields, as far as possible."""
     made: dict[str, Any] = {}
     for name, info in cfg_class.model_fields.items():
         if info.is_required():
@@ -357,7 +358,7 @@ def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
 def _requirements(
     cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selectors: Sequence[str], attach: str
 ) -> tuple[Requirement, ...]:
-    """Return what an example of a config needs; what its class always needs where no example can be made."""
+    """Return the requirements of an example config; without an example, those that the class always has."""
     sensor_class = registry.sensor_for(cfg_class)
     where: dict[str, Any] = {"primary": {"mode": "body", "pattern": "body"}} if attach == "primary" else {}
     where = {"joints": "joint"} if attach == "joints" else where
@@ -376,7 +377,7 @@ def _requirements(
 
 
 def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
-    """Return what must be reserved, in words."""
+    """Return a description of what must be reserved."""
     words = []
     for requirement in needed:
         word = RESERVED_BY_WORD.get(requirement.kind, kind) if requirement.args else ""
@@ -385,7 +386,7 @@ def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
 
 
 class _Schema(GenerateJsonSchema):
-    """The JSON schema of a config: what pydantic cannot describe is anything, and defaults are plain values."""
+    """JSON schema of a config: types unknown to pydantic accept any value, and defaults are plain values."""
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
         return {}

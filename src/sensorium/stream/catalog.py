@@ -1,4 +1,4 @@
-"""What a server offers: a stream for each sensor, who listens to it, and what the scene's owner changes meanwhile."""
+"""Streams of a server: one per sensor, its listeners, and changes to the scene by its owner."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class StreamCatalog:
-    """The streams of a server. All on the thread of the loop's owner.
+    """The streams of a server. All methods run on the thread of the loop's owner.
 
     Args:
         scene: the scene.
         table: the subscriptions.
-        news: what of the scene's sensors listeners have not seen yet.
-        on_demand: compute what is costly of the scene's own sensors only while somebody listens, reads or records it.
+        news: tracker of the samples of the scene's sensors that were not yet published.
+        on_demand: whether expensive sensors of the scene are computed only while they are listened to, read or
+            recorded.
     """
 
     def __init__(self, scene: Scene, table: SubscriptionTable, news: News, *, on_demand: bool) -> None:
@@ -35,7 +36,7 @@ class StreamCatalog:
         self.topics: dict[str, Topic] = {}
         """Name -> stream."""
         self.listened: dict[str, Sensor[Any, Any]] = {}
-        """Sensors of the scene that somebody listens to: each counts this server among its listeners."""
+        """Sensors of the scene with listeners; each counts this server among its listeners."""
 
     def number(self) -> int:
         """Return the number of a new stream."""
@@ -51,8 +52,8 @@ class StreamCatalog:
 
         Args:
             name: its name.
-            described: what the scene's description says of it.
-            on_demand: whether it may be computed on demand; None as the scene's own.
+            described: its entry in the scene's description.
+            on_demand: whether it may be computed on demand; None for the setting of the catalog.
         """
         info = self._info(self.number(), name, described)
         if (self._on_demand if on_demand is None else on_demand) and _can_be_on_demand(info):
@@ -60,17 +61,17 @@ class StreamCatalog:
         self.offer(info)
 
     def withdraw(self, name: str, reason: str) -> None:
-        """Take a stream back."""
+        """Withdraw a stream."""
         topic = self.topics.pop(name)
         self._no_longer_listened(name)
         self._table.remove_topic(topic.info.id, reason)
 
     def follow(self, described: Mapping[str, Mapping[str, Any]], besides: Container[str]) -> None:
-        """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured.
+        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones.
 
         Args:
-            described: what the scene's description says of its sensors.
-            besides: names of those that are not offered.
+            described: entries of the sensors in the scene's description.
+            besides: names of sensors that are not offered.
         """
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
@@ -83,13 +84,13 @@ class StreamCatalog:
                 self.withdraw(name, "it was reconfigured; listen again")
                 self.offer_sensor(name, described[name])
             elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
-                self._scene.compute_on_demand(name)  # it is another object now
+                self._scene.compute_on_demand(name)  # the sensor object was replaced
         for name, about in described.items():
             if name not in self.topics and name not in besides:
                 self.offer_sensor(name, about)
 
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
-        """Return what listeners are told of a sensor of the scene."""
+        """Return the information for listeners about a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
         is_event = any(spec.is_ragged for spec in specs)
         return StreamInfo(
@@ -106,16 +107,16 @@ class StreamCatalog:
             num_envs=self._scene.num_envs,
         )
 
-    # Who listens ------------------------------------------------------------------------------------------------------
+    # Listeners --------------------------------------------------------------------------------------------------------
 
     def note_listeners(self, since: int) -> bool:
-        """Let the scene's sensors know whether anybody listens: some are computed only then.
+        """Pass to the scene's sensors whether they have listeners; some are computed only then.
 
         Args:
-            since: what came up to this tick is no news for who listens from now on.
+            since: tick up to which samples do not count as new for new listeners.
 
         Returns:
-            Whether there must be a frame at every tick, since somebody listens who must lose nothing that changes so.
+            Whether each tick needs a frame, because a lossless listener reads a sensor that changes at every tick.
         """
         every_tick = False
         for name, topic in list(self.topics.items()):
@@ -136,12 +137,12 @@ class StreamCatalog:
         return every_tick
 
     def forget_listeners(self) -> None:
-        """Let the scene's sensors know that nobody listens here any more."""
+        """Unregister all listeners of this server from the scene's sensors."""
         for name in list(self.listened):
             self._no_longer_listened(name)
 
     def _no_longer_listened(self, name: str) -> None:
-        """Note that nobody listens to a sensor here; another server's listeners may need its poses still."""
+        """Unregister a sensor without listeners here. Listeners of another server may still need its poses."""
         sensor = self.listened.pop(name, None)
         if sensor is None:
             return

@@ -1,10 +1,10 @@
-"""Collision: a message when the body that the sensor is attached to begins to touch another one, with the impulse.
+"""Collision: a message with the impulse when the sensor's body starts to touch another body.
 
-A contact is the touch of the owner and one other body, however many points it has. Its impulse is the sum of force
-times time step, friction included, that acts on the owner, in world axes. Every physics tick is looked at: the sensor
-reads `CollisionEvents` in the scene, whose rows are those of a control step, so an impact counts up to its end.
+A contact is the touch of the owner and one other body, with any number of contact points. Its impulse is the sum of
+force times time step on the owner, including friction, in world axes. Every physics tick counts. The sensor reads
+`CollisionEvents` in the scene, whose rows cover a control step, so an impact counts up to its end.
 
-What may touch must be known before a simulator's model is compiled, see `reserve_contact`.
+The bodies that may touch must be known before a simulator's model is compiled, see `reserve_contact`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
 
 WORLD = -1
-"""Id of what belongs to no body: the ground and everything else that is fixed to the world."""
+"""Id of shapes without a body: the ground and everything else fixed to the world."""
 
 PHASES = {1: "begin", 2: "persist", 3: "end"}
-"""The numbers of phases, as in `CollisionEventsData.phase`."""
+"""Numbers of the phases, as in `CollisionEventsData.phase`."""
 
 _SENT = {"begin": (1,), "all": (1, 2, 3)}
 _ROWS = 64
 
 
 class CollisionEvent(ArrayData):
-    """One collision."""
+    """Data of one collision."""
 
     dtype = np.dtype(
         [
@@ -71,45 +71,45 @@ class CollisionEvent(ArrayData):
 
     @property
     def other_actor(self) -> int:
-        """Id of the body that it touches; -1 is the world."""
+        """Id of the touched body; -1 for the world."""
         return int(self.array["other_actor"][0])
 
     @property
     def phase(self) -> str:
-        """``begin``, ``persist`` (it touched before this frame's control step) or ``end``."""
+        """``begin``, ``persist`` (the contact existed before this frame's control step) or ``end``."""
         return PHASES.get(int(self.array["phase"][0]), "unknown")
 
     @property
     def normal_impulse(self) -> Array:
-        """Impulse on the owner, world, float32 [3], N s: within this control step, at the end of the whole contact.
+        """Impulse on the owner, world, float32 [3], N s: of this control step; at the end, of the whole contact.
 
-        It is the whole impulse, with the part that is due to friction.
+        It is the full impulse, including friction.
         """
         return self.array["normal_impulse"][0]  # type: ignore[no-any-return]
 
     @property
     def pos_w(self) -> Array:
-        """Where they touch, world, float32 [3], m: centre of the contacts, weighted by force."""
+        """Contact position, world, float32 [3], m: centre of the contacts, weighted by force."""
         return self.array["pos_w"][0]  # type: ignore[no-any-return]
 
     @property
     def duration(self) -> float:
-        """How long they have touched so far, or did in all, s."""
+        """Duration of the contact so far, or in total at its end, s."""
         return float(self.array["duration"][0])
 
     @property
     def peak_force(self) -> float:
-        """Greatest net force of the contact so far, N."""
+        """Largest net force of the contact so far, N."""
         return float(self.array["peak_force"][0])
 
     @property
     def event_tick(self) -> int:
-        """Physics tick of the event; of ``persist`` the first one of the control step."""
+        """Physics tick of the event; for ``persist`` the first tick of the control step."""
         return int(self.array["tick"][0])
 
 
 class CollisionSerializer(Serializer):
-    """A `CollisionEvent` as bytes: its one row."""
+    """Serializer of a `CollisionEvent`: one row."""
 
     type_name: ClassVar[str] = "sensorium.CollisionEvent/1"
 
@@ -121,15 +121,15 @@ class CollisionSerializer(Serializer):
 
     @staticmethod
     def deserialize(raw: RawData, /) -> CollisionEvent:
-        """Return the event that the bytes are."""
+        """Return the event in a message."""
         return CollisionEvent(raw)
 
 
 class Collision(StreamedSensor):
-    """Sends a message for each collision of its owner with another body or with the world, but not with deformables.
+    """Sensor that sends a message for each collision of its owner with another body or the world.
 
-    Bodies of the owner's own kinematic tree do not count, but with ``own_links``. With ``whole_tree`` it is the whole
-    tree of the owner that collides.
+    Deformables and, without ``own_links``, bodies of the owner's kinematic tree are ignored. With ``whole_tree`` the
+    collisions of the owner's whole tree count.
     """
 
     serializer = CollisionSerializer
@@ -137,7 +137,7 @@ class Collision(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        """Return ``sensor.other.collision``."""
+        """Return the definition of ``sensor.other.collision``."""
         attributes = (
             Attribute(
                 id="min_impulse",
@@ -186,10 +186,10 @@ class Collision(StreamedSensor):
         )
 
     def set(self, description: ActorDescription) -> None:
-        """Take the attributes.
+        """Set the attributes.
 
         Raises:
-            ConfigError: bounds below 0, an unknown phase, or own links of a whole tree.
+            ConfigError: a bound is below 0, a phase is unknown, or ``own_links`` is combined with ``whole_tree``.
         """
         super().set(description)
         title = type(self).__name__
@@ -213,17 +213,17 @@ class Collision(StreamedSensor):
         self._told = False
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Take the body that collides.
+        """Set the body whose collisions are measured.
 
         Raises:
-            ConfigError: it is attached to nothing.
+            ConfigError: the sensor is not attached to a body.
         """
         super().set_owner(owner)
         if owner is None:
             raise ConfigError.single(type(self).__name__, "attach_to", None, "a body", "Only bodies collide.")
 
     def scene_sensors(self, model: Model) -> Mapping[str, Mapping[str, Any]]:
-        """Return the `CollisionEvents` of the owner with everything that can touch it, out of what was reserved.
+        """Return the `CollisionEvents` of the owner with everything that can touch it, from the reserved contacts.
 
         Raises:
             UnsupportedError: nothing can touch the owner, or its contacts were not reserved.
@@ -249,7 +249,7 @@ class Collision(StreamedSensor):
         return {"whole_tree": self._whole_tree, "own_links": self._own_links}
 
     def tick(self, snapshot: Snapshot) -> None:
-        """Send what is new in the readings, at the end of a control step: an impact counts up to there."""
+        """Send new contacts at the end of a control step, because an impact counts up to its end."""
         super().tick(snapshot)
         if self.is_within_step:
             return
@@ -261,7 +261,7 @@ class Collision(StreamedSensor):
                 self._send(env, row, reading, contacts)
 
     def _forget(self, key: str, reading: Reading, envs: slice) -> None:
-        """Forget when messages of environments were sent that were reset since."""
+        """Discard the send times of environments that were reset since the last frame."""
         captures = reading.frame[envs].copy()
         if key in self._captures:
             reset = {self.envs[int(row)] for row in np.flatnonzero(captures < self._captures[key])}
@@ -276,7 +276,7 @@ class Collision(StreamedSensor):
             LOG.warning(text, self.name, int(lost.sum()))
 
     def _new(self, key: str, reading: Reading, envs: slice) -> list[tuple[int, int]]:
-        """Return (env, row) of the rows that the reading did not have in the frame before."""
+        """Return (env, row) of the rows that were not in the reading of the previous frame."""
         offsets = cast(Array, reading.offsets)[envs.start : envs.stop + 1]
         rows = np.arange(offsets[0], offsets[-1])
         env = np.repeat(np.asarray(self.envs), np.diff(offsets))
@@ -302,7 +302,7 @@ class Collision(StreamedSensor):
         self.stream.send((me, other, phase, impulse, pos, duration, peak, tick), env=env)
 
 
-# What can touch -------------------------------------------------------------------------------------------------------
+# Possible contacts ----------------------------------------------------------------------------------------------------
 
 Side = tuple[str, str]
 """Kind (``"body"`` or ``"subtree"``) and name of one side of a contact."""
@@ -310,12 +310,12 @@ Side = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """One `CollisionEvents` of an owner.
+    """One `CollisionEvents` sensor of an owner.
 
     Attributes:
         cfg: its config, as plain values.
-        others: ids of what the owner touches, by pair; None for what it does not tell of.
-        sign: of the impulse: the sensor tells what acts on its primary.
+        others: ids of the touched bodies, by pair; None for ignored bodies.
+        sign: sign of the impulse: the sensor reports the impulse on its primary.
     """
 
     cfg: Mapping[str, Any]
@@ -324,14 +324,14 @@ class Contacts:
 
 
 def _report(primary: tuple[str, tuple[str, ...]], secondary: Side) -> Requirement:
-    """Return what `CollisionEvents` requires."""
+    """Return the requirement of `CollisionEvents`."""
     return CONTACT_REPORT(primary, secondary, ("found", "force", "pos"), "netforce")
 
 
 def touchable(model: Model) -> dict[str, bool]:
-    """Return the names of the bodies, and ``world``, with a rigid shape that can touch others, and which are static.
+    """Return the names of bodies, and ``world``, with a rigid collision shape, and whether they are static.
 
-    An engine that does not know shapes says so of all, and that only the world is static.
+    If the engine does not provide shapes, all bodies are included, and only the world is static.
     """
     names, shapes = model.names("body"), model.shapes()
     if not shapes:
@@ -347,10 +347,10 @@ def touchable(model: Model) -> dict[str, bool]:
 def _sides(
     owner: Owner, bodies: Bodies, able: Mapping[str, bool], engine: str, *, whole_tree: bool, own_links: bool
 ) -> tuple[Side, dict[str, int]]:
-    """Return the side of the owner, and name and id of all that can touch it.
+    """Return the side of the owner, and name and id of everything that can touch it.
 
     Args:
-        owner: what collides.
+        owner: colliding body.
         bodies: all bodies.
         able: see `touchable`.
         engine: name of the engine, for messages.
@@ -358,7 +358,7 @@ def _sides(
         own_links: see `Collision`.
 
     Raises:
-        UnsupportedError: no shape of the owner collides, or nothing else does.
+        UnsupportedError: no shape of the owner collides, or no other body can touch it.
     """
     own = ("subtree", owner.root.name) if whole_tree else ("body", owner.body.name)
     mine = owner.links if whole_tree else {owner.body.id}
@@ -367,7 +367,7 @@ def _sides(
         raise UnsupportedError(owner.body.name, "contacts", engine, "none of its shapes collides with anything.")
     ids = {name: WORLD if name == "world" else bodies[name].id for name in able}
     left_out = {owner.body.id} if own_links else owner.links
-    is_static = all(able[name] for name in links)  # what is static cannot touch what is static
+    is_static = all(able[name] for name in links)  # static bodies cannot touch each other
     others = {name: body for name, body in ids.items() if body not in left_out and not (is_static and able[name])}
     if not others:
         raise UnsupportedError(owner.body.name, "contacts", engine, "there is nothing else that it could touch.")
@@ -375,10 +375,10 @@ def _sides(
 
 
 def _reserved(own: Side, others: Mapping[str, int], prepared: Iterable[Requirement]) -> dict[str, Contacts] | None:
-    """Return the sensors that tell of all contacts of an owner out of what was prepared, by key; None: not of all.
+    """Return the sensors that cover all contacts of an owner from the prepared reports, by key; None if incomplete.
 
-    In the first one the others are the primaries, so that one report has all of them. Only those of which the engine
-    gives no contacts that way have a report each, in the second one.
+    In the first sensor the others are the primaries, so that one report covers all of them. Bodies whose contacts the
+    engine does not provide this way have one report each, in the second sensor.
     """
     kind, name = own
     mine = {"mode": kind, "pattern": name}
@@ -414,29 +414,29 @@ def reserve_contact(
     whole_tree: bool = False,
     own_links: bool = False,
 ) -> list[SensorCfg[Any]]:
-    """Return what a scene must reserve so that `Collision` can be attached to bodies later.
+    """Return the configs that a scene must reserve so that `Collision` can be attached to bodies later.
 
     ::
 
         engine = sn.MujocoEngine("robot.xml")
         scene = sn.Scene(engine, reserve=sn.reserve_contact(engine, "robot/base"))
 
-    It costs one contact sensor in the model for each body and each other that can touch it, which MuJoCo evaluates in
-    every tick: name the bodies in a model of many. Contacts with deformables (flexes) are not among them.
+    The cost is one contact sensor in the model per pair of a body and another body that can touch it. MuJoCo evaluates
+    these in every tick, so name the bodies in a large model. Contacts with deformables (flexes) are not included.
 
     Args:
-        model: the engine; or the names of the bodies that can collide (``world``, too), for a model that is not
-            compiled yet.
-        bodies: pattern, or several, of the bodies that collide: full-match, over full names.
+        model: the engine; or the names of the bodies that can collide (also ``world``), for a model that is not yet
+            compiled.
+        bodies: one or several patterns of the colliding bodies, full-match on full names.
         whole_tree: for `Collision` with the same attribute.
         own_links: for `Collision` with the same attribute.
 
     Raises:
         ConfigError: `model` is text.
-        SelectionError: a pattern is broken, or matches no body that can touch anything.
+        SelectionError: a pattern is invalid, or matches no body that can touch anything.
         UnsupportedError: the engine reports no contacts.
     """
-    from sensorium import registry  # clients import this module for its serializer, without what configs need
+    from sensorium import registry  # clients import this module for its serializer, without the dependencies of configs
 
     if isinstance(model, str):
         raise ConfigError.single("reserve_contact", "model", model, "an engine, or the names of bodies")
@@ -463,10 +463,10 @@ def reserve_contact(
 
 
 def _grantable(own: Side, others: tuple[str, ...], model: Model) -> list[Requirement]:
-    """Return the reports that tell of all contacts of an owner, as few as the engine gives them in.
+    """Return the fewest reports of the engine that cover all contacts of an owner.
 
     Raises:
-        UnsupportedError: the engine does not give them.
+        UnsupportedError: the engine does not provide them.
     """
     every = _report(("body", others), own)
     if model.supports(every) is None:
@@ -483,7 +483,7 @@ def _grantable(own: Side, others: tuple[str, ...], model: Model) -> list[Require
 
 
 def _matching(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the names that any of some patterns matches, in the order of the model."""
+    """Yield the names that match any of the patterns, in the order of the model."""
     matches = []
     for pattern in patterns:
         try:

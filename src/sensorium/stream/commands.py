@@ -1,4 +1,4 @@
-"""What clients ask of the owner of the loop, done on his thread between two steps. An error is answered, not raised."""
+"""Commands of clients, run on the loop owner's thread between two steps. Errors are answered, not raised."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    """Does what clients ask for.
+    """Execution of client commands.
 
     Args:
         server: the server.
         hub: its clients.
-        spawner: makes sensors.
-        marks: counts what a frame waits for.
+        spawner: creates sensors.
+        marks: counter of the pending messages of a frame.
     """
 
     def __init__(self, server: Server, hub: SubscriptionTable, spawner: Spawner, marks: FrameCounter) -> None:
         self._server, self._hub, self._spawner, self._marks = server, hub, spawner, marks
         self.current: tuple[Session, Command] | None = None
-        """What is done now, and for which client."""
+        """Client and command in progress."""
 
     def do(self, session: Session, command: Command) -> None:
-        """Do one thing and answer, with what was warned of where a sensor was spawned."""
+        """Run one command and answer it; for a spawned sensor, the answer includes the warnings."""
         session.requests -= 1
         if self._hub.sessions.get(session.route) is not session:
-            return  # its client is gone
+            return  # the client is gone
         result, error, kind = None, "", ""
         warned: list[Warned] = []
         self.current = session, command
@@ -87,7 +87,7 @@ class Commands:
         return None
 
     def _not_its_own(self, name: str, session: Session) -> SensoriumError:
-        """Return why a client cannot destroy a sensor."""
+        """Return the error for a sensor that a client cannot destroy."""
         fix = "Only its own can a client destroy."
         if name not in self._server.streams:
             return UnknownNameError("sensor", name, session.sensors, fix)

@@ -1,9 +1,9 @@
-"""The one place that decides whether, when and how a message goes to a subscription.
+"""Delivery: the only module that decides whether, when and how a message goes to a subscription.
 
-One message is written once for all subscriptions that get the same (same envs, same branches), into a shared-memory
-slot where one of its receivers can read that, else into a buffer of the pool. Credits bound what is under way to a
-subscription, so a slow client delays only itself. A message that may not be sent yet waits in the queue of the
-subscription, replaces the one that waits there, or is lost, as the policy says.
+A message is written once for all subscriptions with the same content (same envs, same branches). It is written to a
+shared-memory slot if a receiver can read it, otherwise to a buffer of the pool. Credits limit the messages in transit
+to a subscription, so a slow client delays only itself. A message that may not be sent yet is handled by the policy: it
+is queued, replaces the queued message, or is lost.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from sensorium.wire.packing import DATA, PARTS, SLOT, Place, Record
 from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
-"""Bytes up to which a message goes with others in one block, instead of in a slot or a part of its own."""
+"""Largest message that is combined with others in one block, bytes. Larger ones use a slot or a separate part."""
 LARGE_UNDER_WAY, LARGE_IN_SLOTS = 3, 4
-"""Messages larger than that which may be under way to one subscription, whatever its window: through the socket (more
-of them slow the receiver down, whose memory is then never warm), and in shared memory."""
+"""Maximum number of messages larger than `SMALL` in transit to one subscription, whatever its window. The first limit
+applies to the socket, where more would slow down the receiver, whose memory is then never warm. The second applies to
+shared memory."""
 BYTES_UNDER_WAY = 64 * 2**20
-"""Bytes of small messages under way to one subscription, at most."""
+"""Largest total size of small messages in transit to one subscription, bytes."""
 SLOTS_PER_CLIENT = 6
-"""Slots of one segment that one client may hold; what it gets beyond them are copies."""
+"""Maximum number of slots of one segment that a client may hold; further messages are copied."""
 SLOTS = 64
-"""Slots of a segment. Those never used take no memory."""
+"""Number of slots of a segment. Unused slots take no memory."""
 WAIT = 0
-"""No kind of record: the message may not be sent yet."""
+"""Not a record kind: the message may not be sent yet."""
 
 
 class Delivery:
-    """Decides about each message, and puts it into the outbox of its client. All methods may be called by any thread.
+    """Delivery of messages to the outboxes of clients, by policy. All methods may be called by any thread.
 
     Args:
-        outboxes: of the clients.
-        end: ends a subscription with a reason.
+        outboxes: outboxes of the clients.
+        end: function that ends a subscription with a reason.
         uses_slots: whether shared memory is available on this machine.
-        most_held: bytes of messages that wait, or are under way, for all clients together.
-        patience: seconds that a step waits for slow listeners that must lose nothing; 0 where no step waits.
+        most_held: largest total size of messages that are queued or in transit, for all clients together, bytes.
+        patience: time that a step waits for slow lossless listeners, s; 0 if steps do not wait.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class Delivery:
         self._lock, self._sessions, self._slow = outboxes.lock, outboxes.sessions, outboxes.slow
         self._has_room = outboxes.has_room
         self.most_held, self.held = most_held, 0
-        """Bytes of messages that may be held for clients, and that are."""
+        """Current size of the messages held for clients, bytes; `most_held` is the limit."""
         self.sent_bytes = 0
-        """Bytes of data given to clients."""
+        """Total size of the data sent to clients, bytes."""
         self.complaints: deque[str] = deque(maxlen=100)
-        """Slow clients that a step waited for in vain, in words."""
+        """Reports of slow clients that a step waited for in vain."""
         self._is_closing = False
         self._segments: dict[int, SlotWriter] = {}
         self._retired: dict[int, SlotWriter] = {}
@@ -77,14 +78,14 @@ class Delivery:
     def allocate(
         self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True, body: Any = None
     ) -> Payload:
-        """Return memory for one message to some subscriptions, in shared memory where one of them can read that.
+        """Return memory for a message to some subscriptions, in shared memory if a receiver can read it.
 
         Args:
-            topic: whose message it is.
-            size: its bytes.
-            receivers: subscriptions that get it.
+            topic: topic of the message.
+            size: size of the message, bytes.
+            receivers: subscriptions that receive it.
             in_slot: whether shared memory may be used.
-            body: its body, where that stays as it is: it is then sent as it is, unless shared memory is used.
+            body: body of the message if it never changes; it is then sent without a copy, unless shared memory is used.
         """
         if size <= SMALL:
             return Payload(bytearray(size), size)
@@ -115,7 +116,7 @@ class Delivery:
             return Payload(data, size, topic.segment, slot)
 
     def retire(self, topic: Topic) -> None:
-        """Use the segment of a stream no more; it is closed once no client holds a slot of it."""
+        """Retire the segment of a stream; it is closed when no client holds a slot of it."""
         with self._lock:
             writer = self._segments.pop(topic.segment, None)
             if writer is not None:
@@ -128,7 +129,7 @@ class Delivery:
             topic.segment = -1
 
     def tidy(self) -> None:
-        """Close segments that are not used any more once no client holds a slot of them; called now and then."""
+        """Close retired segments of which no client holds a slot; called periodically."""
         if not self._retired:
             return
         with self._lock:
@@ -138,10 +139,10 @@ class Delivery:
                     del self._retired[segment]
 
     def release(self, session: Session, segment: int, slot: int, times: int = 1) -> None:
-        """Note that a client is done with a slot.
+        """Release a slot that a client has read.
 
         Raises:
-            ValueError: it does not hold it.
+            ValueError: the client does not hold it.
         """
         with self._lock:
             held = session.held.get((segment, slot), 0)
@@ -162,7 +163,7 @@ class Delivery:
         return len(self._segments) + len(self._retired)
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         for writer in [*self._segments.values(), *self._retired.values()]:
             writer.close()
         self._segments.clear()
@@ -171,16 +172,16 @@ class Delivery:
     # Decisions --------------------------------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
-        """Let no step wait any more, since the server closes."""
+        """Stop all waiting steps, because the server closes."""
         with self._lock:
             self._is_closing = True
             self._has_room.notify_all()
 
     def with_room(self, receivers: list[Subscription]) -> list[Subscription]:
-        """Wait in lock-step for slow listeners that must lose nothing; the others are named and ended.
+        """Wait in lock-step for slow lossless listeners; those that stay slow are reported and ended.
 
         Returns:
-            Those of the receivers that go on.
+            The receivers that continue.
         """
         if not self._patience or not any(each.lossless and self._is_full(each) for each in receivers):
             return receivers
@@ -203,7 +204,7 @@ class Delivery:
         return [each for each in receivers if not each.ended]
 
     def offer(self, payload: Payload, receivers: list[Subscription]) -> None:
-        """Give a message that was written to subscriptions, each after its policy."""
+        """Send a written message to subscriptions, by the policy of each."""
         with self._lock:
             for subscription in receivers:
                 if subscription.ended:
@@ -225,7 +226,7 @@ class Delivery:
                     self._end_slow(subscription, f"{waits} waited for it. {fix}")
 
     def _way(self, subscription: Subscription, payload: Payload) -> int:
-        """Return the kind of record that a message may go out as now; WAIT where it may not."""
+        """Return the record kind for sending a message now; WAIT if it may not be sent yet."""
         if subscription.credit <= 0:
             return WAIT
         session, size, segment = subscription.session, payload.size, payload.segment
@@ -247,7 +248,7 @@ class Delivery:
         return kind if under_way < (LARGE_IN_SLOTS if kind == SLOT else LARGE_UNDER_WAY) else WAIT
 
     def _sent(self, subscription: Subscription, payload: Payload, kind: int) -> Record | None:
-        """Note that a message goes out, and return its record; None where it is too long, and the subscription ends."""
+        """Register a message as sent and return its record; end the subscription and return None if it is too long."""
         session, size = subscription.session, payload.size
         if kind == PARTS:
             if payload.segment in self._segments and session.shares_memory:
@@ -262,12 +263,12 @@ class Delivery:
         session.sent += 1
         content, share = payload.data, payload.share
         if kind == DATA:
-            share = Share(size)  # each client gets a copy
+            share = Share(size)  # each client receives a copy
         elif kind == PARTS:
             content = (payload.data,) if payload.body is None else (payload.data, payload.body)
         elif kind == SLOT:
             content = self._lend(session, payload)
-        if payload.count:  # else no credit comes back for it
+        if payload.count:  # otherwise no credit is returned for it
             if kind != SLOT:
                 self._hold(share)
                 session.under_way += size
@@ -296,10 +297,10 @@ class Delivery:
         )
         self._outboxes.note(subscription.session, text, once=f"holds {name}")
 
-    # What may not be sent yet -----------------------------------------------------------------------------------------
+    # Messages that may not be sent yet --------------------------------------------------------------------------------
 
     def _replace(self, subscription: Subscription, payload: Payload) -> None:
-        """Have a message take the place of the one that waits for a listener of the latest."""
+        """Replace the queued message of a listener with policy latest."""
         if subscription.queue:
             self._empty(subscription)
             subscription.dropped += 1
@@ -309,14 +310,14 @@ class Delivery:
             subscription.dropped += 1
 
     def _is_full(self, subscription: Subscription) -> bool:
-        """Whether a lossless subscription must take messages before it gets more."""
+        """Return whether a lossless subscription must read messages before it receives more."""
         return subscription.is_full or (subscription.queued > 0 and self.held >= self.most_held)
 
     def _has_memory(self, payload: Payload) -> bool:
         return payload.share.holders > 0 or self.held + payload.size <= self.most_held
 
     def _make_room(self, payload: Payload) -> bool:
-        """Have those that keep most waiting give way, until there is room for one message; return whether there is."""
+        """Drop queued messages of the largest queues until a message fits; return whether it does."""
         while not self._has_memory(payload):
             everyone = [each for session in self._sessions.values() for each in session.subscriptions.values()]
             waiting = [each for each in everyone if each.queued]
@@ -326,7 +327,7 @@ class Delivery:
         return True
 
     def _give_way(self, subscription: Subscription) -> None:
-        """Take from a subscription all that waits for it, as its policy says."""
+        """Drop all queued messages of a subscription, by its policy."""
         if not subscription.lossless:
             self._empty(subscription)
             subscription.dropped += 1
@@ -334,9 +335,9 @@ class Delivery:
             later, last = subscription.lost, subscription.last_lost
             self._lose(subscription, list(subscription.queue))
             if later:
-                subscription.last_lost = last  # it was lost after those that waited
+                subscription.last_lost = last  # lost after the queued messages
             self._empty(subscription)
-            self._tell_lost(subscription)  # ahead of what comes next
+            self._tell_lost(subscription)  # before any later message
             subscription.session.is_blocked = True
         else:
             size, most = subscription.queued_bytes / 1e6, self.most_held / 1e6
@@ -351,17 +352,17 @@ class Delivery:
             self._end(subscription, f"too slow: {why}")
 
     def _lose(self, subscription: Subscription, events: Iterable[Payload]) -> None:
-        """Count events that a subscription does not get."""
+        """Count events that a subscription loses."""
         if not subscription.lost:
             name = subscription.topic.info.name
             self._slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
         for payload in events:
             header = Header.peek(payload.data)
-            subscription.lost += payload.count or header.lost  # without a count it is a record of such events
+            subscription.lost += payload.count or header.lost  # without a count it is a record of lost events
             subscription.last_lost = header
 
     def _tell_lost(self, subscription: Subscription) -> None:
-        """Put a record of the events that were lost since into the queue, where there were any."""
+        """Queue a record of the events lost since the last one, if there are any."""
         if subscription.lost:
             (first, count, _), lost = subscription.key, subscription.lost
             told = {"first_env": first, "num_envs": count, "lost": lost, "rows": 0, "poses": 0, "body_bytes": 0}
@@ -373,15 +374,15 @@ class Delivery:
     # Credits ----------------------------------------------------------------------------------------------------------
 
     def give_credit(self, session: Session, number: int, more: int) -> None:
-        """Note that a client took messages, and send it what waits.
+        """Add credits for messages that a client read, and send it queued messages.
 
         Raises:
-            ValueError: more than were under way.
+            ValueError: more credits than messages in transit.
         """
         with self._lock:
             subscription = session.subscriptions.get(number)
             if subscription is None:
-                return  # it ended meanwhile
+                return  # ended in the meantime
             subscription.credit += more
             if subscription.credit > subscription.window:
                 raise ValueError(f"CREDIT of {more} to subscription {number}, more than was under way")
@@ -393,7 +394,7 @@ class Delivery:
                     self._flush(other)
 
     def _take_credit(self, subscription: Subscription, more: int) -> None:
-        """Note that messages under way have arrived, and with them all that was sent before."""
+        """Register the arrival of messages in transit, and of all messages sent before them."""
         session, place = subscription.session, -1
         while more > 0 and subscription.under_way:
             sent = subscription.under_way[0]
@@ -418,12 +419,12 @@ class Delivery:
             if record is not None:
                 self._outboxes.put(subscription.session, record)
             if not queue:
-                self._tell_lost(subscription)  # goes around once more
+                self._tell_lost(subscription)  # one more loop iteration
         if was_full and not self._is_full(subscription):
             self._has_room.notify_all()
 
     def abandon(self, subscription: Subscription) -> None:
-        """Drop what waits for a subscription that ends; what is under way to it counts until a later credit."""
+        """Drop the queued messages of a subscription that ends; messages in transit count until a later credit."""
         with self._lock:
             self._empty(subscription)
             session = subscription.session
@@ -432,7 +433,7 @@ class Delivery:
             subscription.under_way.clear()
 
     def forget(self, session: Session) -> None:
-        """Take back what a client that is gone held."""
+        """Release everything held by a client that is gone."""
         with self._lock:
             for (segment, slot), times in list(session.held.items()):
                 self.release(session, segment, slot, times)

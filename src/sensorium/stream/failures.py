@@ -1,4 +1,4 @@
-"""Exceptions in the code of streamed sensors: they end the sensor, or one of its messages, and nothing else."""
+"""Exceptions in the code of streamed sensors: they end the sensor, or affect one message, but nothing else."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from sensorium.wire.failures import Failures, trace_of
 
 LOG = logging.getLogger("sensorium.stream")
-"""Where what concerns streamed sensors is logged."""
+"""Logger for streamed sensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class SensorFailure:
-    """An exception in the code of a streamed sensor.
+    """Exception in the code of a streamed sensor.
 
     Attributes:
         sensor: name of the sensor.
-        where: what failed, e.g. ``"tick"``.
-        frame: frame it was at; -1 outside frames.
-        error: the exception, without the traceback, which would keep what the code held alive.
+        where: failed operation, e.g. ``"tick"``.
+        frame: frame of the failure; -1 outside frames.
+        error: the exception, without its traceback, which would keep local objects alive.
         trace: the traceback as text.
-        wall_time: seconds since 1970.
+        wall_time: s since 1970.
     """
 
     sensor: str
@@ -37,15 +37,15 @@ class SensorFailure:
 
 
 class FailureLog(Failures[SensorFailure]):
-    """The failures of all streamed sensors of a server: logged, counted, and the newest of them kept. Thread-safe."""
+    """Failures of all streamed sensors of a server: logged and counted; the newest are kept. Thread-safe."""
 
     def add(self, sensor: str, where: str, frame: int, error: BaseException) -> SensorFailure:
         """Keep an exception, and log it with the sensor's name and the traceback.
 
         Args:
             sensor: name of the sensor.
-            where: what failed.
-            frame: frame it was at; -1 outside frames.
+            where: failed operation.
+            frame: frame of the failure; -1 outside frames.
             error: the exception.
         """
         trace = trace_of(error)

@@ -1,4 +1,4 @@
-"""Counts frames, and what is sent in each: clients are told when one is complete."""
+"""Frame counter: numbers frames, tracks their messages, and notifies clients of complete frames."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sensorium.stream.subscriptions import Session, Subscription
 from sensorium.wire import messages as say
 
 HELD_S = 1.0
-"""Seconds that a frame waits for a capture before its sensor is named."""
+"""Time that a frame waits for a capture before its sensor is reported, s."""
 
 
 class FrameCounter:
-    """Counts frames, and tells clients in order that one is complete; it waits for what worker threads still send.
+    """Frame counter that notifies clients of complete frames in order, after all messages of worker threads were sent.
 
     Args:
-        outboxes: of the clients.
+        outboxes: outboxes of the clients.
     """
 
     def __init__(self, outboxes: Outboxes) -> None:
@@ -43,11 +43,11 @@ class FrameCounter:
 
     @property
     def waiting(self) -> bool:
-        """Whether frames wait for what worker threads still send."""
+        """Whether frames wait for messages of worker threads."""
         return bool(self._waiting)
 
     def tell(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
-        """Tell clients of the last complete frame; they may be told again."""
+        """Notify clients of the last complete frame; repeated notifications are allowed."""
         streams: set[int] = set()
         sent: dict[Session, dict[int, int]] = {}
         with self._lock:
@@ -61,16 +61,16 @@ class FrameCounter:
             self._outboxes.tell(session, say.FrameDone(frame, tick, time_ns, named, numbers, counts))
 
     def capture(self, name: str, frame: int) -> None:
-        """Note that a sensor will send something of a frame later."""
+        """Register that a sensor will send a message of a frame later."""
         with self._lock:
             self._open.setdefault(frame, Counter())[name] += 1
 
     def resolved(self, name: str, frame: int) -> None:
-        """Note that it was sent or dropped; may be called while garbage is collected, in any thread."""
+        """Register that such a message was sent or dropped; may be called during garbage collection, in any thread."""
         self._resolved.append((name, frame))
 
     def look_around(self) -> None:
-        """Name the sensors that a frame waits for since long: all that wait for frames wait for them."""
+        """Report the sensors that a frame has waited for too long; they delay all listeners of frames."""
         with self._lock:
             if not self._waiting or time.monotonic() - self._since < HELD_S:
                 return
@@ -90,13 +90,13 @@ class FrameCounter:
                             self._outboxes.note(session, text)
 
     def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
-        """Note who got a message of a frame, once for each message, or how many each got."""
+        """Register the receivers of a message of a frame: once per message, or the number of messages per receiver."""
         with self._lock:
             if frame >= self._told:
                 self._sent.setdefault(frame, Counter()).update(receivers)
 
     def done(self, frame: int, tick: int, time_ns: int) -> None:
-        """Note that all of a frame was sent but what is captured."""
+        """Register that all messages of a frame were sent, except those of captures."""
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()
@@ -104,12 +104,12 @@ class FrameCounter:
             self.flush()
 
     def flush_resolved(self) -> None:
-        """Do as `flush`, where anything was resolved since; on the socket's thread."""
+        """Call `flush` if any capture was resolved since; called on the socket's thread."""
         if self._resolved:
             self.flush()
 
     def flush(self) -> None:
-        """Tell of the frames that are complete now."""
+        """Notify clients of all frames that are now complete."""
         with self._lock:
             while self._resolved:
                 name, frame = self._resolved.popleft()

@@ -1,4 +1,4 @@
-"""Rotations and boxes in NumPy: what streamed sensors compute with."""
+"""Rotations and boxes in NumPy, for streamed sensors."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import numpy as np
 from sensorium.readings import Array
 
 ENDLESS = 1e9
-"""Half-extent of boxes without end, m, so that sums stay finite."""
+"""Half-extent used for infinite boxes, m, so that sums stay finite."""
 
 _NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])
 
 
 def _cross(a: Array, b: Array) -> Array:
-    """Return cross products `[..., 3]`; NumPy's own takes five times as long for few."""
+    """Return cross products `[..., 3]`; NumPy's version takes five times as long for small arrays."""
     product: Array = a[..., _NEXT] * b[..., _AFTER] - a[..., _AFTER] * b[..., _NEXT]
     return product
 
 
 def rotated(quat: Array, vector: Array) -> Array:
-    """Return vectors `[..., 3]` turned by unit quaternions `[..., 4]` (wxyz)."""
+    """Return vectors `[..., 3]` rotated by unit quaternions `[..., 4]` (wxyz)."""
     w, axis = quat[..., :1], quat[..., 1:]
     twice = 2.0 * _cross(axis, vector)
     return vector + w * twice + _cross(axis, twice)
 
 
 def quat_product(a: Array, b: Array) -> Array:
-    """Return the products of quaternions `[..., 4]` (wxyz): first b, then a."""
+    """Return the products of quaternions `[..., 4]` (wxyz): the rotation b, followed by a."""
     aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
     w = aw * bw - np.sum(av * bv, axis=-1, keepdims=True)
     return np.concatenate((w, aw * bv + bw * av + _cross(av, bv)), axis=-1)
 
 
 def matrices(quat: Array) -> Array:
-    """Return rotation matrices ``[..., 3, 3]`` of quaternions ``[..., 4]`` (wxyz), which need not have length 1."""
+    """Return rotation matrices ``[..., 3, 3]`` of quaternions ``[..., 4]`` (wxyz) of any non-zero length."""
     double = np.einsum("...i,...j->...ij", quat, quat * (2.0 / np.einsum("...i,...i->...", quat, quat)[..., None]))
     out = np.empty((*quat.shape[:-1], 3, 3))
     for i, j, k in ((1, 2, 3), (2, 3, 1), (3, 1, 2)):
@@ -44,13 +44,13 @@ def matrices(quat: Array) -> Array:
 
 
 def boxes_overlap(between: Array, turn_a: Array, half_a: Array, turn_b: Array, half_b: Array) -> Array:
-    """Return which pairs of turned boxes overlap or touch, bool ``[pair]``: the separating axis test.
+    """Return which pairs of rotated boxes overlap or touch, bool ``[pair]``: the separating axis test.
 
-    Two boxes are apart exactly where they are along one of 15 axes: the three of each, and the nine that are normal to
-    an axis of both (Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH 1996).
+    Two boxes are separate exactly if they are separate along one of 15 axes. These are the three axes of each box, and
+    the nine normals to an axis of each. See Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH 1996.
 
     Args:
-        between: from the centre of a to that of b, world, ``[pair, 3]``.
+        between: vector from the centre of a to the centre of b, world, ``[pair, 3]``.
         turn_a: orientation of a as matrices ``[pair, 3, 3]``.
         half_a: half-extents of a, ``[3]`` or ``[pair, 3]``.
         turn_b: orientation of b.
@@ -58,13 +58,13 @@ def boxes_overlap(between: Array, turn_a: Array, half_a: Array, turn_b: Array, h
     """
     a, b = (np.minimum(np.broadcast_to(half, between.shape), ENDLESS) for half in (half_a, half_b))
     t = np.einsum("kij,ki->kj", turn_a, between)
-    r = np.einsum("kij,kil->kjl", turn_a, turn_b)  # axes of b in a's frame are its columns
+    r = np.einsum("kij,kil->kjl", turn_a, turn_b)  # the axes of b in a's frame are its columns
     size = np.abs(r)
-    slack = 1e-12 * np.minimum(np.maximum(a, b), 1e3).sum(axis=1)[:, None]  # rounding; where edges are parallel
+    slack = 1e-12 * np.minimum(np.maximum(a, b), 1e3).sum(axis=1)[:, None]  # for rounding errors with parallel edges
     meets: Array = (np.abs(t) <= a + np.einsum("kij,kj->ki", size, b) + slack).all(axis=1)
     meets &= (np.abs(np.einsum("ki,kij->kj", t, r)) <= b + np.einsum("kij,ki->kj", size, a) + slack).all(axis=1)
     distance = np.abs(t[:, _AFTER, None] * r[:, _NEXT] - t[:, _NEXT, None] * r[:, _AFTER])
     reach_a = a[:, _NEXT, None] * size[:, _AFTER] + a[:, _AFTER, None] * size[:, _NEXT]
     reach_b = b[:, None, _NEXT] * size[:, :, _AFTER] + b[:, None, _AFTER] * size[:, :, _NEXT]
     meets &= (distance <= reach_a + reach_b + slack[:, :, None]).all(axis=(1, 2))
-    return meets  # along each axis; what is not finite never does
+    return meets  # along each axis; always False for values that are not finite

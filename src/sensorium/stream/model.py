@@ -1,4 +1,4 @@
-"""What streamed sensors see of the engine, and of the kinematic tree of the body that they are attached to."""
+"""Interface of the engine and of kinematic trees for streamed sensors."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from sensorium.wire.owner import owner_of as owner_by_entity
 
 
 class Model(Protocol):
-    """What streamed sensors see of the engine."""
+    """Interface of the engine for streamed sensors."""
 
     name: str
     prepared: frozenset[Requirement]
-    """What sensors of the scene can require now."""
+    """Requirements that sensors of the scene can have at present."""
 
     def names(self, kind: Literal["body"]) -> Sequence[str]:
-        """Return the names of all bodies, without the world; a body's id is its place among them."""
+        """Return the names of all bodies except the world; a body's id is its index."""
         ...
 
     def parent_body(self, body: int) -> int | None:
-        """Return the body above one, -1 for the world; None where the engine knows no kinematic tree."""
+        """Return the parent of a body, -1 for the world; None if the engine provides no kinematic tree."""
         ...
 
     def shapes(self) -> Sequence[Any]:
-        """Return all shapes of one environment; none where the engine does not know them."""
+        """Return all shapes of one environment; empty if the engine does not provide them."""
         ...
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return why the engine cannot give what a sensor of the scene would require, or None."""
+        """Return why the engine does not support a requirement, or None if it does."""
         ...
 
 
 def owner_of(body: Body, bodies: Bodies, model: Model) -> Owner:
-    """Return a body with the others of its kinematic tree.
+    """Return a body with the bodies of its kinematic tree.
 
     Args:
-        body: what the sensor is attached to.
+        body: body that the sensor is attached to.
         bodies: all bodies.
-        model: the engine, which may know the tree.
+        model: the engine, which may provide the tree.
     """
     root = _root(body.id, model)
     if root is None:
@@ -50,7 +50,7 @@ def owner_of(body: Body, bodies: Bodies, model: Model) -> Owner:
 
 
 def _root(body: int, model: Model) -> int | None:
-    """Return the body above it that hangs on the world; None where the tree is not known."""
+    """Return the ancestor attached to the world; None if the tree is unknown."""
     above = model.parent_body(body)
     while above is not None and above >= 0:
         body, above = above, model.parent_body(above)

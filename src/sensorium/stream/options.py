@@ -11,32 +11,33 @@ _Megabytes = Annotated[float, must(lambda size: 1.0 <= size < float("inf"), "a f
 
 
 class ServerOptions(Cfg):
-    """Options of a server: how readings are sent, and how much clients may use.
+    """Options of a server: sending of readings, and limits for clients.
 
     Raises:
         ConfigError: a value is out of its range.
     """
 
     patience: Positive = 5.0
-    """Longest time that a step waits for a slow client, s; then its subscription is ended, with its name."""
+    """Longest time that a step waits for a slow client, s; after it, the subscription is ended and the client is
+    named."""
     on_demand: bool = True
-    """Whether cameras and lidars are computed only while they are listened to, read or recorded, where their config
-    leaves ``evaluate="auto"``."""
+    """Whether cameras and lidars with ``evaluate="auto"`` are computed only while they are listened to, read or
+    recorded."""
     shared_memory: bool = True
     """Whether clients on this machine read large data from shared memory."""
     lease: Positive = 5.0
-    """Seconds of silence after which a client counts as gone, with the sensors it spawned."""
+    """Time without messages after which a client counts as disconnected, s; its spawned sensors are then removed."""
     max_clients: _Count = 64
-    """Most clients at a time."""
+    """Maximum number of connected clients."""
     max_message: _Count = 16 * 2**20
-    """Most bytes of one message from a client; a client that sends more is disconnected."""
+    """Largest message from a client, bytes; a client that sends a larger one is disconnected."""
     max_queued_mb: _Megabytes = 1024.0
-    """Most memory of the messages that wait for clients or are on their way to them, all clients together, MB. Where
-    they need more, the subscriptions with most of it give way."""
+    """Maximum total memory of the messages that are queued for clients or in transit to them, MB. Beyond it, the
+    subscriptions with the most queued memory lose messages or are ended."""
     max_spawned_mb: _Megabytes = 1024.0
-    """Most memory of all sensors that clients have spawned together, MB."""
+    """Maximum total memory of all sensors spawned by clients, MB."""
     max_spawned_rays: Annotated[int, must(lambda number: number >= 0, "a whole number >= 0")] = 5_000_000
-    """Most rays that these sensors cast for one sample each, in all environments together."""
+    """Maximum total number of rays of these sensors, for one sample of each in all environments."""
 
 
 __all__ = ["ServerOptions"]

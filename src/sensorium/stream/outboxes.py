@@ -1,4 +1,4 @@
-"""The clients of a server, and what is to be sent to each of them."""
+"""Clients of a server, and the outgoing messages of each."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from sensorium.wire import messages as say
 from sensorium.wire.packing import CONTROL, Record
 
 MOST_PER_ENVELOPE = 1024
-"""Records that go in one message of the socket."""
+"""Maximum number of records in one message of the socket."""
 
 
 class Outboxes:
     """Clients and their outboxes. All methods may be called by any thread.
 
     Args:
-        wake: has the socket's thread send what is in the outboxes.
+        wake: function that makes the socket's thread send the contents of the outboxes.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.lock = threading.RLock()
         self.has_room = threading.Condition(self.lock)
-        """Notified when messages were taken, or subscriptions ended."""
+        """Notified when messages were read, or subscriptions ended."""
         self.sessions: dict[bytes, Session] = {}
         self.slow: deque[str] = deque(maxlen=100)
-        """Which clients were too slow, in words, until the owner of the server takes it."""
+        """Reports of clients that were too slow, until the owner of the server reads them."""
         self._wake = wake
         self._ready: dict[Session, None] = {}
 
     def tell(self, session: Session, message: say.Message) -> None:
-        """Say something to one client."""
+        """Send a control message to one client."""
         self.put(session, Record(CONTROL, 0, 0, say.encode(message)))
 
     def tell_all(self, message: say.Message) -> None:
-        """Say something to all clients."""
+        """Send a control message to all clients."""
         record = Record(CONTROL, 0, 0, say.encode(message))
         with self.lock:
             for session in self.sessions.values():
                 self.put(session, record)
 
     def note(self, session: Session, text: str, once: str = "") -> None:
-        """Warn a client's user; of one thing once, where it has a word."""
+        """Send a warning for a client's user; with `once`, only the first with that key."""
         if once:
             if once in session.noted:
                 return
@@ -60,11 +60,11 @@ class Outboxes:
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether any message is waiting to be sent."""
         return bool(self._ready)
 
     def outgoing(self) -> Iterator[tuple[Session, list[Record]]]:
-        """Yield what is to be sent, for the socket's thread."""
+        """Yield the messages to send, for the socket's thread."""
         while True:
             with self.lock:
                 if not self._ready:
@@ -81,7 +81,7 @@ class Outboxes:
                 yield session, records
 
     def clear(self, session: Session) -> None:
-        """Send nothing more to a client that is gone."""
+        """Discard all outgoing messages to a client that is gone."""
         with self.lock:
             self._ready.pop(session, None)
             session.outbox.clear()

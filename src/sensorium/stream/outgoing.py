@@ -1,4 +1,4 @@
-"""What streamed sensors send: messages with the frame, the time and the place at which they were measured."""
+"""Messages of streamed sensors, with frame, time and pose of their measurement."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
 Serialised: TypeAlias = "Buffer | bytes | bytearray | memoryview | Array"
-"""What a serializer may return."""
+"""Types that a serializer may return."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The frame in progress: the state of the bodies, and when it was taken.
+    """Frame in progress: the state of the bodies, and its time.
 
     Attributes:
         snapshot: the bodies at this frame.
@@ -32,15 +32,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When, and from where, something was measured.
+    """Time and pose of a measurement.
 
     Attributes:
         frame: the frame.
         tick: its physics tick.
         time_ns: its simulation time, ns.
         wall_ns: its wall clock, ns since 1970.
-        first_env: the first of the environments that `poses` has.
-        poses: float32 ``[env, 1, 7]``, where the sensor was in the world: position in m and orientation wxyz.
+        first_env: first environment in `poses`.
+        poses: pose of the sensor in the world, float32 ``[env, 1, 7]``: position in m and orientation wxyz.
     """
 
     frame: int
@@ -53,16 +53,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message of a streamed sensor, ready for the wire.
+    """Message of a streamed sensor, ready to send.
 
     Attributes:
-        type_id: which serializer reads it.
+        type_id: number of its data type, which selects the serializer.
         body: its bytes, read-only.
-        is_lasting: whether these bytes stay as they are as long as somebody looks at them: they need no copy then.
-            Those of a buffer go back to the pool with the last view.
-        moment: the frame it belongs to; `poses` has the environments of this message.
-        first_env: the first environment it is about.
-        num_envs: how many.
+        is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
+            buffer return to the pool with the last view.
+        moment: frame of the message; `poses` has the environments of this message.
+        first_env: first environment of the message.
+        num_envs: number of environments.
     """
 
     type_id: int
@@ -78,9 +78,9 @@ class Bundle:
     """Many small messages of a streamed sensor, of one frame.
 
     Attributes:
-        type_id: which serializer reads them.
+        type_id: number of their data type, which selects the serializer.
         items: body, first environment and number of environments of each.
-        moment: the frame they belong to; `poses` has all environments of the sensor.
+        moment: frame of the messages; `poses` has all environments of the sensor.
     """
 
     type_id: int
@@ -89,15 +89,15 @@ class Bundle:
 
 
 def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview, bool]:
-    """Return what a serializer made as read-only bytes, and whether nobody writes to them any more.
+    """Return the result of a serializer as read-only bytes, and whether they can no longer change.
 
     Raises:
-        RegistrationError: it made what are no bytes.
+        RegistrationError: the result does not consist of bytes.
     """
     if isinstance(body, bytes):
         return memoryview(body), True
     if isinstance(body, Buffer):
-        return body.pop().view.toreadonly(), True  # moved out: what the author does to the buffer next is his own
+        return body.pop().view.toreadonly(), True  # moved out: later changes to the author's buffer have no effect
     if isinstance(body, np.ndarray) and not body.dtype.hasobject:
         body = np.ascontiguousarray(body, body.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
     elif not isinstance(body, (bytearray, memoryview)):
@@ -107,5 +107,5 @@ def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview
 
 
 def _flat(view: memoryview) -> memoryview:
-    """Return the same bytes, as bytes."""
+    """Return the same bytes with format ``"B"``."""
     return view if view.format == "B" and view.ndim == 1 else memoryview(view.tobytes())

@@ -1,6 +1,6 @@
-"""Writes what is new of the scene's sensors, and what streamed sensors send, as messages for those that listen.
+"""Publisher: writes new samples of the scene's sensors and messages of streamed sensors for their listeners.
 
-All of it happens on the thread of the loop's owner, but for messages that streamed sensors send from worker threads.
+All methods run on the thread of the loop's owner, except for messages that streamed sensors send from worker threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = type_id(FieldSerializer.type_name)
 
 
 class Publisher:
-    """Writes readings and messages for those that get them.
+    """Writer of readings and messages for their receivers.
 
     Args:
         table: the subscriptions.
@@ -38,7 +38,7 @@ class Publisher:
         self._table, self._delivery = table, table.delivery
 
     def greet(self, subscription: Subscription, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
-        """Send a new subscription the sample that its topic has in this frame; returns whether there was any."""
+        """Send a new subscription the sample of its topic in this frame; return whether there was one."""
         topic = subscription.topic
         if topic.info.events and not _has_rows(reading, subscription.key):
             return False
@@ -52,7 +52,7 @@ class Publisher:
     def reading(
         self, topic: Topic, reading: Reading, frame: int, wall_ns: int, dt: float, among: list[Subscription]
     ) -> list[Subscription]:
-        """Send a reading to those who want this sample of it, among some; returns who got it."""
+        """Send a reading to those of some subscriptions that want this sample; return the receivers."""
         if topic.info.events:
             among = [each for each in among if _has_rows(reading, each.key)]
         out: list[Subscription] = []
@@ -73,7 +73,7 @@ class Publisher:
         wall_ns: int,
         dt: float,
     ) -> Payload:
-        """Return a message with the rows of a reading that some subscriptions get."""
+        """Return a message with the rows of a reading for some subscriptions."""
         first, count, truth = key
         rows, offsets = _rows(reading, key), reading.offsets
         filled = 0 if offsets is None else int(offsets[rows.stop] - offsets[rows.start])
@@ -101,7 +101,7 @@ class Publisher:
         return payload
 
     def bundle(self, topic: Topic, bundle: Bundle) -> Counter[Subscription]:
-        """Send many small messages of a streamed sensor; returns who got any, and how many."""
+        """Send many small messages of a streamed sensor; return the receivers and the number of messages for each."""
         items, moment, seq = bundle.items, bundle.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
@@ -142,7 +142,7 @@ class Publisher:
         self._delivery.offer(payload, receivers)
 
     def message(self, topic: Topic, message: Outgoing, among: list[Subscription] | None = None) -> list[Subscription]:
-        """Send what a streamed sensor made to those whose environments it concerns; returns who got it."""
+        """Send a message of a streamed sensor to the subscriptions of its environments; return the receivers."""
         first, end = message.first_env, message.first_env + message.num_envs
         among = topic.subscriptions if among is None else among
         among = [each for each in among if each.key[0] < end and first < each.key[0] + each.key[1]]
@@ -161,13 +161,13 @@ class Publisher:
 
 
 def _rows(reading: Reading, key: Key) -> slice:
-    """Return the rows of a reading that a subscription gets."""
+    """Return the rows of a reading for a subscription."""
     start = key[0] - int(reading.env_ids[0])
     return slice(start, start + key[1])
 
 
 def _has_rows(reading: Reading, key: Key) -> bool:
-    """Return whether any event concerns the environments that a subscription gets."""
+    """Return whether the environments of a subscription have any event."""
     offsets, rows = reading.offsets, _rows(reading, key)
     return offsets is None or bool(offsets[rows.stop] > offsets[rows.start])
 
@@ -183,7 +183,7 @@ def _header(
 
 
 def _begin(payload: Payload, header: Header, poses: Any) -> memoryview:
-    """Write header and poses `[env, mount, 7]` of a message; return where its body goes."""
+    """Write header and poses `[env, mount, 7]` of a message; return the memory of its body."""
     place, body = begin_message(memoryview(payload.data), header)
     if poses is not None:
         place[...] = np.asarray(poses).reshape(place.shape)
@@ -191,7 +191,7 @@ def _begin(payload: Payload, header: Header, poses: Any) -> memoryview:
 
 
 def copy_bytes(memory: memoryview, body: memoryview) -> None:
-    """Copy a body to its place."""
+    """Copy a body into its memory."""
     if len(body) < 4096:
         memory[:] = body
     else:  # NumPy copies without holding the interpreter's lock
@@ -199,12 +199,12 @@ def copy_bytes(memory: memoryview, body: memoryview) -> None:
 
 
 def has_large_samples(info: StreamInfo) -> bool:
-    """Return whether a sensor makes images or many numbers per env, so that it is worth computing on demand only."""
+    """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
     return any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
 
 
 def hull(subscriptions: Iterable[Subscription]) -> slice:
-    """Return the environments that any of some subscriptions gets."""
+    """Return the range of environments that covers all given subscriptions."""
     keys = [each.key for each in subscriptions]
     return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))
 

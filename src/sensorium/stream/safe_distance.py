@@ -1,9 +1,9 @@
-"""Safe distance: which bodies are inside a box around the body that the sensor is attached to.
+"""Safe distance: the bodies inside a box around the body that the sensor is attached to.
 
-The box lies in the sensor's frame: x forward, y left, z up. With the distances to the front f, to the back b and to the
-side l, its centre is at x = (f - b)/2, y = z = 0, and its half-extents are ((f + b)/2, l, 0), to which those of the
-owner's bounding box are added as they are. A body is inside where its own bounding box, which turns with it, and this
-box overlap; touching counts. A body without shapes has no box, so it is never inside.
+The box is given in the sensor's frame: x forward, y left, z up. The distances are f to the front, b to the back and l
+to each side. The centre is at x = (f - b)/2, y = z = 0. The half-extents are ((f + b)/2, l, 0) plus those of the
+owner's bounding box, which are added without rotation. A body is inside if its own bounding box, which rotates with it,
+overlaps or touches this box. A body without shapes has no bounding box, so it is never inside.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
 FRONT, BACK, LATERAL = 1.0, 0.5, 0.5
-"""Distances that are kept by default, m."""
+"""Default distances, m."""
 
 
 class SafeDistanceEvent(ArrayData):
-    """The ids of the bodies inside the box, ascending; `client.bodies[id]` knows the body."""
+    """Ids of the bodies inside the box, ascending; `client.bodies[id]` returns the body."""
 
     dtype = np.dtype("<u4")
 
 
 class SafeDistanceSerializer(Serializer):
-    """A `SafeDistanceEvent` as bytes: its ids."""
+    """Serializer of a `SafeDistanceEvent`: its ids."""
 
     type_name: ClassVar[str] = "sensorium.SafeDistanceEvent/1"
 
@@ -47,15 +47,15 @@ class SafeDistanceSerializer(Serializer):
 
     @staticmethod
     def deserialize(raw: RawData) -> SafeDistanceEvent:
-        """Return the event that the bytes are."""
+        """Return the event in a message."""
         return SafeDistanceEvent(raw)
 
 
 class SafeDistance(StreamedSensor):
-    """Sends the ids of the bodies inside its box in each frame in which there are any: a message per environment.
+    """Sensor that sends the ids of the bodies inside its box: a message per frame and environment with such bodies.
 
-    The owner itself is never inside; the other bodies of its kinematic tree are only with ``exclude_own_links=false``.
-    Without an owner the box has the three distances alone, and is as flat as they say.
+    The owner is never inside; other bodies of its kinematic tree count only with ``exclude_own_links=false``. Without
+    an owner, only the three distances define the box, which then has no height.
     """
 
     serializer = SafeDistanceSerializer
@@ -63,7 +63,7 @@ class SafeDistance(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        """Return ``sensor.other.safe_distance``."""
+        """Return the definition of ``sensor.other.safe_distance``."""
         front, back, lateral = (
             Attribute(
                 id=f"safe_distance_{side}", type="float", recommended_values=(str(value),), low=low, unit="m", doc=doc
@@ -82,10 +82,10 @@ class SafeDistance(StreamedSensor):
         return make_generic_sensor_definition("other", "safe_distance", (front, back, lateral, entity, own), doc=doc)
 
     def set(self, description: ActorDescription) -> None:
-        """Make the box out of the distances.
+        """Build the box from the distances.
 
         Raises:
-            ConfigError: distances that are not finite or make no box, or a broken pattern.
+            ConfigError: the distances are not finite or do not form a box, or the pattern is invalid.
         """
         super().set(description)
         front = description.get_float("safe_distance_front", FRONT)
@@ -109,7 +109,7 @@ class SafeDistance(StreamedSensor):
         self._exclude_links = description.get_bool("exclude_own_links", True)
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Add the owner's size to the box, and choose the bodies that can be inside.
+        """Add the owner's size to the box, and select the bodies that can be inside.
 
         Raises:
             SelectionError: no entity matches the pattern.
@@ -134,7 +134,7 @@ class SafeDistance(StreamedSensor):
         self._radii = np.linalg.norm(np.abs(self._centers) + self._halves, axis=-1)
 
     def tick(self, snapshot: Snapshot) -> None:
-        """Send what is inside, where there is something."""
+        """Send the bodies inside the box, if there are any."""
         super().tick(snapshot)
         if not self.listeners or not len(self._ids):
             return
@@ -143,8 +143,8 @@ class SafeDistance(StreamedSensor):
             self.stream.send(self._ids[inside[row]], env=self.envs[int(row)])
 
     def inside(self, snapshot: Snapshot) -> Array:
-        """Return which of the bodies that can be inside are: bool ``[env, body]``."""
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # a state may be anything
+        """Return which of the selected bodies are inside: bool ``[env, body]``."""
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # states may be invalid
             return self._inside(snapshot)
 
     def _inside(self, snapshot: Snapshot) -> Array:
@@ -155,7 +155,7 @@ class SafeDistance(StreamedSensor):
         reach = self._radii + np.linalg.norm(self.half_extents)
         between = pos - center[:, None, :]
         near: Array = np.einsum("ebi,ebi->eb", between, between) <= np.square(reach * (1.0 + 1e-6))
-        env, body = np.nonzero(near)  # what is not finite is near nothing
+        env, body = np.nonzero(near)  # values that are not finite are never near
         if len(env):
             quat = snapshot.quat_w[rows, self._places][env, body].astype(np.float64)
             turn_a, turn_b = matrices(pose[:, 3:])[env], matrices(quat)

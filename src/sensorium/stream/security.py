@@ -1,8 +1,8 @@
-"""Who may connect: addresses, tokens and keys.
+"""Access to a server: addresses, tokens and keys.
 
-Without a token or keys a server listens to this machine only: loopback addresses, ipc files of this user, inproc. A
-token keeps strangers out, but travels in clear; keys (CURVE) encrypt everything, show the client that the server is the
-right one, and with `allowed_keys` the server that the client is.
+Without a token or keys, a server only listens to this machine: loopback addresses, ipc files of this user, inproc. A
+token keeps unknown clients out, but is sent in clear text. Keys (CURVE) encrypt all messages and let clients verify the
+server. With `allowed_keys` the server also verifies the clients.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class KeyPair:
     """Keys of one side, as text of 40 characters (Z85).
 
     Args:
-        public: what the other side is told.
-        secret: what nobody else is told.
+        public: key that is passed to the other side.
+        secret: key that must be kept secret.
     """
 
     public: str
@@ -47,15 +47,16 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client must have.
+    """Required credentials of clients.
 
     Args:
-        token: what it must say; empty for nothing.
-        keys: the server's keys; None leaves everything in clear.
-        allowed_keys: public keys of the clients that may connect; empty for all who know the server's.
+        token: required token; empty for none.
+        keys: the server's keys; None for unencrypted messages.
+        allowed_keys: public keys of the clients that may connect; empty for all clients that know the server's public
+            key.
 
     Raises:
-        ConfigError: keys that are none, or allowed keys without keys.
+        ConfigError: a key is invalid, or allowed keys are given without keys.
     """
 
     token: str = field(default="", repr=False)
@@ -76,14 +77,14 @@ class Credentials:
             check_key("serve", "keys", self.keys.secret)
 
     def admits(self, token: str) -> bool:
-        """Return whether a client's token is right, in a time that tells nothing of it."""
+        """Return whether a client's token is right, in a time independent of its content."""
         return not self.token or hmac.compare_digest(self.token.encode(), token.encode("utf-8", "surrogatepass"))
 
     def check(self, addresses: Sequence[str]) -> None:
-        """Refuse addresses that others can reach without a token or keys; warn in words of what is open.
+        """Reject addresses reachable from other machines without a token or keys; warn about open access.
 
         Raises:
-            ConfigError: what an address lacks.
+            ConfigError: an address lacks a token or keys.
         """
         for address in addresses:
             scheme, host = split(address)
@@ -109,7 +110,7 @@ class Credentials:
                 warnings.warn(f"the server listens at {where} ({address}); {risk}.", SensoriumWarning, stacklevel=4)
 
     def prepare(self, context: zmq.Context[Any], router: Any) -> Callable[[], None]:
-        """Give a socket the keys, before it is bound; return what ends the check of the clients' keys."""
+        """Set the keys of a socket before it is bound; return a function that ends the check of client keys."""
         if self.keys is None:
             return lambda: None
         router.curve_server = True
@@ -126,7 +127,7 @@ class Credentials:
 
 
 class _Allowed:
-    """Asked by the authenticator for each client that connects."""
+    """Credentials provider that the authenticator calls for each connecting client."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = {key.encode() for key in keys}
@@ -136,7 +137,7 @@ class _Allowed:
 
 
 def check_key(config: str, name: str, key: str) -> None:
-    """Raise `ConfigError` where a text is no key."""
+    """Raise `ConfigError` if a text is not a key."""
     if not is_key(key):
         expected = "a key of 40 characters, as KeyPair.generate() makes them"
         raise ConfigError.single(config, name, "(not shown)", expected)
@@ -146,7 +147,7 @@ def split(address: str) -> tuple[str, str]:
     """Return scheme and host (or path) of an address.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the address is invalid.
     """
     scheme, separator, rest = address.partition("://") if isinstance(address, str) else ("", "", "")
     host, colon, port = rest.rpartition(":")
@@ -169,7 +170,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host name or number."""
+    """Return whether a host name or number is only reachable from this machine."""
     if host == "localhost":
         return True
     try:
@@ -179,7 +180,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reaches_all(host: str) -> bool:
-    """Return whether a host name or number means all network interfaces."""
+    """Return whether a host name or number stands for all network interfaces."""
     if host == "*":
         return True
     try:
@@ -187,7 +188,7 @@ def reaches_all(host: str) -> bool:
     except ValueError:
         pass
     try:
-        return socket.inet_aton(host) == bytes(4)  # "0" and other ways to write it
+        return socket.inet_aton(host) == bytes(4)  # "0" and other notations
     except OSError:
         return False
 

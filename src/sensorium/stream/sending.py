@@ -1,4 +1,4 @@
-"""How streamed sensors send: in a frame, or later from another thread as of the frame that it captured."""
+"""Sending by streamed sensors: within a frame, or later from another thread for a captured frame."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from sensorium.stream.streamed import StreamedSensor
 
 BUNDLED = 1024
-"""Bytes up to which messages that are sent in one `tick` go together."""
+"""Largest message that is bundled with others sent in the same `tick`, bytes."""
 MOST_IN_BUNDLE = 4096
-"""Messages that go together at most."""
+"""Maximum number of messages in a bundle."""
 
 MAX_PENDING = 8
-"""Functions of one stream that wait for a worker thread or run on one, at most."""
+"""Maximum number of functions of one stream that are queued or running on worker threads."""
 
 
 class Stream:
-    """What a streamed sensor sends with: `sensor.stream`.
+    """Sending interface of a streamed sensor: `sensor.stream`.
 
-    `send` and `capture` belong to the simulation's thread, within `tick`. Other threads send through a `Capture` that
-    was taken there.
+    `send` and `capture` belong to the simulation's thread, within `tick`. Other threads send through a `Capture` taken
+    there.
 
     Args:
-        sensor: whose stream it is.
-        sink: takes each message, from the thread that sends; it copies at once what does not last.
+        sensor: sensor of the stream.
+        sink: receives each message, on the sending thread; it immediately copies messages that may change.
         context: returns the frame in progress; called on the simulation's thread.
-        executor: runs the functions given to `send_async`.
-        has_listeners: whether anyone listens.
-        on_capture: told the frame of each capture that is made.
-        on_done: told the frame of each capture that is resolved (sent, failed, or dropped): once for each. It is called
-            from any thread, also while garbage is collected, so it must take no lock (`deque.append` needs none).
-        failures: where exceptions of worker functions go.
-        pool: memory for messages; one of its own if None.
+        executor: runs the functions passed to `send_async`.
+        has_listeners: whether the stream has listeners.
+        on_capture: called with the frame of each new capture.
+        on_done: called once per resolved capture (sent, failed, or dropped), with its frame. It is called from any
+            thread, even during garbage collection, so it must not acquire a lock (`deque.append` needs none).
+        failures: log of exceptions in worker functions.
+        pool: memory for messages; None for a separate pool.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Stream:
         self._listened, self.on_capture, self.on_done = has_listeners, on_capture, on_done
         self._failures = FailureLog() if failures is None else failures
         self.pool = BufferPool() if pool is None else pool
-        """Memory of messages that were sent and are no longer looked at."""
+        """Memory of messages that were sent and have no more views."""
         self.skipped = 0
-        """Calls of `send_async` without effect, since MAX_PENDING functions were pending already."""
+        """Number of `send_async` calls without effect, because MAX_PENDING functions were already pending."""
         self._last: Moment | None = None
         self._pending = 0
         self._captures: weakref.WeakSet[Capture] = weakref.WeakSet()
@@ -76,7 +76,7 @@ class Stream:
         self._thread = threading.get_ident()
         self._closed = False
         self._is_heard: bool | None = None
-        """Whether anyone listened when the tick began."""
+        """Whether the stream had listeners at the start of the tick."""
         self._serializer: type[Serializer] | None = None
         self._bundle: list[tuple[bytes, int, int]] = []
         self._bundled: Moment | None = None
@@ -92,27 +92,27 @@ class Stream:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anyone listens. Without listeners nothing is serialised, and `send_async` runs nothing."""
+        """Whether the stream has listeners. Without listeners nothing is serialised, and `send_async` runs nothing."""
         return not self._closed and self._listened()
 
     def pop_buffer(self) -> Buffer:
-        """Return a buffer with memory of an earlier message, or an empty one where the pool is empty; from any thread.
+        """Return a buffer with memory of an earlier message, or an empty one if the pool is empty; from any thread.
 
-        Its memory comes back by itself when the message was sent and nobody looks at it any more.
+        Its memory returns to the pool automatically when the message was sent and has no more views.
         """
         return self.pool.pop()
 
     def send(self, *data: Any, env: int | None = None) -> None:
-        """Serialise `data` and send it as of the frame in progress.
+        """Serialise `data` and send it as data of the frame in progress.
 
         Args:
-            data: what the sensor's serializer takes after the sensor.
-            env: the one environment that the message is about; None: all that the sensor is for.
+            data: arguments of the sensor's serializer after the sensor.
+            env: single environment of the message; None for all environments of the sensor.
 
         Raises:
-            StreamError: from another thread than the simulation's: which frame it belongs to would be chance.
-            ConfigError: the sensor is not for this environment.
-            RegistrationError: the sensor has no serializer, or that one returned what are no bytes.
+            StreamError: called from another thread than the simulation's, where the frame would be arbitrary.
+            ConfigError: the environment is not one of the sensor's.
+            RegistrationError: the sensor has no serializer, or the serializer's result does not consist of bytes.
         """
         if threading.get_ident() != self._thread:
             self._own_thread("send")
@@ -127,7 +127,7 @@ class Stream:
         if heard and body.__class__ is bytes and len(body) <= BUNDLED:
             bundle = self._bundle
             if not bundle:
-                self._bundled = self._moment()  # now: outside of tick there may be none
+                self._bundled = self._moment()  # taken now, because outside tick there may be no frame
             bundle.append((body, envs.start, len(envs)))
             if len(bundle) >= MOST_IN_BUNDLE:
                 self.flush()
@@ -136,23 +136,23 @@ class Stream:
         self._emit(self._moment(), envs, body)
 
     def send_as_of(self, moment: Moment, data: Sequence[Any], env: int | None) -> None:
-        """Serialise `data` and send it as of a frame that was captured, from any thread."""
+        """Serialise `data` and send it as data of a captured frame, from any thread."""
         envs = self._envs(env)
         if self.has_listeners:
             self._emit(moment, envs, self._its_serializer().serialize(self._sensor, *data))
 
     def begin_tick(self) -> None:
-        """Note that the sensor measures now, on this thread, and whether anyone listens."""
+        """Mark the start of a tick on this thread, and store whether the stream has listeners."""
         self._thread = threading.get_ident()
         self._is_heard = self.has_listeners
 
     def end_tick(self) -> None:
-        """Note that it has measured, and send what is left."""
+        """Mark the end of a tick, and send the remaining messages."""
         self._is_heard = None
         self.flush()
 
     def flush(self) -> None:
-        """Send the small messages that were put together; the server does it at the end of `tick`."""
+        """Send the bundled small messages; the server calls this at the end of `tick`."""
         bundle = self._bundle
         if not bundle:
             return
@@ -173,7 +173,7 @@ class Stream:
         The frame counts as complete only when all of its captures are resolved: sent, or dropped.
 
         Raises:
-            StreamError: from another thread than the simulation's.
+            StreamError: called from another thread than the simulation's.
         """
         self._own_thread("capture")
         capture = Capture(self, self._moment())
@@ -181,15 +181,15 @@ class Stream:
         return capture
 
     def send_async(self, function: Callable[..., Any], *args: Any, env: int | None = None) -> None:
-        """Run `function(*args)` on a worker thread and send what it returns, as of the frame in progress.
+        """Run `function(*args)` on a worker thread and send its result as data of the frame in progress.
 
-        A tuple counts as several arguments for the serializer; None sends nothing. An exception is logged and kept with
-        the sensor's name, and the sensor goes on. Functions of one stream may run at the same time. Where MAX_PENDING
-        of them are pending, the call has no effect but in `skipped`, and the first time a warning is logged.
+        A tuple is passed to the serializer as several arguments; None sends nothing. An exception is logged and kept
+        with the sensor's name, and the sensor continues. Functions of one stream may run concurrently. If MAX_PENDING
+        functions are pending, the call only increments `skipped`; the first such call logs a warning.
 
         Raises:
-            StreamError: from another thread than the simulation's, or the server is closing.
-            ConfigError: the sensor is not for this environment.
+            StreamError: called from another thread than the simulation's, or the server is closing.
+            ConfigError: the environment is not one of the sensor's.
         """
         self._own_thread("send_async")
         self._envs(env)
@@ -219,7 +219,7 @@ class Stream:
             if result is not None:
                 capture.send(*(result if isinstance(result, tuple) else (result,)), env=env)
         except BaseException as error:
-            if self._closed and isinstance(error, StreamError):  # its capture was dropped, by no fault of the function
+            if self._closed and isinstance(error, StreamError):  # the capture was dropped at close, not a failure
                 return
             self._failures.add(self._sensor.name, f"send_async({_name(function)})", capture.frame, error)
         finally:
@@ -278,23 +278,23 @@ class Stream:
         self._sink(Outgoing(type_id(serializer.type_name), body, part, envs.start, len(envs), is_lasting))
 
     def close(self) -> None:
-        """Send nothing from now on: captures are dropped, and what worker threads still send."""
+        """Stop sending: captures and later messages of worker threads are dropped."""
         self._closed = True
         for capture in list(self._captures):
             capture.drop()
 
 
 class Capture:
-    """The right to send one message of one frame, from any thread. Dropping it unsent is fine.
+    """Permission to send one message of one frame, from any thread. It may be dropped without sending.
 
     Attributes:
-        moment: the frame, its times and poses, as of when the capture was taken.
+        moment: the frame, its times and poses at the time of the capture.
     """
 
     __slots__ = ("__weakref__", "_lock", "_resolved", "_stream", "_used", "moment")
 
     def __init__(self, stream: Stream, moment: Moment) -> None:
-        self._resolved, self._used = True, ""  # resolved until it counts, for __del__
+        self._resolved, self._used = True, ""  # resolved until it is counted, for __del__
         self._stream, self.moment = stream, moment
         self._lock = threading.Lock()
         stream.on_capture(moment.frame)
@@ -302,7 +302,7 @@ class Capture:
 
     @property
     def frame(self) -> int:
-        """The frame it is of."""
+        """Frame of the capture."""
         return self.moment.frame
 
     @property
@@ -312,19 +312,19 @@ class Capture:
 
     @property
     def transform(self) -> Pose:
-        """Where the sensor was then, in the world, in its first environment."""
+        """Pose of the sensor in the world at that frame, in its first environment."""
         return Pose.from_array(self.moment.poses[0, 0])
 
     def send(self, *data: Any, env: int | None = None) -> None:
         """Serialise `data` and send it; without listeners, or after the sensor's end, nothing is sent.
 
         Args:
-            data: what the sensor's serializer takes after the sensor.
-            env: the one environment that the message is about; None: all that the sensor is for.
+            data: arguments of the sensor's serializer after the sensor.
+            env: single environment of the message; None for all environments of the sensor.
 
         Raises:
-            StreamError: it was used already.
-            ConfigError: the sensor is not for this environment.
+            StreamError: the capture was already used.
+            ConfigError: the environment is not one of the sensor's.
         """
         with self._lock:
             if self._used:
@@ -339,7 +339,7 @@ class Capture:
             self.drop()
 
     def drop(self) -> None:
-        """Give up what was not sent, so that the frame does not wait for it. Harmless where it was sent."""
+        """Drop the capture if it is unsent, so that the frame does not wait for it; no effect if it was sent."""
         with self._lock:
             self._used = self._used or "dropped"
             if self._resolved:
@@ -349,7 +349,7 @@ class Capture:
 
     def __del__(self) -> None:
         if not self._resolved:
-            self._resolved = True  # nobody else holds it any more, so no lock is needed
+            self._resolved = True  # no lock is needed without other references
             self._stream.on_done(self.moment.frame)
 
 

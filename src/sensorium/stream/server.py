@@ -1,7 +1,7 @@
-"""The server: a scene's sensors for listeners in this process, in others on this machine, and on the network.
+"""Server: a scene's sensors for listeners in this process, in other processes on this machine, and on the network.
 
-The owner of the loop steps the scene as ever: what is new goes out by itself. Between steps `poll` does what clients
-asked for: controls, spawned sensors, resets, and, in lock-step, the steps themselves.
+The owner of the loop steps the scene as usual; new samples are sent automatically. Between steps, `poll` runs the
+requests of clients: controls, spawned sensors, resets, and, in lock-step, the steps themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 COMPILING = "it compiles kernels, on the first run only"
-"""What clients are told whose requests wait for that."""
+"""Text for clients whose requests wait for kernel compilation."""
 
 _open: WeakSet[Server] = WeakSet()
 """Servers that are not closed."""
@@ -51,26 +51,27 @@ _open: WeakSet[Server] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close what a program has left open, while its threads still run."""
+    """Close all servers that a program left open, while its threads still run."""
     for server in list(_open):
         with contextlib.suppress(Exception):
             server.close("the program of the server ended")
 
 
 class Server:
-    """Serves the sensors of a scene; `serve` makes one.
+    """Server for the sensors of a scene, created by `serve`.
 
     Args:
-        scene: the scene; its owner goes on stepping it.
-        addresses: where it listens, besides in this process; port 0 takes a free one.
-        token: what a client must say; needed, or keys, for addresses that others can reach.
-        keys: the server's keys: everything is encrypted then.
-        allowed_keys: public keys of the clients that may connect; empty for all who know the server's.
-        lockstep: clients take the steps (`client.step`), and each step waits for listeners that must lose nothing.
-        options: how readings are sent, and how much clients may use.
+        scene: the scene; its owner continues to step it.
+        addresses: listening addresses in addition to that of this process; port 0 uses a free port.
+        token: token required from clients; addresses reachable from other machines require it or keys.
+        keys: the server's keys; with keys, all messages are encrypted.
+        allowed_keys: public keys of the clients that may connect; empty for all clients that know the server's public
+            key.
+        lockstep: whether clients take the steps (`client.step`), and each step waits for lossless listeners.
+        options: options of sending, and limits for clients.
 
     Raises:
-        ConfigError: an address that others can reach without token or keys, or a value that cannot be.
+        ConfigError: an address is reachable from other machines without token or keys, or a value is invalid.
         StreamError: an address cannot be bound.
     """
 
@@ -99,12 +100,12 @@ class Server:
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
         self.owner: threading.Thread | None = None
-        """The thread that owns the loop: who polled or stepped last."""
+        """Thread that owns the loop: the last one that polled or stepped."""
         self._maker = threading.current_thread()
         self._busy = threading.RLock()
-        """Held while the server works on the loop's thread, so that others close it before or after."""
+        """Held while the server works on the loop's thread, so that other threads close it before or after."""
         self._leaves = False
-        """Whether it was closed by another thread, so that the scene has yet to lose what it brought."""
+        """Whether another thread closed it, so that its sensors must still be removed from the scene."""
         self._id = secrets.token_bytes(8)
         self._arrangement = -1
         self._gone: deque[Session] = deque()
@@ -139,7 +140,7 @@ class Server:
         self.streamed = StreamedSensors(
             scene, self._bodies, self._offers, self._publisher, self._marks, self._sockets.wake
         )
-        """The sensors that live in the server."""
+        """Sensors that run in the server."""
         self._spawner = Spawner(
             scene, self._bodies, self._offers, self.streamed, max_mb=options.max_spawned_mb,
             max_rays=options.max_spawned_rays, removed=self._forget_spawned,
@@ -167,31 +168,31 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # What users see ---------------------------------------------------------------------------------------------------
+    # Public properties and methods ------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, with the ports that were taken; without the address for this process."""
+        """Listening addresses, with the actual ports; without the address for this process."""
         return self._sockets.addresses[1:]
 
     @property
     def address(self) -> str:
-        """The first of its addresses; of a server without any, that for this process."""
+        """First listening address; the address for this process if there is no other."""
         return self._sockets.addresses[min(1, len(self._sockets.addresses) - 1)]
 
     @property
     def local_address(self) -> str:
-        """The address for this process."""
+        """Address for this process."""
         return self._sockets.addresses[0]
 
     @property
     def context(self) -> Any:
-        """The ZeroMQ context, for clients in this process."""
+        """ZeroMQ context, for clients in this process."""
         return self._sockets.context
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
-        """Name -> what there is to listen to."""
+        """Name -> information about the stream."""
         return {name: topic.info for name, topic in self._offers.topics.items()}
 
     @property
@@ -206,17 +207,17 @@ class Server:
 
     @property
     def client_names(self) -> list[str]:
-        """What the clients call themselves, with their processes."""
+        """Names of the clients, with their processes."""
         with self._hub.lock:
             return [str(session) for session in self._hub.sessions.values()]
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of data that clients were given so far."""
+        """Total size of the data sent to clients so far, bytes."""
         return self._hub.delivery.sent_bytes
 
     def complaints(self) -> list[str]:
-        """Return which clients were too slow since somebody asked, in words, oldest first; the newest 100."""
+        """Return reports of slow clients since the last call, oldest first; at most the newest 100."""
         with self._hub.lock:
             found = list(self._hub.slow)
             self._hub.slow.clear()
@@ -224,12 +225,12 @@ class Server:
 
     @property
     def counts(self) -> Counts:
-        """What it holds now: sessions, subscriptions, topics, segments of shared memory, slots lent."""
+        """Current numbers of sessions, subscriptions, topics, shared-memory segments and lent slots."""
         return self._hub.counts
 
     @property
     def failures(self) -> FailureLog:
-        """What streamed sensors raised."""
+        """Exceptions of streamed sensors."""
         return self.streamed.failures
 
     @property
@@ -238,13 +239,13 @@ class Server:
         return self._bodies
 
     def poll(self, timeout: float = 0.0) -> int:
-        """Do what clients asked for; call it between steps. In lock-step the steps are taken here.
+        """Run the requests of clients; call it between steps. In lock-step it also takes the steps.
 
         Args:
             timeout: longest wait for the first request, s.
 
         Returns:
-            How many requests were done.
+            Number of completed requests.
 
         Raises:
             StreamError: the server is closed, or its socket's thread has failed.
@@ -267,7 +268,7 @@ class Server:
         done = 0
         for _ in range(len(commands)):
             session, command = commands.popleft()
-            if self._hub.fresh:  # who began to listen before asking has this frame before the next
+            if self._hub.fresh:  # listeners from before the request receive this frame before the next one
                 self._note_listeners(self.scene.tick)
                 self._greet_new()
             self._commands.do(session, command)
@@ -275,15 +276,16 @@ class Server:
         return done
 
     def _look_around(self) -> None:
-        """Called now and then, on the socket's thread."""
+        """Run periodic maintenance on the socket's thread."""
         self._doorkeeper.look_around()
         self._marks.look_around()
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
-        """Tell clients whose requests wait that the loop's thread works on one, or compiles kernels; on the socket's.
+        """Notify clients with waiting requests that the loop's thread is busy; called on the socket's thread.
 
-        A loop that stands still is not at work: its clients hear nothing, and their requests time out.
+        The loop is busy with a request or with compiling kernels. Clients of a loop that stands still receive no
+        notification, and their requests time out.
         """
         current, is_loading = self._commands.current, self.scene.compute.is_loading
         if current is None and not is_loading:
@@ -296,7 +298,7 @@ class Server:
                 self._hub.tell(session, say.Working(tuple(numbers), COMPILING if is_loading else ""))
 
     def wake(self) -> None:
-        """Have a `poll` that waits return; from any thread."""
+        """Wake a waiting `poll`; from any thread."""
         self._arrived.set()
 
     def run(
@@ -307,16 +309,16 @@ class Server:
         speed: float = 1.0,
         until: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Serve until `until` says so: in lock-step wait for clients' steps, else step the scene in real time.
+        """Serve until `until` returns True: in lock-step wait for clients' steps, else step the scene in real time.
 
         Args:
-            control: called before each step, returns the controls; None leaves them as clients set them.
-            substeps: physics ticks of a step.
-            speed: simulated seconds per second of the wall clock; 0 is as fast as it goes.
-            until: asked before each step and at least ten times a second.
+            control: called before each step, returns the controls; None keeps those set by clients.
+            substeps: number of physics ticks per step.
+            speed: simulated seconds per second of the wall clock; 0 for maximum speed.
+            until: checked before each step and at least ten times a second.
 
         Raises:
-            ConfigError: a speed that is negative or no number.
+            ConfigError: the speed is negative or not a finite number.
         """
         if not 0.0 <= speed < float("inf"):
             raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 is as fast as it goes.")
@@ -328,15 +330,15 @@ class Server:
                 continue
             self.scene.step(control() if control is not None else None, substeps)
             self.poll()
-            due = max(due + period, time.monotonic() - 0.1)  # what was missed by far is not made up for
+            due = max(due + period, time.monotonic() - 0.1)  # long delays are not caught up
             while (left := due - time.monotonic()) > 0.0 and not until():
                 self.poll(min(left, 0.1))
 
     def close(self, reason: str = "the server was closed") -> None:
-        """End all subscriptions with a reason, the threads and the sockets; sensors that clients spawned go away.
+        """End all subscriptions with a reason, the threads and the sockets; remove sensors that clients spawned.
 
-        It may be called again, and from any thread. From another than the loop's, the scene loses what was spawned, and
-        does without the server, at its next step: nobody else may touch it.
+        It may be called repeatedly, and from any thread. Only the loop's thread may modify the scene. If another thread
+        closes the server, the scene removes the spawned sensors and the server at its next step.
         """
         self._hub.delivery.stop_waiting()
         with self._busy:
@@ -360,7 +362,7 @@ class Server:
             self._probe.close()
 
     def _leave_scene(self) -> None:
-        """Take out of the scene what the server brought; on the loop's thread."""
+        """Remove everything that the server added to the scene; called on the loop's thread."""
         self._leaves = False
         self._watch.close()
         self._offers.forget_listeners()
@@ -375,7 +377,7 @@ class Server:
     # Topics -----------------------------------------------------------------------------------------------------------
 
     def _follow_scene(self) -> None:
-        """Offer what the owner of the scene added to it, withdraw what he removed, tell what he reconfigured."""
+        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones."""
         if self.scene.arrangement == self._arrangement or self._closed:
             return
         described = self.scene.description().sensors
@@ -390,10 +392,10 @@ class Server:
         return say.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
 
     def _note_listeners(self, since: int) -> None:
-        """Let sensors know whether anybody listens: some are computed only then.
+        """Pass to sensors whether they have listeners; some are computed only then.
 
         Args:
-            since: what came up to this tick is no news for who listens from now on.
+            since: tick up to which samples do not count as new for new listeners.
         """
         self._follow_scene()
         self._watch.every_tick = self._offers.note_listeners(since)
@@ -401,7 +403,7 @@ class Server:
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def _on_frame(self) -> None:
-        """Send what is new; called on the owner's thread when the scene has moved, or was reset."""
+        """Send new samples; called on the owner's thread after each step or reset of the scene."""
         if self._closed:
             if self._leaves:
                 self._leave_scene()
@@ -420,7 +422,7 @@ class Server:
         with self._hub.lock:
             listened = {name: self._offers.topics[name] for name in list(self._offers.listened)}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
-            late = [each for each in fresh if each.topic.info.name not in listened]  # they are greeted
+            late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
             fresh.clear()
             fresh.extend(late)
         fed = self.streamed.sources
@@ -450,9 +452,9 @@ class Server:
         self._marks.done(frame, scene.tick, round(scene.time * 1e9))
 
     def _greet_new(self) -> None:
-        """Send who began to listen since the last frame what that frame had, and tell who wants to know of it."""
+        """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""
         scene, fresh, hearers = self.scene, self._hub.fresh, self._doorkeeper.new_hearers
-        while fresh and scene.engine.tick == scene.tick:  # else its owner has stepped it, and has yet to say so
+        while fresh and scene.engine.tick == scene.tick:  # otherwise the scene lags behind its stepped engine
             subscription = fresh.popleft()
             info = subscription.topic.info
             is_offered = self._offers.topics.get(info.name) is subscription.topic
@@ -482,24 +484,24 @@ class Server:
         attach_to: str | None = None,
         env: int | None = None,
     ) -> StreamInfo:
-        """Make a sensor, as `Client.spawn` does. Sensors made here belong to the server, and stay.
+        """Create a sensor, as `Client.spawn` does. Sensors created here belong to the server, and are kept.
 
         Args:
             blueprint: id or kind, e.g. ``"sensor.other.safe_distance"``.
-            values: its attributes, where they are not the defaults; numbers or text.
-            name: its name; empty takes a free one.
-            transform: its pose relative to what it is attached to.
+            values: attributes that differ from the defaults; numbers or text.
+            name: its name; empty for a free name.
+            transform: its pose relative to the body it is attached to.
             attach_to: name of a body; None for the world.
-            env: the only environment it is for, where it is a streamed sensor; None for all.
+            env: the only environment of a streamed sensor; None for all.
 
         Raises:
-            SensoriumError: see the message.
+            SensoriumError: the sensor cannot be created; the message names the reason.
         """
         self._check_open()
         return self._spawner.spawn(SensorRequest(blueprint, values or {}, name, transform or Pose(), attach_to, env))
 
     def remove(self, name: str, reason: str = "it was removed") -> None:
-        """Remove a sensor that was spawned.
+        """Remove a spawned sensor.
 
         Raises:
             UnknownNameError: no spawned sensor has that name.
@@ -507,7 +509,7 @@ class Server:
         self._spawner.remove(name, reason)
 
     def _forget_spawned(self, name: str) -> None:
-        """Note that a sensor was removed, whichever client spawned it."""
+        """Remove a sensor from the lists of its client."""
         for session in [*self._hub.sessions.values(), *self._gone]:
             session.sensors.discard(name)
 
@@ -516,7 +518,7 @@ class Server:
         while self._gone:
             session = self._gone.popleft()
             for name in list(session.sensors):
-                with contextlib.suppress(UnknownNameError):  # it was removed meanwhile
+                with contextlib.suppress(UnknownNameError):  # removed in the meantime
                     self._spawner.remove(name, f"its client {session} is gone")
 
 
@@ -536,7 +538,7 @@ def serve(
 
     Args:
         scene: the scene.
-        address: one or several of ``tcp://HOST:PORT`` (port 0: a free one) and ``ipc:///path``.
+        address: one or several of ``tcp://HOST:PORT`` (port 0 for a free port) and ``ipc:///path``.
         token: see `Server`.
         keys: see `Server`.
         allowed_keys: see `Server`.
@@ -544,7 +546,7 @@ def serve(
         options: fields of `ServerOptions`.
 
     Raises:
-        ConfigError: an address that others can reach without token or keys, or an option that is not accepted.
+        ConfigError: an address is reachable from other machines without token or keys, or an option is not accepted.
         StreamError: an address cannot be bound.
         MissingDependencyError: pyzmq or msgspec is not installed.
     """

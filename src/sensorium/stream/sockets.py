@@ -1,4 +1,4 @@
-"""The server's socket and the one thread that owns it: what comes in is handed over, what is in outboxes goes out."""
+"""Socket of the server and its only thread, which forwards incoming messages and sends the outboxes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from sensorium.wire.waker import Waker
 LOG = logging.getLogger("sensorium.stream")
 
 COPIED_BELOW = 64 * 1024
-"""Parts up to this size are copied into the socket: handing memory over by reference costs more."""
+"""Largest part that is copied into the socket, bytes; below it, passing memory by reference costs more."""
 TICK_S = 0.1
-"""Seconds between two looks at who has gone silent."""
+"""Interval of the checks for silent clients, s."""
 MOST_RECEIVED = 4096
-"""Messages of one client that wait for the thread; with more, its connection is not read any further."""
+"""Maximum number of queued messages of one client; beyond it, the connection is no longer read."""
 MOST_AT_ONCE = 256
-"""Messages taken from the socket before what is in the outboxes goes out."""
+"""Maximum number of messages read from the socket before the outboxes are sent."""
 LINGER_S = 0.2
-"""Longest wait at the end for what was sent to be taken."""
+"""Longest wait at the end for sent messages to be read, s."""
 
 
 class Sockets:
-    """A ROUTER socket bound to some addresses, and its thread.
+    """ROUTER socket bound to some addresses, and its thread.
 
     Args:
         addresses: ``inproc://``, ``ipc://`` and ``tcp://`` addresses.
-        max_message: bytes that one part from a client may have; who sends more is disconnected.
-        prepare: sets further options of the socket (keys) before it is bound; returns what is called at the end.
+        max_message: largest part from a client, bytes; a client that sends more is disconnected.
+        prepare: sets further options of the socket (keys) before it is bound; returns a function that is called at the
+            end.
 
     Raises:
         StreamError: an address cannot be bound.
@@ -62,7 +63,7 @@ class Sockets:
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
-        router.sndhwm = 0  # what is under way is bounded by credits, and by the lease
+        router.sndhwm = 0  # messages in transit are limited by credits and by the lease
         router.rcvhwm = MOST_RECEIVED
         router.maxmsgsize = max_message
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -77,9 +78,9 @@ class Sockets:
                     if address.startswith("ipc://"):
                         path = address.removeprefix("ipc://")
                         _check_file(path)
-                        if _answers(path):  # libzmq would take the file away from who listens there
+                        if _answers(path):  # libzmq would take over the file of the current listener
                             raise zmq.ZMQError(errno.EADDRINUSE)
-                        previous = os.umask(0o177)  # the socket's file is for this user alone
+                        previous = os.umask(0o177)  # the socket's file is accessible to this user only
                         try:
                             router.bind(address)
                         finally:
@@ -113,10 +114,10 @@ class Sockets:
         """Start the thread.
 
         Args:
-            outboxes: of the clients.
-            receive: takes (route, parts) of each message that comes in; it raises nothing.
+            outboxes: outboxes of the clients.
+            receive: called with (route, parts) of each incoming message; it raises no exceptions.
             look_around: called every `TICK_S`.
-            between: called whenever the thread was woken, before what is in the outboxes goes out.
+            between: called after every wake-up of the thread, before the outboxes are sent.
         """
         self._thread = threading.Thread(
             target=self._run, args=(outboxes, receive, look_around, between), name="sensorium-stream", daemon=True
@@ -124,16 +125,16 @@ class Sockets:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the outboxes looked at."""
+        """Wake the thread to check the outboxes."""
         self._waker.wake()
 
     def watch(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Call a function once a descriptor is readable. Only the socket's thread may do this."""
+        """Call a function when a descriptor is readable. Only the socket's thread may call this."""
         self._watched[descriptor] = call
         self._poller.register(descriptor, zmq.POLLIN)
 
     def unwatch(self, descriptor: int) -> None:
-        """Take back `watch`. Only the socket's thread may do this."""
+        """Undo `watch`. Only the socket's thread may call this."""
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
 
@@ -155,7 +156,7 @@ class Sockets:
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
-                    if descriptor in self._watched:  # none before it has closed it
+                    if descriptor in self._watched:  # not closed by an earlier callback
                         self._watched[descriptor]()
                 if router in events:
                     self._take(receive)
@@ -180,21 +181,21 @@ class Sockets:
 
     def _give(self, outboxes: Outboxes) -> None:
         for session, records in outboxes.outgoing():
-            with contextlib.suppress(zmq.ZMQError):  # its connection is gone; the lease will tell
+            with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
                 self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 
     def send_now(self, route: bytes, parts: list[Any]) -> None:
-        """Send to a client that has no session. Only the socket's thread may do this."""
+        """Send to a client without a session. Only the socket's thread may call this."""
         with contextlib.suppress(zmq.ZMQError):
             self._router.send_multipart([route, *parts], zmq.NOBLOCK)
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread lives."""
+        """Whether the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """Send what is in the outboxes, end the thread and close the socket."""
+        """Send the contents of the outboxes, end the thread and close the socket."""
         self._stopping = True
         self._waker.wake()
         if self._thread is None:
@@ -213,7 +214,7 @@ class Sockets:
 
 
 def _check_file(path: str) -> None:
-    """Refuse a path at which there is something else than a socket: libzmq would delete it."""
+    """Reject a path of an existing file that is not a socket, because libzmq would delete it."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -223,7 +224,7 @@ def _check_file(path: str) -> None:
 
 
 def _answers(path: str) -> bool:
-    """Return whether somebody listens at the file of a socket."""
+    """Return whether a process listens at the file of a socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(path)

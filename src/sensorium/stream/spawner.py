@@ -1,4 +1,4 @@
-"""Sensors that come and go while a server runs: of the scene, of the server itself, and dummies of those of clients."""
+"""Sensors added and removed at run time: of the scene, of the server, and placeholders for sensors of clients."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 _WORLD = {"kind": "body_state", "bodies": ".*"}
 LONGEST_NAME = 128
 SENSOR_BYTES = 64 * 1024
-"""Memory that a spawned sensor counts as at least, with its stream: so their number is bounded as well."""
+"""Minimum memory counted for a spawned sensor with its stream, bytes; it also limits their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class SensorRequest:
-    """A sensor to be made; see `Server.spawn`.
+    """Request for a sensor; see `Server.spawn`.
 
     Args:
         blueprint: id or kind of its blueprint.
-        values: attribute id -> value, where it is not the default.
-        name: its name; empty takes a free one.
-        transform: its pose relative to what it is attached to.
+        values: attribute id -> value, for values that differ from the default.
+        name: its name; empty for a free name.
+        transform: its pose relative to the body it is attached to.
         attach_to: name of a body; None for the world.
-        env: the only environment it is for; None for all.
-        client_side: definition of a sensor that runs in the client, as plain data; None for any other.
+        env: its only environment; None for all.
+        client_side: definition of a sensor that runs in the client, as plain data; None for all other sensors.
     """
 
     blueprint: str
@@ -52,16 +52,16 @@ class SensorRequest:
 
 
 class Spawner:
-    """Makes and removes the sensors of one server. All on the thread of the loop's owner.
+    """Creation and removal of the sensors of one server. All methods run on the thread of the loop's owner.
 
     Args:
         scene: the scene.
         bodies: all bodies of the world.
         offers: the streams of the server.
-        streamed_sensors: the sensors that live in the server.
-        max_mb: most memory of what clients spawned, all of it together, MB.
-        max_rays: most rays of it, for one sample of each sensor in all environments.
-        removed: called with the name of each sensor that was removed.
+        streamed_sensors: the sensors that run in the server.
+        max_mb: maximum total memory of sensors spawned by clients, MB.
+        max_rays: maximum total rays of these sensors, for one sample of each in all environments.
+        removed: callback with the name of each removed sensor.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Spawner:
         self._scene, self._bodies, self._offers, self._streamed = scene, bodies, offers, streamed_sensors
         self._max_mb, self._max_rays, self._removed = max_mb, max_rays, removed
         self._taken: dict[str, tuple[int, int]] = {}
-        """Name of what a client spawned -> the bytes and rays that it takes."""
+        """Name of a sensor spawned by a client -> its bytes and rays."""
         self._spawned: dict[str, list[str]] = {}
-        """Name -> the names of the sensors in the scene that it brought along; for those in the scene its own."""
+        """Name -> names of the scene sensors added for it; for sensors of the scene, the sensor itself."""
 
     @property
     def has_world(self) -> bool:
@@ -94,10 +94,10 @@ class Spawner:
         """Return all blueprints, by id."""
         return blueprints.definitions(extra=streamed.registered().values(), presets=self._scene.presets)
 
-    # Making -----------------------------------------------------------------------------------------------------------
+    # Creation ---------------------------------------------------------------------------------------------------------
 
     def spawn(self, request: SensorRequest, *, is_bounded: bool = False) -> StreamInfo:
-        """Make a sensor; see `Server.spawn`. What clients ask for is bounded."""
+        """Create a sensor; see `Server.spawn`. Requests of clients are limited."""
         if not is_bounded:
             return self._make(request)
         memory = self._scene.compute.memory
@@ -109,7 +109,7 @@ class Spawner:
         return info
 
     def _allowance(self) -> Allowance:
-        """Return what is left of what clients may spawn."""
+        """Return the remaining allowance for sensors spawned by clients."""
         nbytes, rays = (sum(taken) for taken in zip((0, 0), *self._taken.values(), strict=True))
         return Allowance(
             1e6 * self._max_mb - nbytes,
@@ -210,7 +210,7 @@ class Spawner:
         return info
 
     def _dummy(self, request: SensorRequest, body: Body | None) -> StreamInfo:
-        """Note a sensor that runs in a client, so that everybody knows of it; it sends nothing."""
+        """Register a sensor that runs in a client, so that all clients know of it; it sends no data."""
         definition = SensorDefinition.from_dict(request.client_side or {})
         name = self._free_name(request.name, definition)
         cfg = {"attach_to": body.name if body else ""}
@@ -221,7 +221,7 @@ class Spawner:
         return info
 
     def offer_world(self) -> None:
-        """Offer the state of all bodies, for sensors of clients and of the server; without it there are none."""
+        """Offer the state of all bodies, which sensors of clients and of the server require."""
         if WORLD in self._scene.sensors or not len(self._bodies):
             return
         try:
@@ -232,13 +232,13 @@ class Spawner:
         self._spawned[WORLD] = [WORLD]
         self._offers.offer_sensor(WORLD, self._scene.description().sensors[WORLD], on_demand=False)
 
-    # Removing ---------------------------------------------------------------------------------------------------------
+    # Removal ----------------------------------------------------------------------------------------------------------
 
     def remove(self, name: str, reason: str) -> None:
-        """Remove a sensor that was spawned, and what it brought along.
+        """Remove a spawned sensor, with the scene sensors added for it.
 
         Raises:
-            UnknownNameError: there is no such.
+            UnknownNameError: there is no such sensor.
         """
         if name not in self._spawned or name == WORLD:
             known = [each for each in self._spawned if each != WORLD]
@@ -252,16 +252,16 @@ class Spawner:
         self._removed(name)
 
     def forget_removed(self, there: Container[str]) -> None:
-        """Forget what the owner of the scene took out of it, and what cannot be without that.
+        """Remove sensors that the owner of the scene removed, and sensors that depend on them.
 
         Args:
-            there: names of the sensors that the scene has.
+            there: names of the sensors of the scene.
         """
         if WORLD in self._offers.topics and WORLD not in there:
             self._spawned.pop(WORLD, None)
             self._streamed.readings.pop(WORLD, None)
             self._offers.withdraw(WORLD, "it was removed from its scene")
-            self.offer_world()  # another server, to which it belonged, has ended, and what is here needs it
+            self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
         for name, brought in list(self._spawned.items()):
             needs = [*brought, WORLD] if name in self._streamed.sensors else brought
             if any(each not in there and each not in self._scene.sensors for each in needs):
@@ -269,7 +269,7 @@ class Spawner:
                 self.remove(name, f"{what} was removed from its scene")
 
     def remove_all(self) -> None:
-        """Take everything that was spawned out of the scene."""
+        """Remove all spawned sensors from the scene."""
         for brought in self._spawned.values():
             for name in brought:
                 if name in self._scene.sensors:

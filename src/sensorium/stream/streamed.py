@@ -1,8 +1,8 @@
-"""Streamed sensors: sensors that live in the server, look at the bodies of the world in each frame, and send messages.
+"""Streamed sensors: sensors that run in the server, process the bodies of the world in each frame, and send messages.
 
-An author derives from `StreamedSensor`; defining the class registers it. It needs a `definition` (what a user can set),
-and, in order to send, a serializer. A frame is a moment at which the server looks at its sensors. What is sent carries
-the frame, the time and the pose of the moment at which it was measured, also where a worker thread sends it later.
+Authors derive from `StreamedSensor`; the definition of the class registers it. It needs a `definition` (the user's
+settings) and, to send messages, a serializer. A frame is a time at which the server evaluates its sensors. Messages
+have the frame, time and pose of their measurement, even if a worker thread sends them later.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
 
 ENTRY_POINT_GROUP = "sensorium.streamed"
-"""Where installed packages announce modules with streamed sensors."""
+"""Entry-point group in which installed packages announce modules with streamed sensors."""
 
 OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Modules with our own streamed sensors."""
+"""Modules with built-in streamed sensors."""
 REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
 
 
 class StreamedSensor(SpawnedSensor):
-    """Base of streamed sensors: define `definition`, and what else is needed of `set`, `set_owner` and `tick`.
+    """Base of streamed sensors: define `definition` and, as needed, `set`, `set_owner` and `tick`.
 
-    The order of calls is: `__init__` without arguments, `set`, `set_owner`, `scene_sensors`, then `tick` in each frame,
-    and `close` at the end; all on the simulation's thread. What is set and attached is known from `set` on. A class
-    that defines `definition` is registered under its id; one that inherits it registers nothing.
+    The order of calls is `__init__` without arguments, `set`, `set_owner`, `scene_sensors`, then `tick` in each frame,
+    and `close` at the end. All run on the simulation's thread. Settings and owner are available from `set` on. A class
+    that defines `definition` is registered under its id; a class that inherits it is not registered.
     """
 
     serializer: ClassVar[type[Serializer]]
-    """Makes bytes out of what is given to `stream.send`, and data of them on the other side."""
+    """Serializer that converts the arguments of `stream.send` to bytes, and the bytes to data on the other side."""
     events: ClassVar[bool] = False
-    """Whether its messages are events: none is left out for a newer one."""
+    """Whether its messages are events, which are never omitted for newer ones."""
 
     readings: Mapping[str, Reading]
-    """The newest readings of the scene's sensors that `scene_sensors` asked for, by their keys; before each `tick`."""
+    """Newest readings of the sensors requested by `scene_sensors`, by key; updated before each `tick`."""
     is_within_step: bool = False
-    """Whether the frame is in the midst of a control step, of which further ticks follow; before each `tick`."""
+    """Whether further ticks of the same control step follow this frame; updated before each `tick`."""
 
     _registry = REGISTRY
     _bodies: Bodies
@@ -67,17 +67,17 @@ class StreamedSensor(SpawnedSensor):
         super().__init_subclass__(**kwargs)
 
     def scene_sensors(self, model: Model) -> Mapping[str, Mapping[str, Any]]:
-        """Return sensors that the scene must have for this one: by a key of its own the config, with its `kind`.
+        """Return the sensors that the scene must have for this sensor: key -> config, with its `kind`.
 
         They are added once, after `set_owner`, and removed with this sensor; see `readings`.
 
         Args:
-            model: what the engine has and can give.
+            model: contents and capabilities of the engine.
         """
         return {}
 
     def tick(self, snapshot: Snapshot) -> None:
-        """Measure, and send what there is to send; called in every frame. An exception ends the sensor."""
+        """Measure, and send messages; called in every frame. An exception ends the sensor."""
 
     @property
     def bodies(self) -> Bodies:
@@ -86,31 +86,31 @@ class StreamedSensor(SpawnedSensor):
 
     @property
     def stream(self) -> Stream:
-        """What it sends with."""
+        """Sending interface of the sensor."""
         return self._stream
 
     @property
     def listeners(self) -> bool:
-        """Whether anyone listens."""
+        """Whether the sensor has listeners."""
         return self._stream.has_listeners
 
     def reading_rows(self, key: str) -> slice:
-        """Return where the sensor's environments are on the first axis of `readings[key]`.
+        """Return the rows of the sensor's environments on the first axis of `readings[key]`.
 
         Raises:
-            StreamError: the reading does not have all of them.
+            StreamError: the reading does not contain all of them.
         """
         return rows_of(self.readings[key].env_ids, self, f"the reading {key!r}")
 
     def pose(self, snapshot: Snapshot) -> Array:
-        """Return where the sensor is in the world, float64 `[env, 7]`: position in m, orientation wxyz."""
+        """Return the pose of the sensor in the world, float64 `[env, 7]`: position in m, orientation wxyz."""
         own = self._transform.to_array()
-        own[3:] /= np.linalg.norm(own[3:])  # a pose may be a little off
+        own[3:] /= np.linalg.norm(own[3:])  # the length may differ slightly from 1
         if self._owner is None:
             return np.tile(own, (len(self._envs), 1))
         rows, body = self.rows(snapshot), snapshot.bodies.row(self._owner.body.id)
         quat = snapshot.quat_w[rows, body].astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):  # a state may be anything
+        with np.errstate(invalid="ignore", divide="ignore"):  # states may be invalid
             quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
         out = np.empty((len(quat), 7))
         out[:, :3] = snapshot.pos_w[rows, body] + rotated(quat, own[:3])
@@ -122,9 +122,9 @@ class StreamedSensor(SpawnedSensor):
 
 
 def registered() -> dict[str, type[StreamedSensor]]:
-    """Return all streamed sensors that are known, by id: ours, those of plugins, and those defined so far.
+    """Return all known streamed sensors by id: built-in ones, those of plugins, and those defined so far.
 
-    A plugin that cannot be loaded is reported by name, once, and takes nothing down.
+    A plugin that cannot be loaded is reported once by name, and has no effect on others.
     """
     return REGISTRY.registered()
 
@@ -133,12 +133,12 @@ def find(id: str) -> type[StreamedSensor]:
     """Return the streamed sensor with an id.
 
     Raises:
-        UnknownNameError: there is none; the message has the nearest, and the plugins that could not be loaded.
+        UnknownNameError: there is none; the message names the nearest id, and the plugins that could not be loaded.
     """
     return REGISTRY.find(id)
 
 
-# What the server does with them ---------------------------------------------------------------------------------------
+# Use by the server ----------------------------------------------------------------------------------------------------
 
 
 def spawn(
@@ -152,21 +152,22 @@ def spawn(
     transform: Pose | None = None,
     owner: Owner | None = None,
 ) -> StreamedSensor:
-    """Make a streamed sensor: build it, give it its attributes, then its owner.
+    """Create a streamed sensor: construct it, set its attributes, then its owner.
 
     Args:
         cls: its class.
         name: its name in the server.
         description: blueprint and chosen attributes.
-        stream: makes its stream.
+        stream: function that creates its stream.
         bodies: all bodies of the world.
-        envs: the environments it is for, one after the other.
-        transform: its pose relative to the owner, else in the world.
-        owner: what it is attached to.
+        envs: its environments, consecutive.
+        transform: its pose relative to the owner, or in the world without owner.
+        owner: body that it is attached to.
 
     Raises:
-        ConfigError: environments that do not follow each other.
-        Exception: what its own `__init__`, `set` and `set_owner` raise; it then was closed.
+        ConfigError: the environments are not consecutive.
+        Exception: any exception of its `__init__`, `set` and `set_owner`; after a failed `set` or `set_owner` it is
+            closed.
     """
     check_envs(cls, envs)
     sensor = cls()
@@ -184,7 +185,7 @@ def spawn(
 
 
 def scene_cfgs(sensor: StreamedSensor, model: Model) -> dict[str, SensorCfg[Any]]:
-    """Return the configs of the sensors that the scene must have for a sensor, by its own keys.
+    """Return the configs of the sensors that the scene must have for a sensor, by its keys.
 
     Their names are ``NAME/KEY``, with the sensor's name.
 
@@ -196,12 +197,12 @@ def scene_cfgs(sensor: StreamedSensor, model: Model) -> dict[str, SensorCfg[Any]
 
 
 def config(values: Mapping[str, Any]) -> SensorCfg[Any]:
-    """Return the config that a mapping with a `kind` means.
+    """Return the config described by a mapping with a `kind`.
 
     Raises:
-        ConfigError, UnknownNameError: it means none.
+        ConfigError, UnknownNameError: the mapping does not describe a config.
     """
-    from sensorium import registry  # clients import this module for its serializers, without what configs need
+    from sensorium import registry  # clients import this module for its serializers, without config dependencies
 
     given = dict(values)
     cfg: SensorCfg[Any] = registry.cfg_for_kind(given.pop("kind")).from_dict(given)
@@ -209,12 +210,12 @@ def config(values: Mapping[str, Any]) -> SensorCfg[Any]:
 
 
 def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -> SensorFailure | None:
-    """Let a sensor measure; return why it must end, None where it goes on.
+    """Run the tick of a sensor; return the failure that ends it, or None.
 
     Args:
-        sensor: the sensor; `readings` are set already.
+        sensor: the sensor, with updated `readings`.
         snapshot: the bodies at the frame in progress.
-        failures: where its exception goes, with its name.
+        failures: log that receives its exception with its name.
     """
     stream = sensor.stream
     try:

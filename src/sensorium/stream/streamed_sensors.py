@@ -1,4 +1,4 @@
-"""The streamed sensors of one server: what they see in each frame, how they send, and the threads they use."""
+"""Streamed sensors of one server: their input in each frame, their sending, and their threads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
 WORKERS = 2
-"""Threads for what streamed sensors compute beside the simulation."""
+"""Number of worker threads for streamed sensors."""
 PATIENCE = 5.0
-"""Longest wait for them at the end, s."""
+"""Longest wait for the worker threads at the end, s."""
 
 
 class _SensorExecutor(Executor):
-    """Where one sensor gives work to the threads of all.
+    """Executor that passes work of one sensor to the shared threads.
 
     Args:
         workers: the threads.
@@ -47,7 +47,7 @@ class _SensorExecutor(Executor):
         self._workers, self._name, self._running = workers, name, running
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a thread call a function."""
+        """Run a function on a thread."""
         future = self._workers.submit(fn, *args, **kwargs)
         self._running[future] = self._name
         future.add_done_callback(lambda done: self._running.pop(done, None))
@@ -55,15 +55,15 @@ class _SensorExecutor(Executor):
 
 
 class StreamedSensors:
-    """The streamed sensors of one server. All on the thread of the loop's owner, but for what workers send.
+    """Streamed sensors of one server. All methods run on the thread of the loop's owner, except sending by workers.
 
     Args:
         scene: the scene.
         bodies: all bodies of the world.
         offers: the streams of the server.
-        publisher: sends their messages.
-        marks: counts the captures of a frame.
-        wake: wakes the thread of the server's socket.
+        publisher: publisher of their messages.
+        marks: counter of the captures of a frame.
+        wake: function that wakes the thread of the server's socket.
     """
 
     def __init__(
@@ -80,23 +80,23 @@ class StreamedSensors:
         self.sensors: dict[str, StreamedSensor] = {}
         """Name -> sensor."""
         self.failures = FailureLog()
-        """What streamed sensors raised."""
+        """Exceptions of streamed sensors."""
         self.readings: dict[str, Reading] = {}
-        """The newest reading of each of `sources`."""
+        """Newest reading of each of `sources`."""
         self._feeds: dict[str, Mapping[str, str]] = {}
-        """Name -> by its own keys the names of the sensors in the scene that it reads."""
+        """Name -> the names of the scene sensors that it reads, by its keys."""
         self._context: Context | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[Future[Any], str] = {}
 
     @property
     def feeds(self) -> set[str]:
-        """Names of the scene's sensors that only feed streamed ones."""
+        """Names of the scene's sensors that only serve streamed sensors."""
         return {source for feeds in self._feeds.values() for source in feeds.values()}
 
     @property
     def sources(self) -> set[str]:
-        """Names of the scene's sensors that streamed ones read."""
+        """Names of the scene's sensors that streamed sensors read."""
         return self.feeds | ({WORLD} if self.sensors else set())
 
     def add(
@@ -109,10 +109,10 @@ class StreamedSensors:
         transform: Pose,
         owner: Owner | None,
     ) -> list[str]:
-        """Make a sensor, and add to the scene what it reads; see `streamed.spawn`.
+        """Create a sensor, and add the sensors that it reads to the scene; see `streamed.spawn`.
 
         Returns:
-            The names of the sensors that the scene got for it.
+            Names of the sensors added to the scene.
         """
         sensor = streamed.spawn(
             cls,
@@ -144,7 +144,7 @@ class StreamedSensors:
                 self._scene.remove(source)
 
     def remove(self, name: str) -> None:
-        """End a sensor, and remove from the scene what it read; without effect where there is none of that name."""
+        """End a sensor, and remove the sensors that it read from the scene; unknown names have no effect."""
         if (sensor := self.sensors.pop(name, None)) is not None:
             self._end(sensor, self._feeds.pop(name))
         if not self.sensors:
@@ -176,7 +176,7 @@ class StreamedSensors:
         )
 
     def _send(self, name: str, message: Outgoing | Bundle) -> None:
-        """Send what a sensor made; called by whatever thread made it."""
+        """Send a message of a sensor; called on the sending thread."""
         topic = self._offers.topics.get(name)
         if topic is None:
             return
@@ -190,7 +190,7 @@ class StreamedSensors:
         self._wake()
 
     def tick(self, frame: int, wall_ns: int) -> Iterator[tuple[str, SensorFailure]]:
-        """Let all sensors measure; yield the name of each that must end, and why.
+        """Run the ticks of all sensors; yield the name and failure of each sensor that must end.
 
         Args:
             frame: number of the frame.
@@ -203,7 +203,7 @@ class StreamedSensors:
         snapshot = self._snapshot(frame)
         self._context = Context(snapshot, wall_ns)
         for name, sensor in list(self.sensors.items()):
-            if name not in self.sensors:  # another one has removed it
+            if name not in self.sensors:  # removed by another sensor
                 continue
             sensor.readings = {key: self.readings[source] for key, source in self._feeds[name].items()}
             sensor.is_within_step = self._scene.is_within_step
@@ -213,7 +213,7 @@ class StreamedSensors:
         self._context = None
 
     def _snapshot(self, frame: int) -> Snapshot:
-        """Return the bodies as they are at this frame."""
+        """Return the state of the bodies at this frame."""
         reading = self.readings[WORLD]
         return Snapshot(
             frame=frame,
@@ -228,7 +228,7 @@ class StreamedSensors:
         )
 
     def close(self) -> None:
-        """End all sensors and the threads, for good; what they read stays in the scene."""
+        """End all sensors and the threads permanently; the sensors that they read stay in the scene."""
         for sensor in self.sensors.values():
             streamed.end(sensor, self.failures)
         self.sensors.clear()

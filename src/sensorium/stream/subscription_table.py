@@ -1,4 +1,4 @@
-"""Who listens to what: the streams of a server, its clients, and their subscriptions. No sockets here."""
+"""Subscription table: the streams of a server, its clients, and their subscriptions. It contains no sockets."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from sensorium.stream.subscriptions import Counts, Key, Session, Subscription, T
 from sensorium.wire import messages as say
 
 MOST_SUBSCRIPTIONS = 1024
-"""Subscriptions that one client may have."""
+"""Maximum number of subscriptions of one client."""
 
 
 class SubscriptionTable(Outboxes):
     """Streams, clients and subscriptions. All methods may be called by any thread.
 
     Args:
-        wake: has the socket's thread send what is in the outboxes.
-        options: of `Delivery`.
+        wake: function that makes the socket's thread send the contents of the outboxes.
+        options: arguments of `Delivery`.
     """
 
     def __init__(self, wake: Callable[[], None], **options: Any) -> None:
         super().__init__(wake)
         self.topics: dict[int, Topic] = {}
         self.fresh: deque[Subscription] = deque()
-        """Subscriptions that started since the last frame: they get its data, too."""
+        """Subscriptions that started since the last frame; they also receive its data."""
         self.delivery = Delivery(self, self.end, **options)
 
     @property
     def counts(self) -> Counts:
-        """What it holds now."""
+        """Current numbers of sessions, subscriptions and resources."""
         with self.lock:
             sessions = list(self.sessions.values())
             return Counts(
@@ -48,7 +48,7 @@ class SubscriptionTable(Outboxes):
     # Topics -----------------------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: Topic) -> None:
-        """Add a topic and tell all clients."""
+        """Add a topic and notify all clients."""
         with self.lock:
             self.topics[topic.info.id] = topic
             self.tell_all(say.Added(topic.info.to_dict()))
@@ -58,7 +58,7 @@ class SubscriptionTable(Outboxes):
         with self.lock:
             topic = self.topics.pop(number, None)
             if topic is None:
-                return  # the table was closed meanwhile
+                return  # the table was closed in the meantime
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
             self.delivery.retire(topic)
@@ -67,7 +67,7 @@ class SubscriptionTable(Outboxes):
     # Sessions ---------------------------------------------------------------------------------------------------------
 
     def remove_session(self, session: Session) -> None:
-        """Forget a client: its subscriptions end, its slots are free."""
+        """Remove a client: its subscriptions end, its slots are freed."""
         with self.lock:
             if self.sessions.get(session.route) is session:
                 del self.sessions[session.route]
@@ -80,10 +80,10 @@ class SubscriptionTable(Outboxes):
     # Subscriptions ----------------------------------------------------------------------------------------------------
 
     def subscribe(self, session: Session, wish: say.Subscribe) -> None:
-        """Begin a subscription; a client's second one of the same number replaces the first.
+        """Start a subscription; a second one of a client with the same number replaces the first.
 
         Raises:
-            ValueError: the wish is none that a client sends; with the reason.
+            ValueError: the request is invalid; the message names the reason.
         """
         with self.lock:
             topic = self.topics.get(wish.stream)
@@ -121,14 +121,14 @@ class SubscriptionTable(Outboxes):
             self.tell(session, say.Subscribed(wish.subscription, topic.seq))
 
     def unsubscribe(self, session: Session, number: int) -> None:
-        """End a subscription at the client's wish."""
+        """End a subscription on request of the client."""
         with self.lock:
             subscription = session.subscriptions.get(number)
             if subscription is not None:
                 self.end(subscription, "stopped")
 
     def end(self, subscription: Subscription, reason: str) -> None:
-        """End a subscription and say why."""
+        """End a subscription and notify its client of the reason."""
         with self.lock:
             if not subscription.ended:
                 self._drop(subscription)
@@ -146,15 +146,15 @@ class SubscriptionTable(Outboxes):
         self.has_room.notify_all()
 
     def wanted(self, topic: Topic, among: Iterable[Subscription]) -> dict[Key, list[Subscription]]:
-        """Count one more sample of a topic, and return who gets it, by what they get of it.
+        """Count a new sample of a topic, and return its receivers, grouped by requested content.
 
         Args:
             topic: the topic.
-            among: those of its subscriptions whom the sample concerns.
+            among: its subscriptions that the sample concerns.
         """
         out: dict[Key, list[Subscription]] = {}
         now = -1.0
-        with self.lock:  # worker threads send, too
+        with self.lock:  # worker threads also send
             topic.seq += 1
         for subscription in among:
             subscription.samples += 1
@@ -170,7 +170,7 @@ class SubscriptionTable(Outboxes):
         return out
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         with self.lock:
             for session in list(self.sessions.values()):
                 self.remove_session(session)

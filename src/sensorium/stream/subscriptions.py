@@ -1,4 +1,4 @@
-"""Clients, streams, subscriptions and messages, as the server keeps them: plain data."""
+"""Clients, streams, subscriptions and messages in the server: plain data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sensorium.wire.packing import Record
 from sensorium.wire.stream_info import StreamInfo
 
 BYTES_QUEUED = 256 * 2**20
-"""Bytes that wait for one subscription, or are under way to one client, at most."""
+"""Largest total size of messages queued for one subscription, or in transit to one client, bytes."""
 
 
 class Share:
-    """Memory of a message that queues and connections hold together: it counts once.
+    """Memory of a message shared by queues and connections, so that it is counted once.
 
     Args:
-        size: its bytes.
+        size: its size, bytes.
     """
 
     __slots__ = ("holders", "size")
@@ -30,12 +30,12 @@ class Share:
 
 @dataclass(slots=True)
 class Sent:
-    """A message under way to a subscription.
+    """Message in transit to a subscription.
 
     Args:
-        count: credits that have yet to come back.
-        place: number of the message among all that its client was sent.
-        share: its memory; None where that is shared with the client.
+        count: number of credits not yet returned.
+        place: number of the message among all messages sent to its client.
+        share: its memory; None for memory that is shared with the client.
     """
 
     count: int
@@ -44,7 +44,7 @@ class Sent:
 
 
 Key = tuple[int, int, bool]
-"""What a subscription gets of a sample: first env, number of envs, whether with the ground truth."""
+"""Requested content of a sample: first env, number of envs, whether with the ground truth."""
 
 
 class Payload:
@@ -52,11 +52,11 @@ class Payload:
 
     Args:
         data: its bytes, writable until it is offered.
-        size: number of them.
-        segment: number of the shared-memory segment it is in; -1 for none.
+        size: its size, bytes.
+        segment: number of its shared-memory segment; -1 for none.
         slot: number of the slot.
-        count: messages that it stands for; of a bundle several.
-        body: its body, where that is memory of its own that nobody writes to any more; `data` is header and poses then.
+        count: number of messages that it represents; several for a bundle.
+        body: its body, if it is in separate memory that never changes; `data` is then header and poses.
     """
 
     __slots__ = ("body", "count", "data", "segment", "share", "size", "slot")
@@ -73,10 +73,10 @@ class Session:
     """One client.
 
     Args:
-        route: what the socket addresses it by.
-        name: what it calls itself.
-        pid: of its process.
-        host: where that runs.
+        route: its address in the socket.
+        name: its chosen name.
+        pid: id of its process.
+        host: host of its process.
     """
 
     route: bytes
@@ -85,9 +85,9 @@ class Session:
     host: str
     number: int = 0
     shares_memory: bool = False
-    """Whether it can read our slots."""
+    """Whether it can read the server's slots."""
     max_message: int = 2**30
-    """Most bytes of a message that it takes through the socket; a longer one would break the connection."""
+    """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
     hears_frames: bool = False
     last_seen: float = 0.0
     greeted: float = 0.0
@@ -95,27 +95,27 @@ class Session:
     outbox: deque[Record] = field(default_factory=deque, repr=False)
     subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
     held: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
-    """(segment, slot) -> how often it was lent."""
+    """(segment, slot) -> number of times it was lent."""
     held_of: dict[int, int] = field(default_factory=dict, repr=False)
-    """Segment -> slots lent."""
+    """Segment -> number of lent slots."""
     segments: set[int] = field(default_factory=set, repr=False)
-    """Segments it was told of."""
+    """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
     noted: set[str] = field(default_factory=set, repr=False)
-    """What it was warned of."""
+    """Keys of the warnings already sent."""
     under_way: int = 0
-    """Bytes under way, also to subscriptions that have ended: the client has not shown yet that it has read them."""
+    """Size of the data not yet confirmed as read, including those to ended subscriptions, bytes."""
     awaited: int = 0
-    """Messages among them that a credit will come back for."""
+    """Number of these messages for which a credit will be returned."""
     sent: int = 0
-    """Messages that it was sent."""
+    """Number of messages sent to the client."""
     is_blocked: bool = False
-    """Whether a message waits only since so many bytes are under way."""
+    """Whether a message waits only because too many bytes are in transit."""
     orphans: list[Sent] = field(default_factory=list, repr=False)
-    """Messages under way to subscriptions that have ended: a credit for a later one shows that they were read."""
+    """Messages in transit to ended subscriptions: a credit for a later message confirms that they were read."""
     requests: int = 0
-    """Requests that wait for the owner of the loop."""
+    """Number of requests that wait for the owner of the loop."""
 
     def __str__(self) -> str:
         return f"{self.name!r} (process {self.pid} on {self.host})"
@@ -123,7 +123,7 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One client's wish for the data of one topic."""
+    """Subscription of one client to one topic."""
 
     session: Session
     number: int
@@ -134,25 +134,25 @@ class Subscription:
     key: Key
     window: int
     limit: int
-    """Messages queued at most."""
+    """Maximum number of queued messages."""
     credit: int = 0
     samples: int = 0
-    """Samples that it could have had; with `every` it gets the first and each n-th from there."""
+    """Number of samples available to it; with `every` it receives the first and each n-th from there."""
     next_time: float = 0.0
     queue: deque[Payload] = field(default_factory=deque, repr=False)
     queued: int = 0
-    """Messages in the queue."""
+    """Number of messages in the queue."""
     queued_bytes: int = 0
     under_way: deque[Sent] = field(default_factory=deque, repr=False)
     dropped: int = 0
     lost: int = 0
     last_lost: Header = field(default_factory=Header)
-    """Of the last event that was lost."""
+    """Header of the last lost event."""
     ended: bool = False
 
     @property
     def is_full(self) -> bool:
-        """Whether no further message may wait."""
+        """Whether no further message can be queued."""
         return self.queued >= self.limit or self.queued_bytes >= BYTES_QUEUED
 
 
@@ -165,13 +165,13 @@ class Topic:
     subscriptions: list[Subscription] = field(default_factory=list, repr=False)
     seq: int = 0
     segment: int = -1
-    """Number of its shared-memory segment; -1 before there is one."""
+    """Number of its shared-memory segment; -1 for none yet."""
     samples: int = -1
-    """What the sensor's count of news was when it was last published."""
+    """Value of the sensor's sample counter at the last publication."""
 
 
 class Counts(NamedTuple):
-    """How much a server holds for its clients now."""
+    """Current numbers of what a server holds for its clients."""
 
     sessions: int
     subscriptions: int

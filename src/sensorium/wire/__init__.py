@@ -1,1 +1,1 @@
-"""What server and client say to each other, and in which form: light, and the same on both sides."""
+"""Messages between server and client, and their formats: lightweight, and identical on both sides."""

@@ -1,9 +1,9 @@
-"""What a blueprint offers: attributes with their types, defaults and recommended values; plain values for both sides.
+"""Blueprints: attributes with their types, defaults and recommended values, as plain values on both sides.
 
-A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. They travel as the properties of a
-JSON schema, with the keyword ``unit`` besides. Values travel as text or as plain data: ``"0.02"``, ``"true"``,
-``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) or the same in JSON are understood where a number, a truth value, a
-vector or a structure is expected.
+A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. They are sent as the properties of a
+JSON schema, with the additional keyword ``unit``. Values are sent as text or as plain data. ``"0.02"``, ``"true"``,
+``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) and the same in JSON are accepted for numbers, booleans, vectors and
+structures.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Literal, cast, get_args
 from sensorium.errors import ConfigError, Fault, SensoriumError, UnknownNameError, WireError, listed, nearest, shown
 
 AttributeType = Literal["bool", "int", "float", "string", "vector", "json"]
-"""What an attribute takes. ``json`` is any structure: numbers, text, lists and tables, one in another."""
+"""Types of an attribute. ``json`` is any nested structure of numbers, text, lists and tables."""
 Where = Literal["scene", "server", "client"]
-"""Where a sensor works: in the scene as every sensor, beside it in the server, or in the client."""
+"""Places where a sensor runs: in the scene, beside it in the server, or in the client."""
 
 _TYPES: tuple[str, ...] = get_args(AttributeType)
 _WHERE: tuple[str, ...] = get_args(Where)
@@ -42,26 +42,27 @@ _DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """One thing that can be chosen on a blueprint.
+    """Attribute of a blueprint.
 
     Args:
         id: name, an identifier.
-        type: what it takes.
-        default: its value where none is chosen, as text; empty where it is then simply not given. None takes the first
-            of the recommended values. A Python value is turned into text.
-        recommended_values: values that make sense, as text.
-        restrict_to_recommended: whether no other value is accepted.
-        unit: SI unit as text; empty where unknown or none.
-        doc: what it means.
-        required: whether it must be chosen.
-        low: least number that is accepted, also of the parts of a vector or a list.
-        high: greatest number.
-        open_low: whether `low` itself is refused.
-        size: parts of a vector; 0 for any number.
-        words: whether a ``json`` attribute also takes plain text, such as ``all``.
+        type: type of the value.
+        default: default value as text; an empty text means that the attribute is then omitted. None uses the first
+            recommended value. Python values are converted to text.
+        recommended_values: sensible values, as text.
+        restrict_to_recommended: whether all other values are rejected.
+        unit: SI unit as text; empty if unknown or without unit.
+        doc: description of the attribute.
+        required: whether a value is required.
+        low: smallest accepted number; also applies to the components of a vector or a list.
+        high: largest accepted number.
+        open_low: whether `low` itself is rejected.
+        size: number of components of a vector; 0 for any number.
+        words: whether a ``json`` attribute also accepts plain text, such as ``all``.
 
     Raises:
-        ConfigError: no identifier, an unknown type, or a default or recommended value that is not accepted.
+        ConfigError: the id is not an identifier, the type is unknown, or a default or recommended value is not
+            accepted.
     """
 
     id: str
@@ -105,7 +106,7 @@ class Attribute:
 
     @property
     def expected(self) -> str:
-        """What is accepted, in words."""
+        """Description of the accepted values."""
         if self.restrict_to_recommended:
             return f"one of {', '.join(self.recommended_values)}"
         words = _EXPECTED[self.type]
@@ -120,14 +121,16 @@ class Attribute:
         return f"{words} ({self.unit})" if self.unit and self.type in ("int", "float", "vector") else words
 
     def parse(self, value: object, blueprint: str = "") -> Any:
-        """Return the value that is meant: a bool, int, float, str, a tuple of floats, or plain data.
+        """Return the parsed value: a bool, int, float, str, a tuple of floats, or plain data.
 
         Args:
-            value: text, or a Python value of the type; None, or empty text where text is no value, is None: not chosen.
+            value: text, or a Python value of the type. None gives None (not set); so does empty text, except for
+                strings.
             blueprint: id of the blueprint, for the message.
 
         Raises:
-            ConfigError: it is not of the type, not within the bounds, or not among the values that it is restricted to.
+            ConfigError: the value has the wrong type, is out of bounds, or is not among the values that the attribute
+                is restricted to.
         """
         if value is None or (self.type != "string" and isinstance(value, str) and not value.strip()):
             if self.required:
@@ -146,7 +149,7 @@ class Attribute:
         return parsed
 
     def text(self, value: object) -> str:
-        """Return a value as text that `parse` understands; empty for None."""
+        """Return a value as text that `parse` accepts; empty for None."""
         if value is None:
             return ""
         value = plain(value)
@@ -154,7 +157,7 @@ class Attribute:
 
     @property
     def value(self) -> Any:
-        """The default as a Python value; None where it is then not given."""
+        """Default as a Python value; None if the attribute is omitted by default."""
         return self.parse(self.default) if self.default else None
 
     def _is_within(self, value: Any) -> bool:
@@ -193,16 +196,17 @@ class Attribute:
 
     @classmethod
     def from_schema(cls, id: str, schema: Mapping[str, Any], *, required: bool = False) -> Attribute:
-        """Read the JSON schema of a property, as `to_schema` and pydantic make it.
+        """Build the attribute from the JSON schema of a property, as generated by `to_schema` and pydantic.
 
-        ``examples`` are the recommended values, ``enum`` those it is restricted to. Structures are ``json``.
+        ``examples`` become the recommended values, ``enum`` the values that the attribute is restricted to. Structures
+        become ``json``.
 
         Raises:
             ConfigError: the schema contradicts itself.
-            LookupError, TypeError, ValueError, AttributeError: it is none.
+            LookupError, TypeError, ValueError, AttributeError: the mapping is not a JSON schema.
         """
         members = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-        if len(members) == 1:  # an optional value has one besides null
+        if len(members) == 1:  # an optional value has a single member besides null
             schema = {**members[0], **schema}
         types, values = [_type_of(each) for each in members], [_values_of(each) for each in members]
         type: AttributeType = types[0] if len(types) == 1 else "json"
@@ -235,17 +239,17 @@ def _type_of(schema: Mapping[str, Any]) -> AttributeType:
 
 
 def _values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """Return all values that a schema takes, where it names them."""
+    """Return all values that a schema accepts, if it lists them."""
     if schema.get("type") == "boolean":
         return [True, False]
     return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
 
 
 def plain(value: object) -> Any:
-    """Return a Python value as plain data: tuples and arrays as lists, distributions and configs as what they hold.
+    """Return a Python value as plain data: tuples and arrays as lists, distributions and configs as their contents.
 
     Raises:
-        TypeError: it holds something that has no such form.
+        TypeError: the value contains an object without a plain form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -261,7 +265,7 @@ def plain(value: object) -> Any:
 
 
 def blueprint_title(blueprint: str) -> str:
-    """Return how a message names a blueprint."""
+    """Return the title of a blueprint in messages."""
     return f"Blueprint({blueprint!r})" if blueprint else "Attribute"
 
 
@@ -269,7 +273,7 @@ def _same(a: Any, b: Any) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-# Reading values: each takes the attribute and a plain value, and raises ValueError where it is none ------------------
+# Readers: each takes the attribute and a plain value, and raises ValueError for an invalid value ----------------------
 
 
 def _bool(attribute: Attribute, value: Any) -> bool:
@@ -330,10 +334,10 @@ _READERS = {"bool": _bool, "int": _int, "float": _float, "string": _string, "vec
 
 
 def read_text(text: str) -> Any:
-    """Return the value written in a text, as JSON or, where it is none, as TOML.
+    """Return the value written in a text, parsed as JSON or, failing that, as TOML.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     try:
         return json.loads(text)
@@ -355,20 +359,20 @@ def read_text(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorDefinition:
-    """A sensor that can be spawned, and what can be chosen about it.
+    """Definition of a sensor that can be spawned, with its attributes.
 
     Args:
         id: ``sensor.GROUP.NAME``, e.g. ``"sensor.other.safe_distance"``.
-        attributes: what can be chosen.
-        tags: words to search by; by default the parts of the id.
-        doc: what the sensor is, one sentence.
-        where: where it works.
-        needs: what must be reserved when the server starts, in words; empty where nothing is needed.
-        kind: its short name; by default the last part of the id. Blueprints are also found by it.
-        attach: what `attach_to` means to it, in words; empty where it cannot be attached.
+        attributes: attributes of the blueprint.
+        tags: search words; by default the parts of the id.
+        doc: description of the sensor, one sentence.
+        where: place where the sensor runs.
+        needs: description of what must be reserved when the server starts; empty if not needed.
+        kind: short name; by default the last part of the id. Blueprints are also found by it.
+        attach: description of the effect of `attach_to`; empty for a sensor that cannot be attached.
 
     Raises:
-        ConfigError: the id is none, or two attributes share one.
+        ConfigError: the id is invalid, or two attributes share an id.
     """
 
     id: str
@@ -396,7 +400,7 @@ class SensorDefinition:
 
     @property
     def variations(self) -> tuple[Attribute, ...]:
-        """The attributes, by their other name."""
+        """Alias of `attributes`."""
         return self.attributes
 
     def with_attributes(self, *attributes: Attribute, **changes: Any) -> SensorDefinition:
@@ -413,10 +417,10 @@ class SensorDefinition:
         return len(self.attributes)
 
     def __getitem__(self, id: str) -> Attribute:
-        """Return one attribute.
+        """Return the attribute with an id.
 
         Raises:
-            UnknownNameError: it has none of that id, with the nearest.
+            UnknownNameError: no attribute has this id; the message names the nearest id.
         """
         for attribute in self.attributes:
             if attribute.id == id:
@@ -424,13 +428,13 @@ class SensorDefinition:
         raise UnknownNameError(f"attribute of {self.id}", id, [attribute.id for attribute in self.attributes])
 
     def choose(self, values: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Return what was chosen, checked and typed, without what was not.
+        """Return the chosen values, checked and typed; omit all others.
 
         Args:
-            values: attribute id -> text or Python value; None is not chosen.
+            values: attribute id -> text or Python value; None means not chosen.
 
         Raises:
-            ConfigError: every fault at once: unknown attributes, and values that are not accepted.
+            ConfigError: all faults together: unknown attributes, and values that are not accepted.
         """
         known = {attribute.id: attribute for attribute in self.attributes}
         chosen: dict[str, Any] = {}
@@ -450,13 +454,13 @@ class SensorDefinition:
         return {name: value for name, value in chosen.items() if value is not None}
 
     def describe(self, values: Mapping[str, object] | None = None) -> ActorDescription:
-        """Return the description of a sensor to be made: what was chosen, and defaults for what was not.
+        """Return the description of a sensor to create: the chosen values, and defaults for all others.
 
         Args:
-            values: attribute id -> text or Python value; None is not chosen.
+            values: attribute id -> text or Python value; None means not chosen.
 
         Raises:
-            ConfigError: every fault at once: see `choose`; then those that must be chosen and are not.
+            ConfigError: all faults of `choose` together; without such faults, all missing required attributes.
         """
         chosen = self.choose(values)
         missing = [each for each in self.attributes if each.required and each.id not in chosen]
@@ -467,7 +471,7 @@ class SensorDefinition:
         return ActorDescription(self.id, {**defaults, **chosen})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as plain data: its attributes as a JSON schema."""
+        """Return the definition as plain data, with its attributes as a JSON schema."""
         properties = {attribute.id: attribute.to_schema() for attribute in self.attributes}
         required = [attribute.id for attribute in self.attributes if attribute.required]
         texts = {name: getattr(self, name) for name in _TEXTS}
@@ -475,10 +479,10 @@ class SensorDefinition:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SensorDefinition:
-        """Build the definition from what `to_dict` returned.
+        """Build the definition from the result of `to_dict`.
 
         Raises:
-            WireError: it is none.
+            WireError: the data are not a definition.
         """
         try:
             required = data.get("required", ())
@@ -504,16 +508,16 @@ def _text(value: object) -> Any:
 def make_generic_sensor_definition(
     type: str = "other", id: str = "", attributes: Iterable[Attribute] = (), **fields: Any
 ) -> SensorDefinition:
-    """Return the definition ``sensor.TYPE.ID``, to which an author adds attributes (`with_attributes`).
+    """Return the definition ``sensor.TYPE.ID``; authors add attributes with `with_attributes`.
 
     Args:
         type: group of the sensor, e.g. ``"other"``, ``"camera"``, ``"lidar"``.
         id: name within the group, e.g. ``"safe_distance"``.
-        attributes: what can be chosen.
+        attributes: attributes of the blueprint.
         fields: see `SensorDefinition`.
 
     Raises:
-        ConfigError: the names do not make an id.
+        ConfigError: the names do not form a valid id.
     """
     return SensorDefinition(id=f"sensor.{type}.{id}", attributes=tuple(attributes), **fields)
 
@@ -522,7 +526,7 @@ def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> S
     """Return the definition of an id, of ``sensor.other.KIND``, or of a bare kind such as ``"imu"``.
 
     Raises:
-        UnknownNameError: there is none, or several have that kind; with the nearest.
+        UnknownNameError: no definition matches, or several have that kind; the message names the nearest.
     """
     if name in definitions:
         return definitions[name]
@@ -537,16 +541,16 @@ def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> S
 
 
 def nearest_kind(name: str, ids: Iterable[str], kinds: Iterable[str]) -> str:
-    """Return which kind may be meant by a name that is near no id; empty where none is."""
+    """Return the kind nearest to a name that resembles no id; empty if there is none."""
     return "" if nearest(name, ids) else nearest(name.rpartition(".")[2], kinds).strip()
 
 
-# What a sensor is told ------------------------------------------------------------------------------------------------
+# Descriptions passed to sensors ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ActorDescription:
-    """What was chosen for a sensor that is being made: its blueprint and the values of its attributes.
+    """Description of a sensor that is being created: its blueprint and the values of its attributes.
 
     Args:
         id: id of the blueprint.
@@ -558,14 +562,14 @@ class ActorDescription:
 
     @property
     def variations(self) -> Mapping[str, Any]:
-        """The values, by their other name."""
+        """Alias of `values`."""
         return self.values
 
     def __getitem__(self, id: str) -> Any:
-        """Return one value as it is.
+        """Return a value unchanged.
 
         Raises:
-            UnknownNameError: it has no value of that id, with the nearest.
+            UnknownNameError: no value has this id; the message names the nearest id.
         """
         if id not in self.values:
             raise UnknownNameError(f"value of {self.id}", id, self.values)
@@ -575,27 +579,27 @@ class ActorDescription:
         return id in self.values
 
     def get(self, id: str, default: Any = None) -> Any:
-        """Return one value as it is, or the default."""
+        """Return a value unchanged, or the default."""
         return self.values.get(id, default)
 
     def get_float(self, id: str, default: float) -> float:
-        """Return a number, or the default where none was chosen.
+        """Return a number, or the default if the value is not set.
 
         Raises:
-            ConfigError: the value is no number.
+            ConfigError: the value is not a number.
         """
         return cast(float, self._read("float", id, default))
 
     def get_int(self, id: str, default: int) -> int:
-        """Return a whole number, or the default where none was chosen.
+        """Return an integer, or the default if the value is not set.
 
         Raises:
-            ConfigError: the value is no whole number.
+            ConfigError: the value is not an integer.
         """
         return cast(int, self._read("int", id, default))
 
     def get_bool(self, id: str, default: bool) -> bool:
-        """Return a truth value, or the default where none was chosen.
+        """Return a boolean, or the default if the value is not set.
 
         Raises:
             ConfigError: the value is neither true nor false.
@@ -603,7 +607,7 @@ class ActorDescription:
         return cast(bool, self._read("bool", id, default))
 
     def get_str(self, id: str, default: str) -> str:
-        """Return text, or the default where none was chosen.
+        """Return text, or the default if the value is not set.
 
         Raises:
             ConfigError: the value is a list or a table.
@@ -611,10 +615,10 @@ class ActorDescription:
         return cast(str, self._read("string", id, default))
 
     def get_vector(self, id: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """Return numbers, or the default where none were chosen.
+        """Return a vector, or the default if the value is not set.
 
         Raises:
-            ConfigError: the value is no vector.
+            ConfigError: the value is not a vector.
         """
         return cast("tuple[float, ...]", self._read("vector", id, default))
 

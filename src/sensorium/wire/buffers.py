@@ -1,7 +1,7 @@
-"""Buffers whose memory is used again: what is sent every frame is allocated once.
+"""Buffers with reusable memory: memory for data sent every frame is allocated only once.
 
-A `Buffer` is a smart pointer to one piece of memory. Memory that a `BufferPool` gave out goes back to the pool by
-itself, when the buffer and every view of it are gone, in whatever thread that happens; the next buffer has it then.
+A `Buffer` is a smart pointer to a block of memory. Memory from a `BufferPool` returns to the pool automatically when
+the buffer and all its views are gone, in any thread. The next buffer then reuses it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sensorium.errors import ConfigError
 from sensorium.readings import Array
 
 ALIGNMENT = 64
-"""Bytes. A buffer's first byte is at a multiple of it: a cache line, and the widest vector register."""
+"""Alignment of a buffer's first byte, bytes: a cache line, and the widest vector register."""
 
 _COUNT = 8
 _BYTES = 256 * 2**20
 
 
 class _Memory(NamedTuple):
-    """Allocated bytes, of which `capacity` from `address` on are used."""
+    """Allocated bytes; the used part is `capacity` bytes from `address` on."""
 
     owner: Array
     address: int
@@ -40,10 +40,10 @@ class _Memory(NamedTuple):
 
 
 class _Lease:
-    """What all views of one memory hold, directly or through each other: it dies with the last of them.
+    """Object held, directly or indirectly, by all views of a block of memory; it is destroyed with the last view.
 
-    NumPy makes arrays of it by `__array_interface__`, and keeps it as their base: a view of a view still holds it,
-    which it would not with an array as base, for NumPy looks through those.
+    NumPy makes arrays from its `__array_interface__` and keeps it as their base, so a view of a view still holds it. An
+    array as base would not work, because NumPy skips intermediate arrays.
     """
 
     __slots__ = ("__array_interface__", "memory", "pool")
@@ -58,7 +58,7 @@ class _Lease:
             "data": (memory.address, False),
         }
 
-    # Defaults, since the names of a module may be gone when the interpreter ends.
+    # The default argument is needed because module globals may be gone at interpreter shutdown.
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         pool = None if self.pool is None or is_finalizing() else self.pool()
         if pool is not None:
@@ -66,16 +66,16 @@ class _Lease:
 
 
 class Buffer:
-    """A smart pointer to contiguous memory: `size` bytes in use out of `capacity`.
+    """Smart pointer to contiguous memory: `size` bytes in use out of `capacity`.
 
-    The memory starts at a multiple of 64 bytes. It is freed, or goes back to the pool that the buffer is from, when the
-    buffer and all views of it are gone. A buffer belongs to one thread at a time.
+    The memory starts at a multiple of 64 bytes. When the buffer and all its views are gone, it is freed or returned to
+    the pool of the buffer. A buffer belongs to one thread at a time.
 
     Args:
-        size: bytes to begin with; 0 allocates nothing.
+        size: initial size, bytes; 0 allocates nothing.
 
     Raises:
-        ConfigError: `size` is no whole number of at least 0.
+        ConfigError: `size` is not an integer of at least 0.
     """
 
     __slots__ = ("__weakref__", "_lease", "_pool", "_root", "_size")
@@ -89,22 +89,22 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes in use."""
+        """Number of bytes in use."""
         return self._size
 
     @property
     def capacity(self) -> int:
-        """Bytes of the memory."""
+        """Number of bytes allocated."""
         return 0 if self._lease is None else self._lease.memory.capacity
 
     def reset(self, size: int) -> None:
-        """Make the buffer `size` bytes long; what they hold is undefined.
+        """Set the size to `size` bytes, with undefined contents.
 
-        Up to `capacity` the memory stays. Beyond, it is given up (it does not go back to a pool, where it would be too
-        small the next time again) and `size` bytes are allocated anew.
+        Up to `capacity`, the memory is kept. Beyond it, `size` bytes are newly allocated. The old memory is freed
+        instead of returning to a pool, where it would be too small again the next time.
 
         Raises:
-            ConfigError: `size` is no whole number of at least 0.
+            ConfigError: `size` is not an integer of at least 0.
         """
         if size.__class__ is not int or size < 0:
             raise ConfigError.single("Buffer", "size", size, "a whole number of bytes, at least 0")
@@ -114,10 +114,10 @@ class Buffer:
         self._size = size
 
     def resize(self, size: int) -> None:
-        """Make the buffer `size` bytes long and keep what it holds; bytes added are undefined.
+        """Set the size to `size` bytes and keep the contents; added bytes are undefined.
 
         Raises:
-            ConfigError: `size` is no whole number of at least 0.
+            ConfigError: `size` is not an integer of at least 0.
         """
         before, kept = self._root, self._size
         self.reset(size)
@@ -125,11 +125,11 @@ class Buffer:
             self._root[:kept] = before[:kept]
 
     def clear(self) -> None:
-        """Make the buffer 0 bytes long; it keeps its memory."""
+        """Set the size to 0 bytes and keep the memory."""
         self._size = 0
 
     def pop(self) -> Buffer:
-        """Return a buffer with the memory moved out of this one, which is empty and without memory then."""
+        """Move the memory to a new buffer and return it; this buffer is then empty and has no memory."""
         moved = Buffer()
         moved._pool, moved._lease, moved._root, moved._size = self._pool, self._lease, self._root, self._size
         self._lease, self._root, self._size = None, None, 0
@@ -137,20 +137,20 @@ class Buffer:
 
     @property
     def view(self) -> memoryview:
-        """The `size` bytes, to read and to write: format ``"B"``. It stays valid without the buffer."""
+        """The `size` bytes, readable and writable, format ``"B"``. The view stays valid without the buffer."""
         whole = memoryview(bytearray()) if self._root is None else self._root.data
         return whole[: self._size]
 
     def array(self, dtype: DTypeLike, shape: int | tuple[int, ...] | None = None, offset: int = 0) -> Array:
-        """Return the bytes from `offset` on as a writable array that views them. It stays valid without the buffer.
+        """Return the bytes from `offset` on as a writable array view. It stays valid without the buffer.
 
         Args:
             dtype: type of the elements, may be structured; no Python objects.
-            shape: shape of the array, in C order; None: one axis, as many whole elements as there are.
-            offset: bytes left out at the beginning.
+            shape: shape of the array, in C order; None for one axis with as many whole elements as fit.
+            offset: number of bytes skipped at the start.
 
         Raises:
-            ConfigError: the array would not lie within the buffer, or has elements that are no plain bytes.
+            ConfigError: the array would not lie within the buffer, or its elements are not plain bytes.
         """
         kind = np.dtype(dtype)
         if kind.hasobject or not kind.itemsize:
@@ -168,10 +168,10 @@ class Buffer:
         return np.ndarray(shape, kind, buffer=self._root, offset=offset)
 
     def copy_from(self, source: Any) -> None:
-        """Make the buffer as long as `source` and copy it.
+        """Copy `source` into the buffer and set the size to match.
 
         Args:
-            source: an array of any shape and strides (its elements come in C order), or anything with the buffer
+            source: an array of any shape and strides (elements are copied in C order), or any object with the buffer
                 protocol and contiguous bytes: `bytes`, `bytearray`, `memoryview`, another `Buffer`.
         """
         if isinstance(source, Buffer):
@@ -186,7 +186,7 @@ class Buffer:
         self._root = np.asarray(self._lease)
 
     def _give_up(self) -> None:
-        """Let go of the memory, so that it is freed with its last view."""
+        """Release the memory, so that it is freed with its last view."""
         if self._lease is not None:
             self._lease.pool = None
         self._lease, self._root, self._size = None, None, 0
@@ -199,20 +199,21 @@ class Buffer:
 
 
 class BufferPool:
-    """Keeps the memory of buffers that are no longer used for those to come. Safe to use from any thread.
+    """Pool that keeps the memory of released buffers for new ones. Safe to use from any thread.
 
-    The memory that came back last is given out first: it is the likeliest to be in the processor's caches. Where the
-    pool holds too much, what came back first is freed. A pool may die before its buffers; their memory is freed then.
+    The most recently returned memory is reused first, because it is the most likely to be in the processor's caches. If
+    the pool exceeds a limit, the memory returned earliest is freed. A pool may be destroyed before its buffers; their
+    memory is then freed.
 
     Args:
-        max_count: how many pieces of memory it keeps at most.
-        max_bytes: how many bytes it keeps at most, all pieces together.
+        max_count: maximum number of blocks kept.
+        max_bytes: maximum total size of the blocks kept, bytes.
 
     Attributes:
-        hits: buffers given out with memory.
-        misses: buffers given out without, as the pool was empty.
-        returned: pieces of memory that came back.
-        discarded: pieces of memory that came back and were freed, then or later, since the pool was full.
+        hits: number of buffers provided with memory.
+        misses: number of buffers provided without memory, because the pool was empty.
+        returned: number of blocks returned.
+        discarded: number of returned blocks that were freed, then or later, because the pool was full.
 
     Raises:
         ConfigError: a limit is below 0.
@@ -228,23 +229,23 @@ class BufferPool:
         self.misses = 0
         self.returned = 0
         self.discarded = 0
-        self._memories: list[_Memory] = []  # last returned last
-        # Re-entrant: the garbage collector may give a buffer back in the midst of any call, also of one of these.
+        self._memories: list[_Memory] = []  # most recently returned last
+        # Re-entrant: the garbage collector may return a buffer during any call, including the calls of this class.
         self._lock = RLock()
         self._self = weakref.ref(self)
 
     @property
     def in_pool(self) -> int:
-        """Pieces of memory in the pool."""
+        """Number of blocks of memory in the pool."""
         return len(self._memories)
 
     @property
     def bytes_in_pool(self) -> int:
-        """Bytes of memory in the pool."""
+        """Total size of the memory in the pool, bytes."""
         return sum(memory.capacity for memory in tuple(self._memories))
 
     def pop(self) -> Buffer:
-        """Return a buffer of size 0: with the memory that came back last, or without memory if there is none."""
+        """Return a buffer of size 0 with the most recently returned memory, or without memory if the pool is empty."""
         buffer = Buffer()
         buffer._pool = self._self
         with self._lock:
@@ -268,7 +269,7 @@ class BufferPool:
             if memory.capacity > self.max_bytes:
                 self.discarded += 1
                 return
-            # First in, then out what is too much: right also where another memory comes back in between.
+            # The block is added before the excess is removed: correct even if another block is returned in between.
             self._memories.append(memory)
             while self._memories and (self.in_pool > self.max_count or self.bytes_in_pool > self.max_bytes):
                 del self._memories[0]

@@ -1,7 +1,8 @@
-"""Many small messages of one stream and one frame in one: a header and the poses once, then what each of them has.
+"""Bundles: many small messages of one stream and one frame, with a common header and common poses.
 
-The body: the number n of messages, u32; for each the bytes of its body, its first env and its number of envs, u32; then
-the bodies one after the other. All little endian. Message i has the number `seq` of the header plus i.
+The body starts with the number n of messages, u32. A row per message follows: the size of its body in bytes, its first
+env and its number of envs, u32. The bodies follow in order. All numbers are little endian. Message i has the number
+`seq` of the header plus i.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from sensorium.wire.raw_data import RawData, messages_of
 from sensorium.wire.stream_info import StreamInfo
 
 Item = tuple[bytes, int, int]
-"""Body, first env and number of envs of one message."""
+"""Body, first env and number of envs of a message."""
 
 _ROW = struct.Struct("<III")
 
 
 def is_bundle(memory: Any) -> bool:
-    """Return whether a received message is a bundle; of what is too short for a header, that it is none."""
+    """Return whether a received message is a bundle; False for messages shorter than a header."""
     return len(memory) > 6 and bool(memory[6] & BUNDLE)
 
 
@@ -34,15 +35,15 @@ def bundle_body(items: Sequence[Item]) -> bytes:
 
 
 def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawData]:
-    """Return the messages of a bundle. Their bodies are copies, so that kept ones do not keep the received memory.
+    """Return the messages of a bundle. Their bodies are copies, so that they do not keep the received memory alive.
 
     Args:
         memory: the message, contiguous; it must not be written any more.
-        info: the stream it belongs to.
-        type_id: the type of data that it must have.
+        info: stream of the message.
+        type_id: expected type of the data.
 
     Raises:
-        WireError: the bytes are no bundle of that stream.
+        WireError: the bytes are not a bundle of that stream.
     """
     whole = RawData(memory, info)
     header, body, head = whole.header, whole.body, whole.head

@@ -1,6 +1,6 @@
-"""What a listener gets: the numbers of one message, seen where they were received.
+"""Data of one message, as views of the received memory.
 
-Nothing is copied and nothing can be written; see `RawData`. Data of a sensor of the scene are in `field_data`.
+The data are not copied and are read-only; see `RawData`. Data of sensors of the scene are in `field_data`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _CHUNK = 4096
 
 
 class SensorData:
-    """Data of one sensor at one frame. Read-only; it and every array of it keep the received memory alive.
+    """Data of one sensor at one frame. Read-only; the object and each of its arrays keep the received memory alive.
 
-    A type of data of your own derives from this class or from `ArrayData`, takes a `RawData` and adds properties.
+    A custom data type derives from this class or from `ArrayData`, takes a `RawData` and adds properties.
     """
 
     __slots__ = ("__weakref__", "_raw")
@@ -49,7 +49,7 @@ class SensorData:
 
     @property
     def info(self) -> StreamInfo:
-        """The stream that it came from."""
+        """Stream of the data."""
         return self._raw.info
 
     @property
@@ -59,12 +59,12 @@ class SensorData:
 
     @property
     def frame(self) -> int:
-        """Number of the frame on the server; data of one frame share it."""
+        """Number of the frame on the server; all data of a frame share it."""
         return self._raw.header.frame
 
     @property
     def seq(self) -> int:
-        """Number of the message in its stream: a gap is what this listener did not get."""
+        """Number of the message in its stream; a gap means that this listener missed messages."""
         return self._raw.header.seq
 
     @property
@@ -79,36 +79,36 @@ class SensorData:
 
     @property
     def timestamp(self) -> float:
-        """Simulation time at which the value was sensed (that of the first env), s."""
+        """Simulation time of the capture (of the first env), s."""
         return self._raw.header.capture_ns * 1e-9
 
     @property
     def age(self) -> float:
-        """How old the value was at the frame (that of the first env), s of simulation time."""
+        """Age of the value at the frame (of the first env), s of simulation time."""
         return (self._raw.header.time_ns - self._raw.header.capture_ns) * 1e-9
 
     @property
     def capture_time_wall(self) -> float:
-        """Wall clock of the server when it was captured, s since 1970."""
+        """Wall-clock time of the server at the capture, s since 1970."""
         return self._raw.header.wall_ns * 1e-9
 
     def latency(self) -> float:
-        """Return the seconds of wall clock from its capture until now; between hosts as right as their clocks are."""
+        """Return the wall-clock time since the capture, s; between hosts, clock offsets add to it."""
         return (time.time_ns() - self._raw.header.wall_ns) * 1e-9
 
     @property
     def first_env(self) -> int:
-        """Number of the first env in it."""
+        """Number of the first env in the data."""
         return self._raw.header.first_env
 
     @property
     def num_envs(self) -> int:
-        """How many envs it holds."""
+        """Number of envs in the data."""
         return self._raw.header.num_envs
 
     @property
     def env_ids(self) -> npt.NDArray[np.int64]:
-        """Numbers of the envs in it, int64 `[env]`."""
+        """Numbers of the envs in the data, int64 `[env]`."""
         header = self._raw.header
         ids = np.arange(header.first_env, header.first_env + header.num_envs, dtype=np.int64)
         ids.flags.writeable = False
@@ -116,23 +116,22 @@ class SensorData:
 
     @property
     def events_lost(self) -> int:
-        """How many events were lost before this message."""
+        """Number of events lost before this message."""
         return self._raw.header.lost
 
     @property
     def transforms(self) -> npt.NDArray[np.float32] | None:
-        """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None if it sits nowhere."""
+        """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
         return self._raw.transforms
 
     @property
     def transform(self) -> Pose | None:
-        """Pose in the world at the capture, of the first env and mount; None if the sensor sits nowhere.
+        """Pose of the first env and mount in the world at the capture; None for a sensor without a pose.
 
-        It is None, too, where nobody asked for it yet when a late sample was captured, and for a state that is not
-        finite.
+        It is also None for a state that is not finite, and for a late sample captured before any listener requested it.
 
         Raises:
-            WireError: what was sent is no pose.
+            WireError: the received numbers are not a pose.
         """
         poses = self._raw.transforms
         if poses is None or not len(poses) or not np.isfinite(poses[0, 0]).all():
@@ -144,11 +143,11 @@ class SensorData:
 
     @property
     def raw_data(self) -> memoryview:
-        """The body's bytes, read-only."""
+        """Bytes of the body, read-only."""
         return self._raw.body
 
     def copy(self) -> Self:
-        """Return the same in memory of its own; what was received can be given back then."""
+        """Return a copy in separate memory; the received memory can then be released."""
         return type(self)(self._raw.copy())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -165,7 +164,7 @@ class SensorData:
         )
 
     def _about(self) -> str:
-        """Return what `repr` tells of the contents."""
+        """Return the summary of the contents for `repr`."""
         return f"{len(self._raw.body)} bytes" if type(self) is SensorData else ""
 
 
@@ -174,7 +173,7 @@ _set_raw: Callable[[SensorData, RawData], None] = _data_slots._raw.__set__
 
 
 class LostEvents(SensorData):
-    """The word that events were lost, `events_lost` of them, instead of data: empty wherever it is looped over."""
+    """Notice that `events_lost` events were lost, sent instead of data; iterating over it yields nothing."""
 
     __slots__ = ()
 
@@ -189,13 +188,13 @@ class LostEvents(SensorData):
 
 
 class Items:
-    """Access to an object's `array` as to a list: length, iteration, index and slices; nothing can be assigned."""
+    """Access to an object's `array` as to a read-only list: length, iteration, index and slices."""
 
     __slots__ = ()
 
     @property
     def array(self) -> Array:
-        """The items."""
+        """Array of all items."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -206,7 +205,7 @@ class Items:
         if array.ndim > 1 or array.dtype.names is not None:
             yield from array
             return
-        for start in range(0, len(array), _CHUNK):  # an image of bytes would be 50 MB of numbers at once
+        for start in range(0, len(array), _CHUNK):  # as one list, an image of bytes would be 50 MB of numbers
             yield from array[start : start + _CHUNK].tolist()
 
     @overload
@@ -233,23 +232,23 @@ class Items:
 
 
 class ArrayData(Items, SensorData):
-    """Data that are one array of equal items, seen where they were received.
+    """Data that are one array of equal items, as a view of the received memory.
 
-    It is used as a list that cannot be changed: `len`, iteration, index and slices. Items are Python numbers, or NumPy
-    records where `dtype` is structured. A type of your own is two lines::
+    It behaves as a read-only list: `len`, iteration, index and slices. Items are Python numbers, or NumPy records if
+    `dtype` is structured. A custom type takes two lines::
 
         class SafeDistanceEvent(ArrayData):
             dtype = np.uint32
 
     Raises:
-        WireError: the body is no whole number of items.
-        RegistrationError: at the definition of a class whose `dtype` is none of plain numbers.
+        WireError: the body is not a whole number of items.
+        RegistrationError: at the definition of a class whose `dtype` does not consist of plain numbers.
     """
 
     __slots__ = ()
 
     dtype: ClassVar[Any] = np.dtype("u1")
-    """Type of an item, NumPy's, may be structured; taken as little endian."""
+    """NumPy type of an item, may be structured; read as little endian."""
     _itemsize: ClassVar[int] = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

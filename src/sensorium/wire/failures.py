@@ -1,4 +1,4 @@
-"""What the code of users and authors raised: logged at once, counted, and kept until somebody asks."""
+"""Records of exceptions raised in code of users and authors: logged at once, counted, and kept until they are read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Record = TypeVar("Record")
 
 
 class Failures(Generic[Record]):
-    """Records of what was raised: the newest of them are kept, all are counted. Thread-safe.
+    """Records of exceptions: all are counted, and the newest are kept. Thread-safe.
 
     Args:
-        limit: how many are kept.
+        limit: number of records kept.
     """
 
     def __init__(self, limit: int = 100) -> None:
@@ -26,21 +26,21 @@ class Failures(Generic[Record]):
 
     @property
     def count(self) -> int:
-        """How many there were in all, those that are not kept any more included."""
+        """Total number of records, including those that are no longer kept."""
         return self._count
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def take(self) -> list[Record]:
-        """Return what is kept, oldest first, and forget it; `count` stays."""
+        """Return the kept records, oldest first, and clear them; `count` is unchanged."""
         with self._lock:
             kept = list(self._kept)
             self._kept.clear()
         return kept
 
     def _keep(self, record: Record, logger: logging.Logger, text: str, *values: object) -> Record:
-        """Log a record, as an error with this text, and keep it."""
+        """Log a record as an error with this text, and keep it."""
         try:
             logger.error(text, *values)
         except Exception:  # a broken logging handler of the user: the record is still kept
@@ -53,7 +53,7 @@ class Failures(Generic[Record]):
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback of an exception as text, also where it cannot show itself."""
+    """Return the traceback of an exception as text, even if the exception cannot be formatted."""
     try:
         return "".join(traceback.format_exception(error))
     except Exception as inner:

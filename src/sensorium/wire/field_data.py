@@ -1,4 +1,4 @@
-"""What a listener of a sensor of the scene gets: its fields, measured and true, each a view of the received memory."""
+"""Data of a sensor of the scene: measured and true fields, each a view of the received memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BRANCH_SLOTS = ("_blocks", "_layout", "_source", "_views")
 
 
 class FieldBranch(Items):
-    """The fields of a sensor, measured or true: by attribute, ``data.lin_acc_b``, or by name, ``data["lin_acc_b"]``.
+    """Fields of a sensor, measured or true: by attribute, ``data.lin_acc_b``, or by name, ``data["lin_acc_b"]``.
 
-    Each is a read-only view `[env, ...]` of the received memory (`[row, ...]` where ragged), made when it is asked for.
-    A sensor with one field can be used as that array, too: `len`, iteration, index. With several fields `len` is the
+    Each field is a read-only view `[env, ...]` of the received memory (`[row, ...]` if ragged), created on demand. Data
+    with a single field can also be used as that array: `len`, iteration, index. With several fields, `len` is the
     number of envs.
     """
 
@@ -50,7 +50,7 @@ class FieldBranch(Items):
 
     @property
     def specs(self) -> tuple[FieldSpec, ...]:
-        """What each field is."""
+        """Specification of each field."""
         return self._source.info.specs
 
     @property
@@ -60,10 +60,10 @@ class FieldBranch(Items):
 
     @property
     def array(self) -> Array:
-        """The one field.
+        """Array of the only field.
 
         Raises:
-            TypeError: there are several.
+            TypeError: there are several fields.
         """
         if len(self._blocks) != 1:
             raise TypeError(
@@ -74,7 +74,7 @@ class FieldBranch(Items):
 
     @property
     def offsets(self) -> npt.NDArray[np.int64] | None:
-        """Where the rows of each env begin in ragged fields, int64 `[env + 1]`; None without such fields."""
+        """Start of the rows of each env in ragged fields, int64 `[env + 1]`; None without such fields."""
         return self._meta("offsets") if "offsets" in self._layout.meta else None
 
     def rows(self, index: int) -> slice:
@@ -138,7 +138,7 @@ class FieldBranch(Items):
 
 
 class TruthData(FieldBranch):
-    """The true values that came with measured ones: of the newest capture, never delayed."""
+    """True values sent with the measured ones: those of the newest capture, without delay."""
 
     __slots__ = _BRANCH_SLOTS
 
@@ -147,7 +147,7 @@ class TruthData(FieldBranch):
 
     @property
     def capture_tick(self) -> npt.NDArray[np.int64]:
-        """Tick at which the truth was sensed, int64 `[env]`."""
+        """Tick of the capture of the truth, int64 `[env]`."""
         return self._meta("truth_tick")  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -155,12 +155,12 @@ class TruthData(FieldBranch):
 
 
 class FieldData(FieldBranch, SensorData):
-    """What a sensor of the scene showed at one frame, see `FieldBranch` for the fields.
+    """Data of a sensor of the scene at one frame; see `FieldBranch` for the fields.
 
-    A field with the name of one of the attributes here is reached by name only: ``data["tick"]``.
+    A field with the same name as an attribute of this class is only available by name: ``data["tick"]``.
 
     Raises:
-        WireError: the body is not of the length that the stream's fields and the header say, or its ragged rows are not
+        WireError: the length of the body does not match the stream's fields and the header, or its ragged rows are not
             in order.
     """
 
@@ -186,37 +186,37 @@ class FieldData(FieldBranch, SensorData):
 
     @property
     def truth(self) -> TruthData | None:
-        """The true values; None where the subscription did not ask for them."""
+        """True values; None if the subscription did not request them."""
         return self._truth
 
     @property
     def capture_tick(self) -> npt.NDArray[np.int64]:
-        """Tick at which the shown value was sensed, int64 `[env]`."""
+        """Tick of the capture of the shown value, int64 `[env]`."""
         return self._meta("capture_tick")  # type: ignore[no-any-return]
 
     @property
     def stamps(self) -> npt.NDArray[np.float64]:
-        """Time that the sensor's own clock gave the shown value, float64 `[env]`, s."""
+        """Time stamp of the shown value from the sensor's own clock, float64 `[env]`, s."""
         return self._meta("stamp")  # type: ignore[no-any-return]
 
     @property
     def ages(self) -> npt.NDArray[np.float64]:
-        """How old the shown value is, float64 `[env]`, s of simulation time."""
+        """Age of the shown value, float64 `[env]`, s of simulation time."""
         return self._meta("age")  # type: ignore[no-any-return]
 
     @property
     def captures(self) -> npt.NDArray[np.int64]:
-        """Captures since the env's reset, int64 `[env]`."""
+        """Number of captures since the env's reset, int64 `[env]`."""
         return self._meta("captures")  # type: ignore[no-any-return]
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
-        """Whether the shown value has arrived and the engine's state was finite when it was sensed, bool `[env]`."""
+        """Whether the shown value has arrived and the engine's state was finite at its capture, bool `[env]`."""
         return self._meta("valid")  # type: ignore[no-any-return]
 
     @property
     def is_new(self) -> npt.NDArray[np.bool_]:
-        """Whether it arrived in this control step, bool `[env]`."""
+        """Whether the shown value arrived in this control step, bool `[env]`."""
         return self._meta("is_new")  # type: ignore[no-any-return]
 
     def _about(self) -> str:

@@ -1,24 +1,24 @@
-"""The head of a data message: 128 bytes that say what follows.
+"""Header of a data message: 128 bytes that describe its contents.
 
-A message is the header, then the poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), then the body at
-the next multiple of 64 bytes. All numbers are little endian. The parts may come as one piece of memory, or as two: the
+A message consists of the header, the poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), and the body
+at the next multiple of 64 bytes. All numbers are little endian. The message is in one piece of memory, or in two: the
 header with the poses, and the body.
 
     0   magic       4 bytes b"SNSR"
     4   version     u16
     6   flags       u16
-    8   type_id     u64     type of the data: which serializer reads the body
+    8   type_id     u64     type of the data; selects the serializer
     16  stream      u32
     20  rows        u32     rows of ragged fields
     24  seq         u64     number of the message in its stream
     32  frame       u64     number of the frame on the server
     40  tick        i64     physics tick of the frame
     48  time_ns     i64     simulation time of the frame, ns
-    56  capture_ns  i64     simulation time at which the value that the first env shows was sensed, ns
+    56  capture_ns  i64     simulation time of the capture shown by the first env, ns
     64  wall_ns     i64     wall clock at the capture, ns since 1970
     72  first_env   u32
     76  num_envs    u32
-    80  poses       u32     poses of each env; 0 for a sensor that sits nowhere
+    80  poses       u32     poses per env; 0 for a sensor without a pose
     84  lost        u32     events lost before this message
     88  body_bytes  u64
     96  32 zero bytes
@@ -37,17 +37,17 @@ MAGIC = b"SNSR"
 VERSION = 1
 HEADER_BYTES = 128
 ALIGNMENT = 64
-"""Poses, body and every block in the body of the default serializer begin at a multiple of this."""
+"""Alignment in bytes of the poses, the body and every block in the body of the default serializer."""
 POSE_BYTES = 28
 
 TRUTH = 1
-"""Flag: the body holds the ground truth, too."""
+"""Flag: the body also contains the ground truth."""
 EVENTS = 2
 """Flag: a message of a stream of events."""
 LOST = 4
-"""Flag: no data, only the word that `lost` events before this one were lost."""
+"""Flag: no data, only the notice that `lost` events before this message were lost."""
 BUNDLE = 8
-"""Flag: the body holds many small messages of one frame, see `bundles`."""
+"""Flag: the body contains many small messages of one frame, see `bundles`."""
 _KNOWN_FLAGS = TRUTH | EVENTS | LOST | BUNDLE
 
 _STRUCT = struct.Struct("<4sHHQIIQQqqqqIIIIQ32x")
@@ -56,22 +56,22 @@ _unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pac
 
 @lru_cache(1024)
 def type_id(name: str) -> int:
-    """Return the number that stands for a type of data in headers: the first 8 bytes of blake2b of its name."""
+    """Return the number of a data type in headers: the first 8 bytes of the blake2b hash of its name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def aligned(size: int) -> int:
-    """Return the next multiple of 64 that is not below `size`."""
+    """Return the smallest multiple of 64 that is at least `size`."""
     return (size + ALIGNMENT - 1) & -ALIGNMENT
 
 
 def body_offset(num_envs: int, poses: int) -> int:
-    """Return where the body of a message begins, with that many envs and poses of each."""
+    """Return the start of the body in a message with this number of envs and of poses per env, bytes."""
     return HEADER_BYTES + aligned(num_envs * poses * POSE_BYTES)
 
 
 class Header(NamedTuple):
-    """What the 128 bytes say, see the module; all are integers in SI-free units of their own (ns, bytes, counts)."""
+    """Contents of the 128-byte header, see the module. All fields are integers: ns, bytes or counts."""
 
     flags: int = 0
     type_id: int = 0
@@ -91,16 +91,16 @@ class Header(NamedTuple):
 
     @property
     def body_offset(self) -> int:
-        """Where the body begins, counted from the header's first byte."""
+        """Start of the body relative to the header's first byte, bytes."""
         return HEADER_BYTES + aligned(self.num_envs * self.poses * POSE_BYTES)
 
     @property
     def message_bytes(self) -> int:
-        """Bytes of the whole message."""
+        """Size of the whole message, bytes."""
         return self.body_offset + self.body_bytes
 
     def pack(self) -> bytes:
-        """Return the 128 bytes.
+        """Return the 128 bytes of the header.
 
         Raises:
             WireError: a number does not fit.
@@ -111,7 +111,7 @@ class Header(NamedTuple):
             raise WireError(f"{self} does not fit into a header: {error}.") from None
 
     def pack_into(self, memory: Any) -> None:
-        """Write the 128 bytes to the begin of writable memory.
+        """Write the 128 bytes to the start of writable memory.
 
         Raises:
             WireError: a number does not fit, or the memory is too small.
@@ -123,19 +123,20 @@ class Header(NamedTuple):
 
     @classmethod
     def peek(cls, memory: Any) -> Header:
-        """Return what the header of a message that was written by this process says; nothing is checked."""
+        """Return the header of a message written by this process, without any check."""
         return cls._make(_unpack(memory)[2:])
 
     @classmethod
     def read(cls, memory: memoryview, body_bytes: int | None = None) -> Header:
-        """Return what a message's header says, with every length checked.
+        """Return the header of a message, with every length checked.
 
         Args:
-            memory: the whole message, as bytes; or header and poses only, where the body is a piece of its own.
-            body_bytes: length of that piece; None where `memory` is the whole message.
+            memory: the whole message, as bytes; or only header and poses, if the body is separate.
+            body_bytes: length of the separate body; None if `memory` is the whole message.
 
         Raises:
-            WireError: these bytes are no message of ours, of another version, or of another length than they say.
+            WireError: the bytes are not a sensorium message, have another version, or differ in length from their
+                header.
         """
         size = len(memory)
         if size < HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""Files with a token or keys: secrets stay out of command lines, where every user of the machine sees them."""
+"""Files with a token or keys. They keep secrets off command lines, which every user of the machine can read."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from sensorium.errors import ConfigError, SensoriumError, StreamError
 
 TOKEN_VARIABLE = "SENSORIUM_TOKEN"
-"""Environment variable with the token, where no file is named."""
+"""Environment variable with the token, used if no file is given."""
 KEY_CHARACTERS = 40
 """Length of a key as text (Z85)."""
 
 
 def find_token(path: Path | None, *, make: bool = False) -> str:
-    """Return the token: of a file, else of the environment variable ``SENSORIUM_TOKEN``; empty where there is none.
+    """Return the token from a file, else from the environment variable ``SENSORIUM_TOKEN``; empty if there is none.
 
     Args:
-        path: a file that holds the token alone.
-        make: write a new token to the file where it does not exist, for its owner alone.
+        path: file that contains only the token.
+        make: create a missing file with a new token, readable only by its owner.
 
     Raises:
-        ConfigError: the file cannot be read, holds none, or other users can read it.
+        ConfigError: the file cannot be read, contains no token, or is readable by other users.
     """
     if path is None:
         return os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -35,10 +35,10 @@ def find_token(path: Path | None, *, make: bool = False) -> str:
 
 
 def find_keys(path: Path) -> tuple[str, str]:
-    """Return (public, secret) key of a file; where it does not exist it is made, for its owner alone.
+    """Return (public, secret) key from a file; create a missing file, readable only by its owner.
 
     Raises:
-        ConfigError: the file cannot be read, holds no keys, or other users can read it.
+        ConfigError: the file cannot be read, contains no keys, or is readable by other users.
         StreamError: the installed libzmq was built without CURVE.
     """
     text = _read("keys", path, _new_file)
@@ -83,7 +83,7 @@ def _new_file() -> str:
 
 
 def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
-    """Return what a file holds, once it is sure that only its owner can read it."""
+    """Return the contents of a file, after checking that only its owner can read it."""
 
     def wrong(expected: str, fix: str = "") -> SensoriumError:
         return ConfigError.single(what, "file", str(path), expected, fix)

@@ -1,8 +1,9 @@
-"""Where each block lies in the body of the default serializer: a pure function that both sides know.
+"""Layout of the blocks in the body of the default serializer: a pure function that both sides share.
 
-First, per env: `capture_tick` i64, `stamp` f64 (s), `age` f64 (s), `captures` i64, `valid` u8, `is_new` u8, and, where
-fields are ragged, `offsets` i64 [env + 1]. Then each measured field. With the truth, `truth_tick` i64 per env, and each
-field once more. Every block begins at a multiple of 64 bytes; what lies between two blocks is 0.
+The blocks per env come first: `capture_tick` i64, `stamp` f64 (s), `age` f64 (s), `captures` i64, `valid` u8 and
+`is_new` u8. Bodies with ragged fields add `offsets` i64 [env + 1]. The measured fields follow. With the truth,
+`truth_tick` i64 per env and the true fields follow. Every block starts at a multiple of 64 bytes; bytes between blocks
+are 0.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from sensorium.wire.header import aligned
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One array in a body.
+    """Array in a body.
 
     Attributes:
-        offset: where it begins, bytes from the body's first.
+        offset: start of the array relative to the body's first byte, bytes.
         dtype: element type, little endian.
         shape: env (or row of a ragged field) first.
-        nbytes: its bytes.
+        nbytes: size, bytes.
     """
 
     offset: int
@@ -35,7 +36,7 @@ class Block:
     nbytes: int
 
     def view(self, body: Any) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the array in a body (memoryview or np.uint8 array), without a copy; writable where the memory is."""
+        """Return the array in a body (memoryview or np.uint8 array), without a copy; writable if the memory is."""
         return np.ndarray(self.shape, self.dtype, body, self.offset)
 
 
@@ -44,11 +45,11 @@ class Layout:
     """All blocks of a body.
 
     Attributes:
-        meta: what is said of each env -> its block.
+        meta: name of a value per env -> its block.
         measured: field -> its block.
         truth: field -> the block of its true value; empty without the truth.
-        gaps: (begin, end) of the bytes between blocks.
-        nbytes: bytes of the body.
+        gaps: (start, end) of the bytes between blocks.
+        nbytes: size of the body, bytes.
     """
 
     meta: Mapping[str, Block]
@@ -66,18 +67,18 @@ META: Mapping[str, str] = {
     "valid": "?",
     "is_new": "?",
 }
-"""What is said of each env, and its element type."""
+"""Values sent for each env, and their element types."""
 
 
 @lru_cache(maxsize=512)
 def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool = False) -> Layout:
-    """Return where everything lies in a body.
+    """Return the layout of a body.
 
     Args:
-        specs: the sensor's fields, as its readings have them.
-        num_envs: envs in the message.
-        rows: rows of the ragged fields, of all these envs together.
-        truth: whether the ground truth is there, too.
+        specs: the sensor's fields, as in its readings.
+        num_envs: number of envs in the message.
+        rows: total number of rows of the ragged fields in all these envs.
+        truth: whether the ground truth is included.
     """
     end = 0
     gaps: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""The control messages: what server and client say to each other beside data. Small, typed, checked when decoded.
+"""Control messages between server and client: small, typed, and checked when decoded.
 
 HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> WORKING ... REPLY;
 PING -> PONG.
@@ -13,37 +13,37 @@ import msgspec
 from sensorium.errors import WireError
 
 PROTOCOL = 4
-"""Version of the protocol: both sides must have the same."""
+"""Version of the protocol; it must be the same on both sides."""
 
 PING_S = 0.25
-"""Seconds between a client's pings."""
+"""Interval of a client's pings, s."""
 
 
 MOST_WORDS = 2**20
-"""Bytes of a message to the server, but for `LONG`: reading more would keep others waiting."""
+"""Largest message to the server, bytes, except for `LONG`. Reading larger ones would delay other clients."""
 
 
 class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
-    """Base of all of them."""
+    """Base of all control messages."""
 
 
 # To the server --------------------------------------------------------------------------------------------------------
 
 
 class Hello(Message, tag=1):
-    """The first words of a client."""
+    """First message of a client."""
 
     protocol: int
     version: str
-    """Of the package, for messages to people."""
+    """Version of the package, for messages to users."""
     token: str
     name: str
     host: str
     pid: int
     resume: bytes
-    """What the socket addressed this client by before its connection broke; empty for a new client."""
+    """Socket address of this client before its connection broke; empty for a new client."""
     max_message: int = 2**30
-    """Most bytes of a message that it takes."""
+    """Largest message that the client accepts, bytes."""
 
 
 class ProbeResult(Message, tag=2):
@@ -53,60 +53,60 @@ class ProbeResult(Message, tag=2):
 
 
 class Subscribe(Message, tag=3):
-    """Ask for the data of a stream."""
+    """Request for the data of a stream."""
 
     subscription: int
-    """Number that the client chose for it."""
+    """Number of the subscription, chosen by the client."""
     stream: int
     lossless: bool
     every: int
     max_rate: float
-    """Per second of the wall clock; 0 for no bound."""
+    """Maximum number of messages per second of wall clock; 0 for no limit."""
     first_env: int
     num_envs: int
-    """0: all from `first_env` on."""
+    """Number of envs; 0 for all from `first_env` on."""
     truth: bool
     window: int
-    """Credits: data messages that may be under way."""
+    """Number of credits: data messages that may be in transit."""
     queue: int
-    """Data messages kept for it on the server beyond these, where it is lossless."""
+    """Number of data messages that the server queues beyond the credits, for a lossless subscription."""
 
 
 class Unsubscribe(Message, tag=4):
-    """End a subscription."""
+    """End of a subscription."""
 
     subscription: int
 
 
 class Frames(Message, tag=5):
-    """Whether the client wants to hear of each frame."""
+    """Whether the client wants a notification of each frame."""
 
     wanted: bool
 
 
 class Ping(Message, tag=6):
-    """The client lives."""
+    """Sign of life of a client."""
 
     server: bytes
-    """The server it thinks it talks to."""
+    """Server that the client believes it is connected to."""
 
 
 class Bye(Message, tag=7):
-    """The client leaves."""
+    """Notice that the client disconnects."""
 
 
 class Step(Message, tag=8):
-    """Take a control step (lock-step only)."""
+    """Request for a control step (lock-step only)."""
 
     request: int
     substeps: int
     shape: tuple[int, ...]
     ctrl: bytes
-    """Little-endian float64 of that shape; nothing keeps the controls."""
+    """Controls of that shape as little-endian float64; empty keeps the current controls."""
 
 
 class Control(Message, tag=9):
-    """Set the controls, for the steps to come."""
+    """Request to set the controls of the following steps."""
 
     request: int
     shape: tuple[int, ...]
@@ -114,46 +114,46 @@ class Control(Message, tag=9):
 
 
 class Reset(Message, tag=10):
-    """Reset environments."""
+    """Request to reset environments."""
 
     request: int
     envs: tuple[int, ...] | None
-    """None: all."""
+    """Environments to reset; None for all."""
 
 
 class Spawn(Message, tag=11):
-    """Make a sensor."""
+    """Request to create a sensor."""
 
     request: int
     blueprint: str
     values: dict[str, Any]
     name: str
     pose: tuple[float, ...]
-    """Position (m) and quaternion (wxyz), relative to what it is attached to."""
+    """Position (m) and quaternion (wxyz), relative to the body that it is attached to."""
     attach_to: str
     """Name of a body; empty for the world."""
     env: int
-    """The only environment it is for; -1 for all."""
+    """Only environment of the sensor; -1 for all."""
     client_side: dict[str, Any] | None = None
-    """Definition of a sensor that runs in the client; None for any other."""
+    """Definition of a sensor that runs in the client; None for all other sensors."""
 
 
 class Destroy(Message, tag=12):
-    """Remove a sensor that this client spawned."""
+    """Request to remove a sensor that this client spawned."""
 
     request: int
     name: str
 
 
 class Ask(Message, tag=13):
-    """Ask for something that is told once: ``"blueprints"``."""
+    """Request for one-time information: ``"blueprints"``."""
 
     request: int
     what: str
 
 
 class Set(Message, tag=14):
-    """Set a live knob of a sensor."""
+    """Request to set a live knob of a sensor."""
 
     request: int
     name: str
@@ -166,44 +166,44 @@ class Set(Message, tag=14):
 
 
 class Welcome(Message, tag=32):
-    """The answer to HELLO."""
+    """Answer to HELLO."""
 
     version: str
     server: bytes
     """Number of this run of the server."""
     pid: int
     lease: float
-    """Seconds of silence after which a client counts as gone."""
+    """Time without messages after which a client counts as disconnected, s."""
     probe: str
     """Name of a segment that a client on this host can read; empty for none."""
     probe_token: bytes
     resumed: bool
-    """Whether it goes on with the sensors that it had spawned."""
+    """Whether the client keeps the sensors that it had spawned."""
     max_message: int = 2**24
-    """Most bytes of a message to the server."""
+    """Largest message to the server, bytes."""
 
 
 class Refused(Message, tag=33):
-    """The server does not talk to this client, or no longer."""
+    """Notice that the server does not or no longer accept this client."""
 
     reason: str
     final: bool
-    """Whether trying again is of no use."""
+    """Whether a further attempt is useless."""
 
 
 class Unknown(Message, tag=34):
-    """The server does not know this client (any more): HELLO again."""
+    """Notice that the server does not or no longer know this client, which must send HELLO again."""
 
     server: bytes
 
 
 class Catalogue(Message, tag=35):
-    """All that listeners need to know once: the latched description."""
+    """Latched description: all one-time information for listeners."""
 
     description: dict[str, Any]
     """`SceneDescription.to_dict`."""
     streams: list[dict[str, Any]]
-    """`StreamInfo.to_dict` of each."""
+    """`StreamInfo.to_dict` of each stream."""
     bodies: dict[str, Any]
     """`Bodies.to_dict`."""
     lockstep: bool
@@ -212,35 +212,35 @@ class Catalogue(Message, tag=35):
 
 
 class Added(Message, tag=36):
-    """A stream was added."""
+    """Notice that a stream was added."""
 
     stream: dict[str, Any]
 
 
 class Removed(Message, tag=37):
-    """A stream is gone."""
+    """Notice that a stream was removed."""
 
     stream: int
     reason: str
 
 
 class Subscribed(Message, tag=38):
-    """A subscription begins."""
+    """Notice that a subscription starts."""
 
     subscription: int
     seq: int
-    """Number of the last sample before it."""
+    """Number of the last sample before the subscription."""
 
 
 class Eos(Message, tag=39):
-    """A subscription ended."""
+    """Notice that a subscription ended."""
 
     subscription: int
     reason: str
 
 
 class Segment(Message, tag=41):
-    """A segment of shared memory that slots will be named of."""
+    """Segment of shared memory that later slots refer to."""
 
     segment: int
     name: str
@@ -250,61 +250,62 @@ class Segment(Message, tag=41):
 
 
 class Unmap(Message, tag=42):
-    """A segment is not used any more."""
+    """Notice that a segment is no longer used."""
 
     segment: int
 
 
 class FrameDone(Message, tag=43):
-    """All data of a frame were sent."""
+    """Notice that all data of a frame were sent."""
 
     frame: int
     tick: int
     time_ns: int
     streams: tuple[int, ...]
-    """Streams with data in it."""
+    """Streams with data in the frame."""
     subscriptions: tuple[int, ...] = ()
-    """Those of this client that had data of it: not all of a stream's have the same."""
+    """Subscriptions of this client with data in the frame; they may differ between subscriptions of a stream."""
     counts: tuple[int, ...] = ()
-    """How many messages of it each of those was sent, lost events included: they may still be under way."""
+    """Number of messages of the frame sent to each subscription, including lost events. They may still be in
+    transit."""
 
 
 class Reply(Message, tag=44):
-    """The answer to a request."""
+    """Answer to a request."""
 
     request: int
     result: Any
     error: str
-    """Empty where it was done."""
+    """Error text; empty on success."""
     kind: str
     """Name of the exception's class."""
     warnings: tuple[tuple[str, str], ...] = ()
-    """What was warned of meanwhile: name of the category, and text."""
+    """Warnings issued during the request: name of the category, and text."""
 
 
 class Pong(Message, tag=45):
-    """The server lives."""
+    """Sign of life of the server."""
 
     server: bytes
     frame: int
 
 
 class Note(Message, tag=46):
-    """A warning for the client's user."""
+    """Warning for the client's user."""
 
     text: str
 
 
 class Working(Message, tag=48):
-    """The owner of the loop is at work, and requests of this client wait for that: their time-outs begin anew."""
+    """Notice that the owner of the loop is busy and requests of this client wait: their time-outs restart."""
 
     requests: tuple[int, ...]
     text: str
-    """What it does, for the client's user; empty where that is what was asked for."""
+    """Current activity, for the client's user; empty if it is the request itself."""
 
 
 LONG = (Step, Control)
-"""Messages whose bytes are controls: reading them takes no time."""
+"""Messages that consist of controls; reading them takes negligible time."""
 LONG_TAGS = (8, 9)
 
 ToServer = (
@@ -352,10 +353,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode_at_server(content: Any) -> ToServer:
-    """Return what a client said.
+    """Decode a message from a client.
 
     Raises:
-        WireError: it is none of these messages.
+        WireError: the bytes are not a message to the server.
     """
     try:
         return _TO_SERVER.decode(content)
@@ -364,10 +365,10 @@ def decode_at_server(content: Any) -> ToServer:
 
 
 def decode_at_client(content: Any) -> ToClient:
-    """Return what a server said.
+    """Decode a message from a server.
 
     Raises:
-        WireError: it is none of these messages.
+        WireError: the bytes are not a message to a client.
     """
     try:
         return _TO_CLIENT.decode(content)

@@ -1,4 +1,4 @@
-"""The body that a sensor is attached to, with those that belong to it."""
+"""Body that a sensor is attached to, with its related bodies."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sensorium.readings import Bodies, Body
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The body that a sensor is attached to.
+    """Body that a sensor is attached to.
 
     Attributes:
         body: its id, name, entity and bounding box.
-        links: ids of all bodies of its kinematic tree, itself among them. Where no tree is known, as in clients, those
-            of its entity.
-        root: the body of its tree that hangs on the world; itself where the tree is not known.
+        links: ids of all bodies of its kinematic tree, including its own. If the tree is unknown, as in clients, the
+            bodies of its entity.
+        root: body of the tree that is attached to the world; the body itself if the tree is unknown.
     """
 
     body: Body
@@ -24,6 +24,6 @@ class Owner:
 
 
 def owner_of(body: Body, bodies: Bodies) -> Owner:
-    """Return a body with the others of its entity, where no kinematic tree is known; alone where it has none."""
+    """Return a body with the bodies of its entity, for an unknown kinematic tree; alone if it has no entity."""
     mine = [other.id for other in bodies.values() if body.entity and other.entity == body.entity]
     return Owner(body, frozenset({body.id, *mine}), body)

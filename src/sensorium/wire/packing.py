@@ -1,8 +1,8 @@
-"""How what is said becomes parts of one ZeroMQ message, and back: everything for one receiver goes in one message.
+"""Packing of records into one ZeroMQ message and unpacking: all records for one receiver share a message.
 
-The first part is a block of records, each a head of 16 bytes (kind, a, b, length; u32, little-endian), then `length`
-bytes, then zeros up to a multiple of 8. A record of kind `PARTS` has no bytes of its own: its `length` is the number of
-parts that follow the block and belong to it.
+The first part is a block of records. A record is a 16-byte head (kind, a, b, length; u32, little-endian), then `length`
+bytes, then zeros up to a multiple of 8. A record of kind `PARTS` has no bytes in the block. Its `length` is the number
+of its message parts, which follow the block.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sensorium.errors import WireError
 CONTROL = 1
 """A control message, see `messages`."""
 DATA = 2
-"""A data message (header, poses, body); a is the subscription, b how many samples were left out before it."""
+"""A data message (header, poses, body); a is the subscription, b the number of samples omitted before it."""
 PARTS = 3
-"""The same, in parts of its own: the whole message, or header and poses, then the body."""
+"""A data message in separate parts: the whole message, or header and poses, then the body."""
 SLOT = 4
-"""The same, in a shared-memory slot; the bytes say which, see `Place`."""
+"""A data message in a shared-memory slot; the bytes name the slot, see `Place`."""
 CREDIT = 5
 """To the server: b more data messages may be sent to subscription a."""
 RELEASE = 6
@@ -32,13 +32,13 @@ _PADS = tuple(bytes(n) for n in range(8))
 
 
 class Record(NamedTuple):
-    """One thing that is said.
+    """Record of a message.
 
     Args:
         kind: see the constants.
         a: see `kind`.
         b: see `kind`.
-        content: its bytes; of PARTS a tuple of them.
+        content: bytes of the record; for PARTS a tuple of parts.
     """
 
     kind: int
@@ -48,12 +48,12 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a data message is in shared memory.
+    """Place of a data message in shared memory.
 
     Args:
         segment: number of the segment, announced by `messages.Segment`.
-        slot: number of the slot in it.
-        length: bytes of the message.
+        slot: number of the slot in the segment.
+        length: size of the message, bytes.
     """
 
     segment: int
@@ -61,15 +61,15 @@ class Place(NamedTuple):
     length: int
 
     def pack(self) -> bytes:
-        """Return it as bytes."""
+        """Return the place as bytes."""
         return _PLACE.pack(*self)
 
     @classmethod
     def unpack(cls, content: Any) -> Place:
-        """Return what `pack` wrote.
+        """Return the place that `pack` wrote.
 
         Raises:
-            WireError: not of its length.
+            WireError: the content has another length.
         """
         if len(content) != _PLACE.size:
             raise WireError(f"a slot's place has {len(content)} bytes, expected {_PLACE.size}")
@@ -93,10 +93,10 @@ def pack(records: Iterable[Record]) -> list[Any]:
 
 
 def unpack(parts: Sequence[Any]) -> Iterator[Record]:
-    """Return the records of a message whose parts are memoryviews of bytes; contents are views of them.
+    """Yield the records of a message whose parts are memoryviews of bytes; contents are views of them.
 
     Raises:
-        WireError: the lengths do not agree, while iterating.
+        WireError: the lengths do not agree; raised during iteration.
     """
     if not parts:
         raise WireError("a message without parts")

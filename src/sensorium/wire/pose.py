@@ -1,4 +1,4 @@
-"""Where something sits: a position and an orientation, and how they are chained."""
+"""Poses: position and orientation, and their composition."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy.typing as npt
 from sensorium.errors import ConfigError
 
 UNIT_TOLERANCE = 1e-3
-"""How far from 1 the length of a quaternion may be; a greater error is no rounding but a mistake."""
+"""Maximum deviation of a quaternion's length from 1; larger deviations are not rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """A position and an orientation: of a sensor on its body, or of a body in the world.
+    """Position and orientation of a sensor on its body, or of a body in the world.
 
-    Both may be given as any sequence of numbers. Poses chain with ``@``: ``body_in_world @ sensor_on_body`` is the
-    sensor in the world.
+    Both accept any sequence of numbers. Poses are chained with ``@``: ``body_in_world @ sensor_on_body`` is the pose of
+    the sensor in the world.
 
     Args:
         pos: position, m.
         rot: orientation, unit quaternion (w, x, y, z).
 
     Raises:
-        ConfigError: a number is missing or not finite, or the quaternion is not of length 1 (within 0.001).
+        ConfigError: a number is missing or not finite, or the length of the quaternion is not 1 (within 0.001).
     """
 
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     rot: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
-    __array_ufunc__ = None  # ``pose @ array`` is for neither of them: a TypeError
+    __array_ufunc__ = None  # ``pose @ array`` is undefined: it raises a TypeError
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pos", _numbers("pos", self.pos, 3, "m"))
@@ -50,7 +50,7 @@ class Pose:
         """Build a pose from seven numbers: position, m, then quaternion wxyz.
 
         Raises:
-            ConfigError: they are not seven, or none of a pose.
+            ConfigError: the shape is not (7,), or the numbers are not a pose.
         """
         numbers = np.asarray(array, dtype=np.float64)
         if numbers.shape != (7,):
@@ -65,7 +65,7 @@ class Pose:
         return np.array((*self.pos, *self.rot), dtype=np.float64)
 
     def __matmul__(self, other: Pose) -> Pose:
-        """Return the pose of what has pose `other` in the frame of this one."""
+        """Return the pose `other`, given in the frame of this pose, in the outer frame."""
         if not isinstance(other, Pose):
             return NotImplemented
         w, x, y, z = self.rot
@@ -81,7 +81,7 @@ class Pose:
         return Pose((px, py, pz), (product[0] / length, product[1] / length, product[2] / length, product[3] / length))
 
     def inverse(self) -> Pose:
-        """Return the pose of the outer frame as seen from this one: ``pose @ pose.inverse()`` is no motion."""
+        """Return the pose of the outer frame in this frame: ``pose @ pose.inverse()`` is the identity."""
         w, x, y, z = self.rot
         length = sqrt(w * w + x * x + y * y + z * z)
         back = Pose((0.0, 0.0, 0.0), (w / length, -x / length, -y / length, -z / length))
@@ -98,7 +98,7 @@ class Pose:
         return rotated + self.pos
 
     def matrix(self) -> npt.NDArray[np.float64]:
-        """Return the orientation as a rotation matrix, float64 [3, 3], exactly orthogonal up to rounding."""
+        """Return the orientation as a rotation matrix, float64 [3, 3], orthogonal up to rounding."""
         w, x, y, z = self.rot
         s = 2.0 / (w * w + x * x + y * y + z * z)
         return np.array(
@@ -111,7 +111,7 @@ class Pose:
 
 
 def _numbers(field: str, value: Sequence[Any], count: int, unit: str) -> tuple[float, ...]:
-    """Return a sequence as that many floats, or say what is wrong with it."""
+    """Return a sequence as that many floats, or raise a ConfigError that describes the fault."""
     try:
         numbers = tuple(float(part) for part in value)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""One message: as it was received, where nothing can be written, and as it begins before it is sent.
+"""Raw messages: received ones, which are read-only, and new ones that are prepared for sending.
 
-Nothing is copied. Every array is a view of the received memory and keeps it alive by itself, so that it stays as it is
-for as long as anyone holds it; `copy()` gives memory of its own back.
+Data are not copied. Every array is a view of the received memory and keeps it alive and unchanged for as long as the
+array exists. `copy()` returns a message in separate memory.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _BYTE = np.dtype("u1")
 _NOTHING = np.frombuffer(b"", _BYTE)
 
 put: Callable[[Any, str, Any], None] = object.__setattr__
-"""Sets an attribute of an object that refuses it: in its construction."""
+"""Function that sets an attribute of a read-only object during its construction."""
 
 
 def refuse(owner: object, name: str) -> NoReturn:
-    """Refuse an assignment to received data."""
+    """Reject an assignment to received data."""
     raise AttributeError(f"{type(owner).__name__}.{name} cannot be assigned to: received data are read-only")
 
 
 class RawData:
-    """One message: its header, and the memory that holds poses and body.
+    """One message: its header, and the memory of its poses and body.
 
     Attributes:
         head: header and poses, or the whole message, read-only.
         body: the body, read-only.
-        info: the stream that it belongs to.
+        info: stream of the message.
     """
 
     __slots__ = ("_array", "_header", "body", "head", "info")
@@ -72,11 +72,11 @@ class RawData:
 
     @property
     def header(self) -> Header:
-        """The numbers in its head."""
+        """Contents of the header."""
         header = self._header
         if isinstance(header, Header):
             return header
-        whole, seq, first, count = header  # one of a bundle: made when somebody asks
+        whole, seq, first, count = header  # a message of a bundle: its header is created on demand
         flags, size = whole.flags & ~BUNDLE, len(self.body)
         own = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
         put(self, "_header", own)
@@ -84,7 +84,7 @@ class RawData:
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
-        """The body as uint8 `[byte]`, which all arrays view: views of the memory itself could be made writable."""
+        """Body as uint8 `[byte]`, base of all arrays: views of the memory itself could be made writable."""
         array = self._array
         if array is None:
             array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
@@ -93,15 +93,15 @@ class RawData:
 
     @classmethod
     def read(cls, memory: Any, info: StreamInfo, body: Any = None) -> RawData:
-        """Look at a received message, with every length checked; nothing is copied.
+        """Return a received message as an object, with every length checked; the data are not copied.
 
         Args:
             memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written any more.
-            info: the stream it belongs to.
-            body: the message's body, where it is a piece of memory of its own; `memory` is header and poses then.
+            info: stream of the message.
+            body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
         Raises:
-            WireError: these bytes are no message of ours, or none of that stream.
+            WireError: the bytes are not a sensorium message, or not a message of that stream.
         """
         return cls(memory, info, body)
 
@@ -113,7 +113,7 @@ class RawData:
 
     @property
     def transforms(self) -> npt.NDArray[np.float32] | None:
-        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None if it sits nowhere."""
+        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None without poses."""
         header = self.header
         if not header.poses:
             return None
@@ -121,7 +121,7 @@ class RawData:
         return np.frombuffer(self.head, _FLOAT, count, HEADER_BYTES).reshape(header.num_envs, header.poses, 7)
 
     def copy(self) -> RawData:
-        """Return the same message in memory of its own, in one piece."""
+        """Return the same message in separate memory, in one piece."""
         header = self.header
         start = header.body_offset
         memory = empty(header.message_bytes)
@@ -134,13 +134,13 @@ class RawData:
         return _received, (self._own_head() + bytes(self.body), self.info)
 
     def _own_head(self) -> bytes:
-        """Return header and poses, up to where the body begins."""
+        """Return header and poses, up to the start of the body."""
         header = self.header
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
 
 
 _new = object.__new__
-_slots: Any = RawData  # writing through a slot's descriptor is quicker than by name
+_slots: Any = RawData  # writing through a slot's descriptor is faster than by name
 _set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
 _set_head, _set_array = _slots.head.__set__, _slots._array.__set__
 
@@ -148,14 +148,14 @@ _set_head, _set_array = _slots.head.__set__, _slots._array.__set__
 def messages_of(
     header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
 ) -> Iterator[RawData]:
-    """Yield the messages of a bundle whose lengths were checked. This runs once for each small message.
+    """Yield the messages of a bundle whose lengths were checked. The loop body runs once per small message.
 
     Args:
-        header: that of the bundle.
-        head: read-only memory with the poses of all its envs, 128 bytes after its begin.
-        bodies: the bodies, one after the other.
-        rows: length, first env and number of envs of each.
-        info: the stream it belongs to.
+        header: header of the bundle.
+        head: read-only memory with the poses of all envs of the bundle, 128 bytes after its start.
+        bodies: the bodies in order, without gaps.
+        rows: length, first env and number of envs of each message.
+        info: stream of the bundle.
     """
     at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
     for length, first, count in rows:
@@ -171,11 +171,11 @@ def messages_of(
 
 
 def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
-    """Write the header of a message and return where its poses and its body go, both writable.
+    """Write the header of a message and return the memory of its poses and its body, both writable.
 
     Args:
-        memory: the whole message, or header and poses only, where the body is a piece of its own; at a multiple of 64.
-        header: what it says.
+        memory: the whole message, or only header and poses if the body is separate; aligned to 64 bytes.
+        header: contents of the header.
 
     Returns:
         Poses, float32 `[env, mount, 7]` (m, quaternion wxyz; to be filled), and the body's memory.
@@ -194,7 +194,7 @@ def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.fl
 
 
 def empty(size: int) -> npt.NDArray[np.uint8]:
-    """Return memory of that many bytes, contents undefined, that begins at a multiple of 64."""
+    """Return memory of `size` bytes, contents undefined, aligned to 64 bytes."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]

@@ -1,9 +1,9 @@
-"""Serializers: how data of one type become bytes, and bytes data again.
+"""Serializers: conversion of data of one type to bytes and back.
 
-There is one serializer for each type of data, found at run time by the stable number of the type's name. The default,
-`FieldSerializer`, writes readings of any sensor. Defining a class that derives from `Serializer` registers it;
-installed packages announce theirs through the entry-point group `sensorium.serializers`. A broken one is reported by
-name and never takes the program down.
+Each type of data has one serializer, found at run time by the stable number of the type's name. The default,
+`FieldSerializer`, writes readings of any sensor. The definition of a class that derives from `Serializer` registers it.
+Installed packages announce their serializers through the entry-point group `sensorium.serializers`. A broken serializer
+is reported by name and never stops the program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
 OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Our modules that define serializers beside their sensors: imported by name where a stream needs one."""
+"""Built-in modules that define serializers beside their sensors; imported by name when a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
 _serializers: Registry[str, type[Serializer]] = Registry(
@@ -43,7 +43,7 @@ _serializers: Registry[str, type[Serializer]] = Registry(
 
 
 class Serializer:
-    """How data of one type are sent. Two static methods, no more; defining the class registers it.
+    """Serializer of one type of data. It has exactly two static methods; the definition of the class registers it.
 
     ::
 
@@ -59,11 +59,11 @@ class Serializer:
                 return SafeDistanceEvent(raw)
 
     Raises:
-        RegistrationError: at the definition of a class without a name of its type, or with that of another class.
+        RegistrationError: at the definition of a class without a type name, or with the type name of another class.
     """
 
     type_name: ClassVar[str]
-    """Name of the type of the data and their version, ``"package.Type/1"``. Both sides must have the same: raise the
+    """Name and version of the data type, ``"package.Type/1"``. Both must be the same on both sides: increase the
     version whenever the bytes change."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -72,18 +72,18 @@ class Serializer:
 
     @staticmethod
     def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Return the body of a message, anything with contiguous bytes: a buffer, bytes, memoryview or array.
+        """Return the body of a message, any object with contiguous bytes: a buffer, bytes, memoryview or array.
 
         Args:
-            sensor: the sensor that sends.
-            args: what was given to ``stream.send(...)``.
-            kwargs: nothing is given by name; this stands here so that type checkers admit parameters of your own.
+            sensor: the sending sensor.
+            args: arguments of ``stream.send(...)``.
+            kwargs: never passed; declared so that type checkers accept custom parameters.
         """
         raise NotImplementedError
 
     @staticmethod
     def deserialize(raw: RawData, /) -> SensorData:
-        """Return the data that a listener gets, as a view of the message.
+        """Return the data for listeners, as a view of the message.
 
         Raises:
             WireError: the bytes are not of this type.
@@ -95,7 +95,7 @@ class Serializer:
 
 
 def register(cls: type[Serializer]) -> None:
-    """Note a serializer, as the definition of its class does. A class that is defined anew takes the old one's place.
+    """Register a serializer, as the definition of its class does. A redefined class replaces the old one.
 
     Raises:
         RegistrationError: it lacks a name or a method, or another class has that name.
@@ -117,7 +117,7 @@ def by_name(name: str) -> type[Serializer]:
     """Return the serializer of a type of data.
 
     Raises:
-        UnknownNameError: there is none, or only one of another version; with what to do.
+        UnknownNameError: there is none, or only one of another version; the message names the fix.
     """
     fix = "Import the module that defines its serializer, or install its package."
     if (found := _serializers.lookup(name)) is not None:
@@ -133,7 +133,7 @@ def by_name(name: str) -> type[Serializer]:
 
 
 def by_id(number: int) -> type[Serializer]:
-    """Return the serializer of a type of data by the number that headers carry, see `type_id`.
+    """Return the serializer of a type of data by its number in headers, see `type_id`.
 
     Raises:
         UnknownNameError: there is none.
@@ -151,26 +151,26 @@ def by_id(number: int) -> type[Serializer]:
 
 
 def registered() -> dict[str, type[Serializer]]:
-    """Return all serializers, name of the type -> class, those of installed packages included; warn of broken ones."""
+    """Return all serializers, name of the type -> class, including installed packages; warn of broken ones."""
     return _serializers.registered()
 
 
 def broken() -> tuple[str, ...]:
-    """Return what is wrong with installed serializers that cannot be used, one text each."""
+    """Return the faults of installed serializers that cannot be used, one text each."""
     registered()
     return tuple(map(str, _serializers.plugins.broken))
 
 
 def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
-    """Return the data of a received message; nothing is copied.
+    """Return the data of a received message without a copy.
 
     Args:
         memory: the message, contiguous; it must not be written any more.
-        info: the stream that it belongs to.
-        body: its body, where that is a piece of memory of its own; `memory` is header and poses then.
+        info: stream of the message.
+        body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
     Raises:
-        WireError: these bytes are no message of ours, or none of that stream.
+        WireError: the bytes are not a sensorium message, or not a message of that stream.
         UnknownNameError: this process has no serializer for its type of data.
     """
     raw = RawData(memory, info, body)
@@ -193,30 +193,30 @@ def read_bundle(memory: Any, info: StreamInfo) -> Iterator[SensorData]:
     """Return the data of each message of a bundle.
 
     Raises:
-        WireError: these bytes are no bundle of that stream.
+        WireError: the bytes are not a bundle of that stream.
         UnknownNameError: this process has no serializer for its type of data.
     """
     cls = by_name(info.type_name)
     return map(cls.deserialize, split_bundle(memory, info, type_id(info.type_name)))
 
 
-# The default ----------------------------------------------------------------------------------------------------------
+# Default serializer ---------------------------------------------------------------------------------------------------
 
 
 class FieldSerializer(Serializer):
-    """The default for every sensor: all fields of a reading one after the other, see `layout`."""
+    """Default serializer for every sensor: all fields of a reading in order, see `layout`."""
 
     type_name = "sensorium.fields/1"
 
     @staticmethod
     def serialize(reading: Reading, /, first: int = 0, count: int | None = None, truth: bool = False) -> Array:
-        """Return the body for `count` envs of a reading, from its row `first` on, uint8 in aligned memory.
+        """Return the body for `count` envs of a reading, from row `first` on, uint8 in aligned memory.
 
         Args:
-            reading: what the sensor showed.
-            first: first row, of ``reading.env_ids``.
-            count: number of rows; None for all from there on.
-            truth: also send the ground truth.
+            reading: reading of the sensor.
+            first: first row of ``reading.env_ids``.
+            count: number of rows; None for all from `first` on.
+            truth: whether to include the ground truth.
         """
         count = len(reading.env_ids) - first if count is None else count
         memory = empty(FieldSerializer.layout(reading, first, count, truth).nbytes)
@@ -231,24 +231,24 @@ class FieldSerializer(Serializer):
 
     @staticmethod
     def layout(reading: Reading, first: int, count: int, truth: bool = False) -> Layout:
-        """Return where everything lies in the body of `count` envs; ``.nbytes`` is its length."""
+        """Return the layout of the body of `count` envs; ``.nbytes`` is its length."""
         return plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
 
     @staticmethod
     def write(reading: Reading, envs: slice, truth: bool, out: memoryview) -> Layout:
-        """Write a body: one copy for each field.
+        """Write a body, with one copy per field.
 
         Args:
-            reading: what the sensor showed.
+            reading: reading of the sensor.
             envs: rows of ``reading.env_ids``, without a step.
-            truth: also write the ground truth.
-            out: writable memory of ``layout(...).nbytes`` bytes, at a multiple of 64.
+            truth: whether to include the ground truth.
+            out: writable memory of ``layout(...).nbytes`` bytes, aligned to 64 bytes.
 
         Returns:
-            Where everything lies.
+            Layout of the body.
 
         Raises:
-            WireError: the memory is of another length, or the reading's arrays are not what its specs say.
+            WireError: the memory has another length, or the reading's arrays do not match its specs.
         """
         first, last, step = envs.indices(len(reading.env_ids))
         count = max(last - first, 0)
@@ -276,7 +276,7 @@ class FieldSerializer(Serializer):
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets
-            assert offsets is not None  # it has ragged fields
+            assert offsets is not None  # the reading has ragged fields
             rows = slice(int(offsets[first]), int(offsets[last]))
             _put(reading, "offsets", offsets[first : last + 1] - offsets[first], layout.meta["offsets"], out)
         measured, true = reading.measured, reading.truth if truth else {}
@@ -294,7 +294,7 @@ class FieldSerializer(Serializer):
 
 
 def _put(reading: Reading, what: str, values: Array, block: Block, out: memoryview) -> None:
-    """Copy one array to its place."""
+    """Copy an array to its block."""
     if values.shape != block.shape or values.dtype != block.dtype:
         raise WireError(
             f"reading of {reading.name!r}: {what} is {values.dtype} {list(values.shape)}, not {block.dtype} "

@@ -1,12 +1,12 @@
-"""Shared memory for payloads between processes of one host: slots that one process writes and others map read-only.
+"""Shared memory for payloads between processes of one host: one process writes slots, others map them read-only.
 
-A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``
-and the kernel frees it with the last process that has it, however that ends: nothing can leak, and the size of
-``/dev/shm`` is no limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can open
-it; they cannot write it (Linux 5.1 on), and nobody can shrink it, which would kill who reads it. The layout, little
-endian: one page with magic, version, page size, token, slot size and count, then the slots.
+A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``.
+The kernel frees it when the last process that uses it ends, even after a crash. No memory leaks, and the size of
+``/dev/shm`` is not a limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can
+open a segment. They cannot write to it (from Linux 5.1 on). No process can shrink it, which would crash its readers.
+The layout, little endian: one page with magic, version, page size, token, slot size and count, then the slots.
 
-It exists on Linux. Elsewhere `slots_available()` is False and payloads go through the socket.
+Shared memory requires Linux. Elsewhere `slots_available()` is False and payloads are sent through the socket.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sensorium.errors import ConfigError, StreamError, WireError
 from sensorium.readings import Array
 
 PAGE = mmap.PAGESIZE
-"""Bytes. Slots begin at multiples of it."""
+"""Page size, bytes. Slots start at multiples of it."""
 
 MAX_BYTES = 2**40
-"""Largest segment, bytes: beyond it a size is a mistake."""
+"""Largest segment, bytes; larger sizes are assumed to be errors."""
 
 _MAGIC = b"SNSRSLOT"
 _VERSION = 1
@@ -40,13 +40,13 @@ _TOKEN_BYTES = 16
 _PROC = "/proc"
 _NAME = re.compile(r"(/proc/[1-9][0-9]*/fd/)(0|[1-9][0-9]*)")
 
-# From linux/fcntl.h and linux/memfd.h; Python's fcntl has the last but one since 3.13 only.
+# From linux/fcntl.h and linux/memfd.h; Python's fcntl only has the last but one, and only since 3.13.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 
 
 def slots_available() -> bool:
-    """Say whether this process can make slots: Linux with `memfd_create` and ``/proc``."""
+    """Return whether this process can create slots: Linux with `memfd_create` and ``/proc``."""
     try:
         with Probe() as probe:
             return probe_slots(probe.name, probe.token)
@@ -55,26 +55,26 @@ def slots_available() -> bool:
 
 
 class SlotWriter:
-    """The writing side: a segment of `count` slots. Safe to use from any thread.
+    """Writer of a segment of `count` slots. Safe to use from any thread.
 
-    Memory is taken from the kernel page by page as it is first written; slots that were never taken cost nothing. The
-    slot that was freed last is taken first: its pages exist already and are the likeliest to be in the caches. To copy
-    much into a slot use NumPy, which lets other threads run meanwhile; a `memoryview` does not.
+    The kernel provides memory page by page at the first write, so unused slots cost nothing. The most recently freed
+    slot is taken first: its pages already exist and are the most likely to be cached. Use NumPy to copy large data into
+    a slot, because it lets other threads run in the meantime; a `memoryview` does not.
 
     Args:
-        slot_size: bytes of a slot, at least 1; rounded up to pages.
+        slot_size: size of a slot, bytes, at least 1; rounded up to whole pages.
         count: number of slots, at least 1.
 
     Attributes:
-        name: where another process opens it, e.g. ``"/proc/123/fd/7"``.
-        token: 16 random bytes that stand in the segment too. A reader compares them, as pids and descriptors are used
-            again.
-        slot_size: bytes of a slot, a multiple of the page size.
+        name: path by which another process opens it, e.g. ``"/proc/123/fd/7"``.
+        token: 16 random bytes, also stored in the segment. A reader compares them, because pids and descriptors are
+            reused.
+        slot_size: size of a slot, bytes, a multiple of the page size.
         count: number of slots.
 
     Raises:
-        ConfigError: a size that is not possible.
-        StreamError: this system has no such memory.
+        ConfigError: a size is out of range.
+        StreamError: this system does not support such memory.
     """
 
     def __init__(self, slot_size: int, count: int) -> None:
@@ -87,8 +87,8 @@ class SlotWriter:
         self._map: mmap.mmap | None = whole
         self.name = f"{_PROC}/{os.getpid()}/fd/{self._file}"
         self._references = [0] * count
-        self._free = list(range(count - 1, -1, -1))  # last freed last
-        # Re-entrant: the garbage collector may release a slot in the midst of any call, also of one of these.
+        self._free = list(range(count - 1, -1, -1))  # most recently freed last
+        # Re-entrant: the garbage collector may release a slot during any call, including the calls of this class.
         self._lock = RLock()
 
     @property
@@ -102,12 +102,12 @@ class SlotWriter:
         return self._map is None
 
     def references(self, slot: int) -> int:
-        """Return how often a slot is held; 0: it is free."""
+        """Return the number of references to a slot; 0 means that it is free."""
         self._check_slot(slot)
         return self._references[slot]
 
     def take(self) -> int | None:
-        """Take a free slot, held once; None if all are held.
+        """Take a free slot, with one reference; return None if all slots are held.
 
         Raises:
             StreamError: the segment is closed.
@@ -123,12 +123,12 @@ class SlotWriter:
             return slot
 
     def memory(self, slot: int) -> memoryview:
-        """Return a slot's `slot_size` bytes, to write.
+        """Return a slot's `slot_size` bytes, writable.
 
-        Views of it stay valid after `close`; write only as long as the slot is held.
+        Views of it stay valid after `close`. Write only while the slot is held.
 
         Raises:
-            StreamError: no such slot, or the segment is closed.
+            StreamError: there is no such slot, or the segment is closed.
         """
         self._check_slot(slot)
         if (whole := self._map) is None:
@@ -137,10 +137,10 @@ class SlotWriter:
         return memoryview(whole)[start : start + self.slot_size]
 
     def retain(self, slot: int, n: int = 1) -> None:
-        """Hold a slot `n` times more.
+        """Add `n` references to a slot.
 
         Raises:
-            StreamError: no such slot, it is free, or `n` is below 0.
+            StreamError: there is no such slot, it is free, or `n` is below 0.
         """
         self._check_slot(slot)
         with self._lock:
@@ -150,10 +150,10 @@ class SlotWriter:
             self._references[slot] = held + n
 
     def release(self, slot: int, n: int = 1) -> None:
-        """Hold a slot `n` times less; at 0 it is free. Works after `close` also.
+        """Remove `n` references from a slot; at 0 it is free. Also works after `close`.
 
         Raises:
-            StreamError: no such slot, it is held less often than that, or `n` is below 0.
+            StreamError: there is no such slot, it has fewer references, or `n` is below 0.
         """
         self._check_slot(slot)
         with self._lock:
@@ -165,10 +165,13 @@ class SlotWriter:
                 self._free.append(slot)
 
     def close(self) -> None:
-        """Give the segment up; once more is harmless. Readers and views keep their memory until they are gone."""
+        """Release the segment; further calls have no effect.
+
+        Readers and views keep their memory as long as they exist.
+        """
         with self._lock:
             if self._map is not None:
-                self._map = None  # not unmapped here: views may live
+                self._map = None  # not unmapped here, because views may still exist
                 os.close(self._file)
 
     def _check_slot(self, slot: int) -> None:
@@ -182,7 +185,7 @@ class SlotWriter:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_lock"):  # else its construction failed
+        if hasattr(self, "_lock"):  # otherwise the construction failed
             self.close()
 
     def __repr__(self) -> str:
@@ -190,20 +193,20 @@ class SlotWriter:
 
 
 class SlotReader:
-    """The reading side: maps the segment of another process, or of this one, to read.
+    """Reader of a segment of another process or of this process.
 
     Args:
         name: the writer's `name`.
         token: the writer's `token`.
         slot_size: the writer's `slot_size`, bytes.
         count: the writer's `count`.
-        on_release: called with the slot, once per array that `memory` returned, when that array and all views of it are
-            gone; in whatever thread the last of them went, also after `close`, also in the midst of a garbage
-            collection: it must be short and must not wait.
+        on_release: callback with the slot, called once per array returned by `memory`, when that array and all its
+            views are gone. It runs in the thread that released the last view, even after `close` or during a garbage
+            collection. It must be short and must not block.
 
     Raises:
-        StreamError: it is not that segment, or cannot be opened: the process is gone, is another user's or on another
-            host. The message says which.
+        StreamError: the segment is not the expected one, or cannot be opened: its process has ended, belongs to another
+            user or runs on another host. The message names the reason.
     """
 
     def __init__(
@@ -226,11 +229,11 @@ class SlotReader:
     def memory(self, slot: int, length: int) -> Array:
         """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.
 
-        It stays valid, and unchanged while the writer holds the slot for it, without this reader and without the
-        writer's process.
+        The array stays valid without this reader and without the writer's process. It stays unchanged while the writer
+        holds the slot for it.
 
         Raises:
-            WireError: no such slot, or it is shorter than that.
+            WireError: there is no such slot, or it is shorter than `length`.
             StreamError: the reader is closed.
         """
         if (whole := self._whole) is None:
@@ -242,7 +245,10 @@ class SlotReader:
         return np.asarray(holder)
 
     def close(self) -> None:
-        """Open no more memory; once more is harmless. The segment stays mapped while arrays of it live."""
+        """Prevent access to further memory; repeated calls have no effect.
+
+        The segment stays mapped while arrays of it exist.
+        """
         self._whole = None
 
     def __enter__(self) -> Self:
@@ -256,14 +262,14 @@ class SlotReader:
 
 
 class Probe(SlotWriter):
-    """A small segment by which another process finds out, with `probe_slots`, whether it can read this one's slots."""
+    """Small segment with which another process checks, by `probe_slots`, whether it can read this process's slots."""
 
     def __init__(self) -> None:
         super().__init__(PAGE, 1)
 
 
 def probe_slots(name: str, token: bytes) -> bool:
-    """Say whether this process can read the slots of the process that made the `Probe` with this name and token."""
+    """Return whether this process can read the slots of the process that created the `Probe`."""
     try:
         SlotReader(name, token, PAGE, 1).close()
     except StreamError:
@@ -272,7 +278,10 @@ def probe_slots(name: str, token: bytes) -> bool:
 
 
 class _Slot:
-    """What all views of one array of `SlotReader.memory` hold, as `_Lease` in `buffers`; the mapping lives with it."""
+    """Object held by all views of an array of `SlotReader.memory`, like `_Lease` in `buffers`.
+
+    It keeps the mapping alive.
+    """
 
     __slots__ = ("__array_interface__", "on_release", "slot", "whole")
 
@@ -284,7 +293,7 @@ class _Slot:
         self.on_release = on_release
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (length,), "data": (address, True)}
 
-    # A default, since the names of a module may be gone when the interpreter ends.
+    # The default argument is needed because module globals may be gone at interpreter shutdown.
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if self.on_release is not None and not is_finalizing():
             self.on_release(self.slot)
@@ -303,7 +312,7 @@ def _check_size(what: str, slot_size: int, count: int) -> None:
 
 
 def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
-    """Make memory of `size` bytes that begins with `head`; return its descriptor and the memory, mapped to write."""
+    """Create memory of `size` bytes that starts with `head`; return its descriptor and the memory, mapped writable."""
     if not _has_proc():
         raise StreamError(f"shared memory needs Linux with {_PROC}; this is {sys.platform}. Use the socket instead.")
     file = -1
@@ -325,7 +334,7 @@ def _has_proc() -> bool:
 
 
 def _seal(file: int) -> None:
-    """Fix the size for good, and let no one else map it to write."""
+    """Fix the size permanently, and prevent further writable mappings."""
     import fcntl
 
     fixed = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
@@ -334,11 +343,11 @@ def _seal(file: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        fcntl.fcntl(file, _F_ADD_SEALS, fixed)  # Linux before 5.1: readers keep to reading
+        fcntl.fcntl(file, _F_ADD_SEALS, fixed)  # Linux before 5.1: readers must not write
 
 
 def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
-    """Return the whole segment of that name, mapped to read, after checking that it is the one meant."""
+    """Return the whole segment of that name, mapped read-only, after checking its identity."""
 
     def unreadable(why: str) -> StreamError:
         return StreamError(f"shared memory {name}: {why}")
@@ -352,7 +361,7 @@ def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
     path = _PROC + name.removeprefix("/proc")
     file = -1
     try:
-        # Before it is opened, for opening a device or a pipe that took the number may do something.
+        # Checked before opening, because opening a device or pipe that reused the number may have side effects.
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise unreadable("it is something else by now; the process that made it has closed it")
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -376,7 +385,7 @@ def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
             os.close(file)
     head = _HEAD.unpack_from(whole)
     if head != (_MAGIC, _VERSION, PAGE, bytes(token), slot_size, count):
-        whole.close()  # the error's traceback would keep it
+        whole.close()  # the error's traceback would keep it open
         ours = head[0] == _MAGIC and head[1] == _VERSION and head[3] == token
         raise unreadable(
             f"it has {head[5]} slots of {head[4]} bytes, expected {count} of {slot_size}"

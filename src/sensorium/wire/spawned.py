@@ -1,6 +1,6 @@
-"""What sensors that are spawned from blueprints have in common, whether they work in the server or in a client.
+"""Common base of sensors that are spawned from blueprints, in the server or in a client.
 
-Defining a class with a `definition` registers it under its id, in the registry of its side.
+The definition of a class with a `definition` registers it under its id, in the registry of its side.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def registry_of(what: str, group: str, ours: Sequence[str]) -> Registry[str, typ
     """Return a registry of sensors by the id of their definition.
 
     Args:
-        what: what they are, for messages, e.g. ``"client sensor"``.
-        group: the entry-point group in which installed packages announce modules with more of them.
-        ours: our own modules with them.
+        what: description of the sensors, for messages, e.g. ``"client sensor"``.
+        group: entry-point group in which installed packages announce modules with further sensors.
+        ours: built-in modules with such sensors.
     """
     clash = "{cls} defines {key!r}, which {other} defines already: give it another id."
     return Registry(what, Plugins(group, what, ours), clash)
 
 
 class SpawnedSensor:
-    """Base of sensors that are spawned: what they are told, and what they know of themselves."""
+    """Base of spawned sensors: the configuration passed to them, and their properties."""
 
     _registry: ClassVar[Registry[str, type[Any]]]
-    """The registry of the side on which it works."""
+    """Registry of the side on which the sensor runs."""
 
     _name: str
     _envs: range
@@ -45,7 +45,7 @@ class SpawnedSensor:
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        """Return the id, the attributes and their defaults. The one method that a sensor must have."""
+        """Return the id, the attributes and their defaults. This is the only required method of a sensor."""
         raise RegistrationError(f"{cls.__qualname__} has no definition: @classmethod def definition(cls)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,58 +59,61 @@ class SpawnedSensor:
             cls._registry.add(definition.id, cls)
 
     def set(self, description: ActorDescription) -> None:
-        """Take the attributes; called once, right after creation. Call `super().set(description)` first."""
+        """Set the attributes; called once, right after creation. Overrides call `super().set(description)` first."""
 
     def set_owner(self, owner: Owner | None) -> None:
-        """Take what the sensor is attached to; None: nothing, it stands in the world. Call `super()`'s first."""
+        """Set the body that the sensor is attached to; None for the world.
+
+        Overrides call `super().set_owner(owner)` first.
+        """
 
     def close(self) -> None:
-        """Let go of what it holds; called once, when it is destroyed. Call `super().close()` as well."""
+        """Release all resources; called once, when the sensor is destroyed. Overrides also call `super().close()`."""
 
     @property
     def name(self) -> str:
-        """Its name in the server."""
+        """Name of the sensor in the server."""
         return self._name
 
     @property
     def envs(self) -> range:
-        """The environments that it is for, one after the other."""
+        """Environments of the sensor, consecutive."""
         return self._envs
 
     @property
     def transform(self) -> Pose:
-        """Its pose in the frame of the body that it is attached to, else in the world."""
+        """Pose of the sensor in the frame of its body, or in the world if it is not attached."""
         return self._transform
 
     @property
     def description(self) -> ActorDescription:
-        """Its blueprint's id and the attributes that were chosen."""
+        """Id of the blueprint and the chosen attributes."""
         return self._description
 
     @property
     def owner(self) -> Owner | None:
-        """What it is attached to."""
+        """Body that the sensor is attached to."""
         return self._owner
 
     def rows(self, snapshot: Snapshot) -> slice:
-        """Return where the sensor's environments are on the first axis of a snapshot's arrays.
+        """Return the rows of the sensor's environments on the first axis of a snapshot's arrays.
 
         Raises:
-            StreamError: the snapshot does not have all of them.
+            StreamError: the snapshot does not contain all of them.
         """
         return rows_of(snapshot.env_ids, self, "the snapshot")
 
 
 def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slice:
-    """Return where a sensor's environments are among some that ascend.
+    """Return the rows of a sensor's environments in ascending env numbers.
 
     Args:
-        env_ids: their numbers.
+        env_ids: env numbers, ascending.
         sensor: the sensor.
-        what: what has these environments, for the message.
+        what: name of the object with these environments, for the message.
 
     Raises:
-        StreamError: not all of them are there.
+        StreamError: some environments are missing.
     """
     envs = sensor.envs
     first = int(np.searchsorted(env_ids, envs.start))
@@ -123,10 +126,10 @@ def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slic
 
 
 def check_envs(cls: type, envs: range) -> None:
-    """Refuse environments that a sensor cannot be for.
+    """Reject environments that are invalid for a sensor.
 
     Raises:
-        ConfigError: they do not follow each other, or there are none.
+        ConfigError: the environments are not consecutive, or there are none.
     """
     if envs.step != 1 or not envs or envs.start < 0:
         raise ConfigError.single(cls.__name__, "envs", envs, "environments that follow each other, at least one")
@@ -140,6 +143,6 @@ def place(
     transform: Pose | None,
     owner: Owner | None,
 ) -> None:
-    """Tell a sensor what it knows of itself from `set` on."""
+    """Set the properties that a sensor has from `set` on."""
     sensor._name, sensor._description, sensor._envs = name, description, envs
     sensor._transform, sensor._owner = Pose() if transform is None else transform, owner

@@ -1,4 +1,4 @@
-"""What a listener is told of a stream once: its sensor, its fields, its rate."""
+"""One-time information about a stream: its sensor, its fields, its rate."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ Where = Literal["scene", "server", "client"]
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What a listener needs to know of a stream once.
+    """One-time information about a stream for listeners.
 
     Attributes:
         id: number of the stream on its server.
         name: the sensor's name.
         kind: the sensor's kind, e.g. ``"imu"``, or the id of its definition.
-        type_name: name of the type of its data, e.g. ``"sensorium.fields/1"``; it says which serializer reads them.
-        specs: the fields, where the data have any, mount axis squeezed for a singular selector.
+        type_name: name of the type of its data, e.g. ``"sensorium.fields/1"``; it selects the serializer.
+        specs: the fields, if the data have any; the mount axis is squeezed for a singular selector.
         rate_hz: samples per second of simulation time; 0 for events.
         mounts: name of each mount.
-        events: whether it sends when something happens, instead of at a rate.
-        where: which part the data come from.
+        events: whether it sends on events instead of at a rate.
+        where: origin of the data: scene, server or client.
         cfg: the sensor's config, read-only; ``dict(info.cfg)`` is JSON-able.
-        constants: what the sensor says once, e.g. names that the numbers in its fields stand for; likewise.
-        num_envs: environments of the server.
+        constants: constant values of the sensor, e.g. the names of ids in its fields; read-only and JSON-able like
+            `cfg`.
+        num_envs: number of environments of the server.
     """
 
     id: int
@@ -65,10 +66,10 @@ class StreamInfo:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> StreamInfo:
-        """Return the stream that `to_dict` described.
+        """Return the stream described by the result of `to_dict`.
 
         Raises:
-            WireError: the values describe no stream.
+            WireError: the values do not describe a stream.
         """
         try:
             specs = tuple(FieldSpec.from_dict(each) for each in values["specs"])

@@ -1,4 +1,4 @@
-"""Waking a thread that waits in a poll, from any other thread."""
+"""Wake-up of a polling thread from any other thread."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from threading import RLock, get_ident
 
 
 class Waker:
-    """Something to poll: `wake` makes its `fileno` readable, `rest` makes it silent again.
+    """Pollable object: `wake` makes its `fileno` readable, `rest` makes it unreadable again.
 
-    Waking costs a system call only where the thread that polls was not woken already, and none from that thread itself:
-    it looks at everything there is before it polls again.
+    Waking costs a system call only if the polling thread is not already awake. Calls from the polling thread itself are
+    free, because it processes all pending work before it polls again.
     """
 
     def __init__(self) -> None:
@@ -22,28 +22,28 @@ class Waker:
             end.setblocking(False)
         self._is_awake = False
         self._poller = 0
-        self._lock = RLock()  # so that nobody writes to a descriptor that was closed meanwhile and is another's now
+        self._lock = RLock()  # prevents writes to a closed descriptor whose number may be reused
 
     def fileno(self) -> int:
         """Return the descriptor to poll for reading."""
         return self._event if self._pair is None else self._pair[0].fileno()
 
     def wake(self) -> None:
-        """Wake the thread that polls."""
+        """Wake the polling thread."""
         if self._is_awake or get_ident() == self._poller:
             return
         self._is_awake = True
-        with self._lock, contextlib.suppress(OSError):  # closed meanwhile, or full: then it is awake
+        with self._lock, contextlib.suppress(OSError):  # closed in the meantime, or full: then the thread is awake
             if self._pair is None:
                 os.eventfd_write(self._event, 1)
             else:
                 self._pair[1].send(b"!")
 
     def rest(self, is_readable: bool) -> None:
-        """Note that the thread that calls is awake, and will look at everything there is from here on.
+        """Mark the calling thread as awake. From now on it processes all pending work.
 
         Args:
-            is_readable: whether its poll said so.
+            is_readable: whether the poll reported the descriptor as readable.
         """
         self._poller = get_ident()
         if is_readable:
@@ -55,7 +55,7 @@ class Waker:
         self._is_awake = False
 
     def close(self) -> None:
-        """Close what is polled. Waking has no effect from then on."""
+        """Close the polled descriptor. Waking has no effect afterwards."""
         with self._lock:
             self._is_awake = True
             if self._pair is not None:

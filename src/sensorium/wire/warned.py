@@ -1,4 +1,4 @@
-"""Warnings that were raised in the server and concern a client: they are told there as well."""
+"""Warnings of the server that concern a client, repeated in the client."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 from sensorium import errors
 
 MOST = 32
-"""Different warnings that one answer carries, at most."""
+"""Maximum number of different warnings in one answer."""
 
 Warned = tuple[str, str]
 """Name of a warning's category, and its text."""
 
 
 class _WarningRecorder:
-    """Stands in for `warnings.showwarning`, notes what one thread shows, and passes everything on.
+    """Replacement for `warnings.showwarning` that records the warnings of one thread and forwards all of them.
 
-    `warnings.catch_warnings` is not for several threads: it also takes what others show, and where two of them overlap,
-    one puts back what the other had set. This one does no harm when somebody puts it back after its end.
+    `warnings.catch_warnings` is not thread-safe: it also catches the warnings of other threads. If two of its contexts
+    overlap, one restores the state set by the other. This recorder has no effect if it is restored after its end.
     """
 
     def __init__(self) -> None:
         self.found: list[Warned] = []
         self.thread = threading.get_ident()
-        """The thread; 0 after the end."""
+        """Id of the recorded thread; 0 after the end."""
         self.before = _without_ended(warnings.showwarning)
 
     def __call__(
@@ -41,7 +41,7 @@ class _WarningRecorder:
 
 
 def _without_ended(show: Any) -> Any:
-    """Return what shows warnings, without those in front of it that have ended."""
+    """Return the function that shows warnings, without ended recorders in front of it."""
     while isinstance(show, _WarningRecorder) and not show.thread:
         show = show.before
     return show
@@ -49,13 +49,13 @@ def _without_ended(show: Any) -> Any:
 
 @contextmanager
 def overheard() -> Iterator[list[Warned]]:
-    """Note the warnings that this thread shows meanwhile, each once; they are shown as ever.
+    """Record each warning that this thread shows during the context once; warnings are still shown as usual.
 
-    What filters of this process leave out, or turn into errors, is not among them. What it shows once only is, also
-    where it was shown before.
+    Warnings that filters of this process ignore or turn into errors are not recorded. Warnings that are shown only once
+    are recorded even if they were already shown.
     """
     recorder = warnings.showwarning = _WarningRecorder()
-    warnings.simplefilter("default", append=True)  # what applies anyway; what was shown once is forgotten by it
+    warnings.simplefilter("default", append=True)  # default action anyway; clears the "already shown" registry
     try:
         yield recorder.found
     finally:
@@ -64,15 +64,15 @@ def overheard() -> Iterator[list[Warned]]:
 
 
 def warn_again(warned: Iterable[Warned], what: str, stacklevel: int = 1) -> None:
-    """Warn of what was warned of in the server.
+    """Repeat the warnings of the server in this process.
 
-    A category of Python or of `sensorium.errors` is the same here; any other is a `UserWarning`. Its name is in the
-    text.
+    Categories of Python and of `sensorium.errors` are kept. Any other category becomes a `UserWarning`, with its name
+    in the text.
 
     Args:
         warned: the warnings.
-        what: what the server did, e.g. ``"spawning 'cam'"``.
-        stacklevel: whom to blame: 1 the caller.
+        what: action of the server, e.g. ``"spawning 'cam'"``.
+        stacklevel: frame that the warning refers to: 1 for the caller.
     """
     for category, text in warned:
         known: object = getattr(errors, category, getattr(builtins, category, None))
@@ -81,7 +81,7 @@ def warn_again(warned: Iterable[Warned], what: str, stacklevel: int = 1) -> None
 
 
 def told(category: str, text: str, what: str) -> str:
-    """Return what the user of a client is told of a warning of the server."""
+    """Return the text that reports a warning of the server to the user of a client."""
     return f"{what}, the server warned: {category}: {text}"
 
 

@@ -1,4 +1,4 @@
-"""The world as a listener sees it: where its bodies are at one frame."""
+"""World state for listeners: the poses of all bodies at one frame."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(slots=True, eq=False)
 class Snapshot:
-    """Where all bodies are, at one frame. Its arrays are read-only.
+    """Poses and velocities of all bodies at one frame. Its arrays are read-only.
 
     Attributes:
         frame: number of the frame on the server.
         tick: physics tick.
         time: simulation time, s.
-        bodies: which bodies there are; they are the rows of the arrays.
+        bodies: the bodies, in the order of the rows of the arrays.
         env_ids: numbers of the envs, int64 `[env]`.
         pos_w: origins of the body frames, world, float32 `[env, body, 3]`, m.
         quat_w: orientations, world, float32 `[env, body, 4]`, wxyz.
         lin_vel_w: velocities of the origins, world, float32 `[env, body, 3]`, m/s.
         ang_vel_w: angular velocities, world, float32 `[env, body, 3]`, rad/s.
-        captures: how often the state was captured since the env's reset, int64 `[env]`; None where nobody counts.
+        captures: number of captures of the state since the env's reset, int64 `[env]`; None if they are not counted.
 
     Raises:
         ConfigError: an array has another shape.
@@ -61,15 +61,15 @@ class Snapshot:
 
     @classmethod
     def of(cls, data: FieldData, bodies: Bodies) -> Snapshot:
-        """Return the snapshot that data of a body-state sensor with one mount per body are, without copying them.
+        """Return the data of a body-state sensor with one mount per body as a snapshot, without a copy.
 
         Args:
-            data: with the fields `pos_w`, `quat_w`, `lin_vel_w`, `ang_vel_w`, `[env, mount, ...]`.
-            bodies: the bodies that are its mounts, in their order.
+            data: data with the fields `pos_w`, `quat_w`, `lin_vel_w`, `ang_vel_w`, `[env, mount, ...]`.
+            bodies: the bodies of its mounts, in the same order.
 
         Raises:
             WireError: the data lack one of these fields.
-            ConfigError: their mounts are other bodies.
+            ConfigError: the mounts are other bodies.
         """
         mounts = data.info.mounts
         if mounts and mounts != bodies.names:
@@ -87,16 +87,16 @@ class Snapshot:
         return cls(data.frame, data.tick, data.time, bodies, data.env_ids, pos, quat, lin_vel, ang_vel, data.captures)
 
     def pose(self, body: int | str, env: int | None = None) -> Pose:
-        """Return where a body is in the world.
+        """Return the pose of a body in the world.
 
         Args:
             body: its number or full name.
-            env: number of the env; by default the first one that the snapshot holds.
+            env: number of the env; by default the first env of the snapshot.
 
         Raises:
             UnknownNameError: there is no such body.
-            IndexError: the snapshot does not hold that env.
-            ConfigError: its state is no pose, e.g. not finite.
+            IndexError: the snapshot does not contain that env.
+            ConfigError: the state is not a valid pose, e.g. not finite.
         """
         row, place = self.bodies.row(body), self.env_row(env)
         x, y, z = self.pos_w[place, row].tolist()
@@ -104,10 +104,10 @@ class Snapshot:
         return Pose((x, y, z), (w, a, b, c))
 
     def env_row(self, env: int | None = None) -> int:
-        """Return which row belongs to an env; the first by default.
+        """Return the row of an env; by default the first row.
 
         Raises:
-            IndexError: the snapshot does not hold that env.
+            IndexError: the snapshot does not contain that env.
         """
         rows = np.flatnonzero(self.env_ids == env) if env is not None else np.arange(min(len(self.env_ids), 1))
         if not len(rows):
