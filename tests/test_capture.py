@@ -309,7 +309,7 @@ def test_capture_is_turned_on_and_off_between_steps() -> None:
 
 
 def test_the_engine_is_told(tmp_path: Path) -> None:
-    """An engine with its own kernels is asked to replay them as graphs or not to."""
+    """An engine with its own kernels captures them if and only if the scene does; readings are equal."""
     xml = "<mujoco><worldbody><body name='b'><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     found = []
     for capture in (True, False):

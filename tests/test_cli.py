@@ -191,14 +191,12 @@ def test_many_numbers_are_summed_up(demo: Result) -> None:
      (12345.6, "+1.23e+04"), (float("inf"), "  +inf"), (float("nan"), "  +nan")],
 )  # fmt: skip
 def test_numbers_are_not_shown_as_zero_unless_they_are(number: float, shown: str) -> None:
-    """Markers of a gel move by tenths of a millimetre, and the table shows this motion in metres."""
+    """The table uses metres; displacements of tenths of a millimetre must not appear as zero."""
     assert simulation._number(number) == shown
 
 
 def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None:
-    """Samples arrive after delay and jitter, in a different order per env, and differ from their truth by a little
-    noise.
-    """
+    """Samples arrive after delay and jitter, in a different order per env, and differ slightly from their truth."""
     recording = load(demo.out / "readings.npz")
     for name, low, high in (("trunk", 0.004, 0.006), ("foot", 0.012, 0.016)):
         sensor = recording[name]

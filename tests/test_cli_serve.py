@@ -190,7 +190,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
 
 
 def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None:
-    """The server listens at several addresses; time stops between steps; Ctrl-C gives 130 and clients get the reason.
+    """The server listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason.
     """
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
@@ -228,8 +228,8 @@ def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
 
 
 def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None:
-    """Token and keys are created with mode 0600; the key is printed; clients without both are refused; no secret is
-    printed.
+    """Token and keys are created with mode 0600, and the key is printed. Clients without both are refused, and no
+    secret is printed.
     """
     token, keys = tmp_path / "token", tmp_path / "keys"
     options = (model, "--lockstep", "--address", "tcp://127.0.0.1:0", "--token-file", str(token), "--keys", str(keys))

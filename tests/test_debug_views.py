@@ -1,5 +1,4 @@
-"""Scenes with `debug=True`: kept references to `.data` and `.ground_truth` are overwritten once they are out of date.
-"""
+"""Scenes with `debug=True`: kept views of `.data` and `.ground_truth` are overwritten once they are out of date."""
 
 from __future__ import annotations
 
@@ -117,7 +116,8 @@ def test_readings_are_the_same() -> None:
 
 
 def test_a_write_into_a_view_is_named_at_the_next_step() -> None:
-    """A write is reported once per sensor, branch and field. Reads and writes into copies are not; NaN compares equal.
+    """A write is reported once per sensor, branch and field. Reads and writes into copies are not reported; NaN equals
+    NaN.
     """
     scene = syn.world(rig(), debug=True)
     syn.advance(scene)

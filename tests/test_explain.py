@@ -1,4 +1,4 @@
-"""`sensorium explain`: the meaning of a rig on a model, as tables and as JSON, and one message for a rig that does not
+"""`sensorium explain`: the meaning of a rig on a model, as tables and JSON, and one message for a rig that does not
 fit.
 """
 
@@ -86,9 +86,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, tex
 
 
 def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, Any]) -> None:
-    """Mounts appear in the order of the model with their bodies; a list stays a list; joints and native sensors appear
-    by name.
-    """
+    """Mounts appear in model order with their bodies; a list stays a list; joints and native sensors appear by name."""
     sensors = described["sensors"]
     assert sensors["trunk"]["selector"] == {"site": "imu"}
     assert sensors["trunk"]["mounts"] == [{"name": "imu", "body": "trunk"}]

@@ -50,9 +50,7 @@ def by_hand(scene: sn.Scene, fields: Iterable[str], truth: Iterable[str]) -> Ten
 
 @pytest.mark.parametrize(("capture", "shards"), [(False, 1), (True, 1), (True, 2), (False, 3)])
 def test_it_shows_what_the_views_of_a_twin_show(capture: bool, shards: int) -> None:
-    """Values agree bit for bit at every tick and after resets, for lazy, delayed and slow sensors, both branches and
-    all dtypes.
-    """
+    """Values agree bit for bit at every tick and after resets, for lazy, delayed and slow sensors and all dtypes."""
     scene, twin = syn.world(rig()), syn.world(rig(), capture=False)
     scene.compute.shards = shards
     scene.capture(capture)
@@ -429,9 +427,7 @@ def scan_scene(**options: Any) -> sn.Scene:
     ],
 )
 def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, high: float) -> None:
-    """Bounds are those that the config declares, including the values of misses; noise has no bounds. The truth keeps
-    them.
-    """
+    """Bounds are those of the config, including the values of misses; noise has no bounds. The truth keeps them."""
     scene = scan_scene(**options)
     look = scene.observer("scan.distances", replace_inf=replace_inf)
     assert (look.low[0], look.high[0]) == (low, high)

@@ -60,9 +60,7 @@ def test_there_are_three_example_packages() -> None:
 
 @pytest.mark.slow
 def test_options_alone_find_the_sensor_and_a_file_finds_the_stage(site: Path, tmp_path: Path) -> None:
-    """Only `my_proximity.options` is imported; its sensor is found in the package beside it, the stage by its entry
-    point.
-    """
+    """Only `my_proximity.options` is imported; its sensor is found in the package, the stage by its entry point."""
     code = """
 import sys
 from my_proximity.options import MyProximityCfg
