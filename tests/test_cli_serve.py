@@ -190,8 +190,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
 
 
 def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None:
-    """The server listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason.
-    """
+    """It listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason."""
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
     with serving(model, *options) as server:

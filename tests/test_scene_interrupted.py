@@ -414,8 +414,7 @@ def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, mo
 
 
 def test_arguments_that_are_refused_change_nothing() -> None:
-    """After an invalid control, number of ticks, envs or state, the scene continues as if the call had never been made.
-    """
+    """After an invalid control, number of ticks, envs or state, the scene continues as if the call had not occurred."""
     scene, twin = pair()
     calls: list[Callable[[], object]] = [
         lambda: scene.step(torch.zeros(4, 3)), lambda: scene.step(substeps=0), lambda: scene.update(ticks=-1),

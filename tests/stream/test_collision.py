@@ -474,9 +474,7 @@ def test_the_modules_of_streamed_sensors_are_light() -> None:
 
 
 def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_every_tick() -> None:
-    """A falling box stays on the ground. Its reported impulse is its momentum plus its weight until the end of that
-    step.
-    """
+    """The reported impulse of a box that falls and stays is its momentum plus its weight until the end of that step."""
     engine = sn.MujocoEngine(
         mujoco.MjSpec.from_string(
             "<mujoco><option timestep='0.002'/><worldbody><geom type='plane' size='1 1 .1'/>"

@@ -193,8 +193,7 @@ def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
 
 
 def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() -> None:
-    """The drop may occur at any time, as by a garbage collection: here before and after the server looks at the frame.
-    """
+    """The drop may occur at any time, as by a garbage collection: here before and after the server reads the frame."""
     with opener("in-process") as (opened, scene), without_collection():
         for _ in range(2):
             kept: list[Any] = []
@@ -211,9 +210,7 @@ def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() 
 
 @both
 def test_a_sensor_that_runs_in_a_client_is_closed_with_it(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Client and sensor reference each other, so a garbage collection finds them; while the sensor listens, both
-    continue.
-    """
+    """Client and sensor reference each other, so a garbage collection finds them; a listening sensor keeps both."""
     closed: list[str] = []
     monkeypatch.setattr(Pedometer, "close", lambda self: closed.append(self.name))
     with opener(transport) as (opened, _):

@@ -157,8 +157,7 @@ def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, cli
 
 
 def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client: sn.Client) -> None:
-    """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, and nothing is left.
-    """
+    """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, nothing is left."""
     with sn.connect(server.address) as second:
         sensors = [each.sensors[name] for each in (client, second) for name in ("gauge", "world")]
         before = held()

@@ -40,8 +40,7 @@ def bits(value: Any) -> bytes:
 
 
 def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(server: Child, tmp_path: Path) -> None:
-    """Frames agree for small and large readings, all and some envs, every frame and each third, with and without truth.
-    """
+    """Frames agree for small and large readings, all and some envs, all and each third, with and without truth."""
     got: dict[str, list[Any]] = {}
     with sn.connect(server.address) as client:
 
@@ -180,7 +179,7 @@ def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
 
 
 def test_frames_of_a_reset_and_of_steps_with_substeps_are_counted_alike(server: Child) -> None:
-    """A reset is a separate frame; a step of many ticks makes as many frames as sensor samples."""
+    """A reset is a single frame; a step of many ticks makes as many frames as there are sampled ticks."""
     with sn.connect(server.address) as client:
         frames: list[int] = []
         client.sensors["gauge"].listen(lambda data: frames.append(data.frame), policy="lossless")

@@ -165,8 +165,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
 
 
 def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_environments() -> None:
-    """While listeners with other environments start and stop all the time, each gets its rows, and the loop continues.
-    """
+    """While listeners with other environments start and stop constantly, each gets its rows, and the loop continues."""
     with serving(step=True, world={"num_envs": 8, "columns": 0}) as server, sn.connect(server.address) as client:
         wrong: list[Any] = []
         seen = [0]

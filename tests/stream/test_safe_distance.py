@@ -171,8 +171,7 @@ FAR = (50.0, 0.0, 0.0)
 
 
 def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
-    """The box of the car spans -2.5 to 3 in x, 1.5 to each side and 0.5 up; without a body inside there is no message.
-    """
+    """The box of the car spans -2.5 to 3 in x, 1.5 to each side and 0.5 up; an empty box gives no message."""
     with Host(STREET) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
         assert host.frame(guard, place((0, 0, 0), FAR, FAR, FAR, FAR)) == []

@@ -770,8 +770,7 @@ class Model:
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
 def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
-    """Subscriptions with the most waiting messages are ended; no client waits for ever, and at the end nothing is held.
-    """
+    """Subscriptions with the most waiting messages are ended; none waits for ever, and at the end nothing is held."""
     model = Model(most, most_held=most)
     operations = {
         model.offer: 60, model.credit: 8, model.release: 10, model.read: 20, model.subscribe: 8, model.end: 2,
@@ -797,8 +796,7 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
-    """Lossless gives all in order or an end, latest counts drops, events count losses; held slots are not overwritten.
-    """
+    """Lossless gives all in order or an end, latest counts drops, events count losses; held slots stay unchanged."""
     model = Model(seed)
     operations = {
         model.offer: 40, model.credit: 25, model.release: 15, model.read: 20, model.subscribe: 6, model.end: 2,

@@ -293,8 +293,7 @@ def test_without_listeners_nothing_is_serialised_or_run(host: Host) -> None:
 
 
 def test_many_messages_of_a_frame_keep_their_order_and_their_environments(host: Host) -> None:
-    """Small messages, which are bundled, and large messages between them keep their order, each with its environment.
-    """
+    """Small messages, which are bundled, and large ones between them keep their order, each with its environment."""
     probe = host.spawn(Probe, attach_to="box", envs=range(1, 3))
     sizes = [1, 2, 3, 1000, 4, 5, 2000, 3000, 6]
 

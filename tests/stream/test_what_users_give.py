@@ -123,8 +123,7 @@ MISTAKES: dict[str, tuple[Callable[[sn.Client], object], str]] = {
 def test_a_mistake_is_told_in_words_and_the_connection_lives(
     server: sn.Server, client: sn.Client, mistake: str
 ) -> None:
-    """The error names call, argument, value and the expected value; nothing is sent or waits, and the next step works.
-    """
+    """The error names call, argument, value and the expected value; nothing is sent, and the next step works."""
     call, words = MISTAKES[mistake]
     frame = server.frame
     with pytest.raises(ConfigError, match=words):
