@@ -276,7 +276,7 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
         sync.get(11)
     with pytest.raises(StaleError, match="frame 14 was never announced: there was none between 12 and 15"):
         sync.get(14)
-    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest that was handed out is still there
+    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest delivered frame is still available
     sync.get(17)
     with pytest.raises(StaleError, match="frame 9 was before"):
         sync.get(9)

@@ -118,8 +118,7 @@ def test_another_process_sees_what_was_written() -> None:
 
 
 def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
-    """The view shows the same bytes after SIGKILL of the writer's process and after the reader was closed and deleted.
-    """
+    """The view shows the same bytes after SIGKILL of the writer's process and after the reader was closed and freed."""
     released: list[int] = []
     with other_process() as other:
         reader = SlotReader(*other.segment, released.append)
@@ -169,7 +168,7 @@ def test_nobody_can_change_the_size(length: int) -> None:
         file = os.open(writer.name, os.O_RDWR)
         try:
             with pytest.raises(PermissionError):
-                fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS: a reader cannot forbid the writer to write either
+                fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS: a seal against writing is refused as well
         finally:
             os.close(file)
         writer.memory(1)[:3] = b"abc"
@@ -303,8 +302,7 @@ def test_a_closed_segment_is_told() -> None:
 
 
 def test_a_descriptor_used_again_is_never_taken_for_the_segment(tmp_path: Any) -> None:
-    """A file, an empty file, a pipe, a socket, a directory, a device, foreign memory and another segment are refused.
-    """
+    """A file, an empty file, a pipe, a socket, a directory, a device, foreign memory and other segments are refused."""
     import socket
 
     with SlotWriter(PAGE, 1) as writer:
@@ -566,8 +564,7 @@ def test_no_slot_is_ever_out_twice() -> None:
 
 
 def test_a_slot_may_be_released_while_the_same_thread_holds_the_lock() -> None:
-    """The collector does so, since it may run during any call. The test uses a separate process, because it may hang.
-    """
+    """The collector may do so during any call. The test uses a separate process, because a fault would block it."""
     program = """
 from sensorium.wire.slots import SlotReader, SlotWriter
 writer = SlotWriter(100, 1)
