@@ -28,11 +28,11 @@ NEEDS_TEST = ("error", "guarantee", "example")
 def resolve(path: str) -> Any:
     """Return the object of a dotted path.
 
-    A field of a config is its `FieldInfo`; what objects of a class have, or its constructor takes, or what is an
-    attribute of the blueprint of a streamed sensor, is None.
+    A field of a config gives its `FieldInfo`. Instance attributes, constructor parameters and blueprint attributes of a
+    streamed sensor give None.
 
     Raises:
-        LookupError: there is no such thing; the message says where the path ends.
+        LookupError: the path does not exist; the message states where it ends.
     """
     parts = ["sensorium" if path.startswith("sn.") else path.split(".")[0], *path.split(".")[1:]]
     found = import_module(parts[0])

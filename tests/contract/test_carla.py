@@ -110,7 +110,7 @@ class SafeDistanceEvent(sn.ArrayData):
 
     @property
     def nearest_first(self) -> int:
-        """Return the items ordered by distance."""
+        """Return the first item."""
         return int(self[0])
 
 

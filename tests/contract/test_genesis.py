@@ -62,8 +62,7 @@ def test_the_positions_of_the_guide() -> None:
 
 
 def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
-    """A tick calls the hook once, with the memory of all environments and mounts; a second sensor has a separate call.
-    """
+    """A tick calls the hook once, with the memory of all environments and mounts; a second sensor has its own call."""
     calls: list[tuple[int, ...]] = []
 
     class CountedCfg(sn.MountedSensorCfg[PosData]):
@@ -224,7 +223,7 @@ def test_the_threshold_of_the_guide() -> None:
 
 
 class ClampCfg(sn.MountedSensorCfg[PosData]):
-    """Clamps its memory, which stays unclamped, in return space."""
+    """Clamps in return space; its memory stays unclamped."""
 
 
 def clamp_class() -> type[Any]:

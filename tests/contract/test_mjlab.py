@@ -118,8 +118,7 @@ CATEGORIES = {
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_sensors_of_each_category_equal_mujocos_own(category: str) -> None:
-    """The type's name and an element give `[env, dim]` of MuJoCo's result for the same state, bit for bit in float32.
-    """
+    """The type's name and an element give `[env, dim]` of MuJoCo's result for the same state, bit-exact in float32."""
     objtype, name, types = CATEGORIES[category]
     attribute = {"site": 'site="{}"', "joint": 'joint="{}"'}.get(objtype, f'objtype="{objtype}" objname="{{}}"')
     if category == "other":

@@ -64,8 +64,7 @@ def test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it() -> None:
 
 
 def test_hooks_read_the_engines_state() -> None:
-    """Hooks have access to the engine; it provides the arrays in `requires`, and reading any other array is an error.
-    """
+    """Hooks have access to the engine; it provides the arrays in `requires`, and reading other arrays is an error."""
 
     class HeightCfg(sn.SensorCfg[TravelData]):
         array: str = "body_pos_w"
