@@ -1,8 +1,8 @@
 """Write the readings of sensors of every kind over a few hundred ticks; `compare_commits` runs it on two commits.
 
-The module uses names of `sensorium` only. Configs and their options come from the tests of the commit under test:
-`two_engines` (a model, and configs of all kinds), `test_first_env` (random options of each kind, and models of depth
-cameras) and `test_stage_contract` (stages).
+The module uses names of `sensorium` only. Configs and their options come from the tests of the commit under test. These
+are `two_engines` (a model, and configs of all kinds), `test_first_env` (random options of each kind, and models of
+depth cameras) and `test_stage_contract` (stages).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse:
     timed = {"loss": 0.2, "delay": sn.Uniform(0.004, 0.02), "jitter": 0.004, "history_length": 3, "rate_hz": rate}
     try:
         return cfg.replace(**knobs, **timed, **drawn, stages=stages)
-    except sn.ConfigError:  # a kind that says the truth only
+    except sn.ConfigError:  # a kind with truth only
         return cfg.replace(history_length=3, **drawn)
 
 
@@ -215,7 +215,7 @@ def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
     """Run sensors on an engine, with resets of some and of all environments, and with saved states."""
     world = World(name)
     refused: dict[str, str] = {}
-    if name == "tensor":  # which takes not all; refused ones leave nothing in an engine of their own
+    if name == "tensor":  # which takes only some; a refused one leaves nothing in its separate engine
         for cfg in cfgs:
             try:
                 sn.Scene(World(name).engine, [cfg], discover=False)

@@ -434,7 +434,7 @@ class _Note(StageCfg):
     """Appends its position to `LOG`, adds `amount`, and counts its samples per env in a state."""
 
     amount: float = 0.0
-    """What it adds."""
+    """Amount to add."""
     by_count: bool = False
     """Whether it adds `amount` times the number of samples of this episode."""
 

@@ -484,7 +484,7 @@ class LabelledData:
 
 
 class LabelledCfg(MountedSensorCfg[LabelledData]):
-    """Says once what no other process can be told."""
+    """Returns a label that cannot be sent to another process."""
 
 
 class Labelled(_Height, sn.SimpleSensor[LabelledCfg, LabelledData]):
@@ -611,13 +611,13 @@ def test_post_process_without_intermediate_fields_is_refused_at_class_definition
 def test_a_lazy_plugin_fails_when_its_scene_is_built(
     cfg_class: type[MountedSensorCfg[HeightData]], message: str
 ) -> None:
-    """And not at its first read: its hooks are tried once, on the arrays that it requires and no others."""
+    """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])
 
 
 class CountedCfg(MountedSensorCfg[HeightData]):
-    """Counts how often its hooks are called, and with what."""
+    """Counts the calls of its hooks, and records their arguments."""
 
 
 class Counted(_Height, sn.SimpleSensor[CountedCfg, HeightData]):
@@ -645,7 +645,7 @@ class Counted(_Height, sn.SimpleSensor[CountedCfg, HeightData]):
 
 
 def test_hooks_are_called_once_per_sample_for_all_mounts_and_envs() -> None:
-    """Twice where there are two branches, in the order of the pipeline, and never at a tick that is not due."""
+    """Hooks are called twice where there are two branches, in pipeline order, and never at a tick that is not due."""
     scene = sn.Scene(tumbling_engine(5), [CountedCfg(sites="site|site", update_period=0.004)])
     Counted.calls.clear()
     scene.update()

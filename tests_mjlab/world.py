@@ -99,8 +99,7 @@ class BesideCfg(MjlabSensorCfg):
 
 
 class Beside(MjlabSensor):
-    """The library's scene as the owner of the loop uses it: `update` after each step, `reset` on request of the test.
-    """
+    """The library's scene as the owner of the loop uses it: `update` after each step, `reset` on request."""
 
     scene: sn.Scene | None = None
     ticks = 0

@@ -50,9 +50,9 @@ def is_on(point: Point, a: Point, b: Point) -> bool:
 def crosses(before: Sequence[float], now: Sequence[float], line: Sequence[Sequence[float]]) -> bool:
     """Return whether a path reaches a line from outside of it.
 
-    The path is cut where it can reach or leave the line: at its intersection with the straight line through each
-    segment, and where an end of a segment is abreast. Between two cuts it is either on the line throughout or not at
-    all. The function therefore checks the cuts and the midpoints between them in order.
+    The path is cut where it can reach or leave the line. These are its intersections with the straight line through
+    each segment, and the places where an end of a segment is abreast. Between two cuts it is either on the line
+    throughout or not at all. The function therefore checks the cuts and the midpoints between them in order.
     """
     points = [(Fraction(x), Fraction(y)) for x, y in (each[:2] for each in line)]
     segments = list(itertools.pairwise(points))

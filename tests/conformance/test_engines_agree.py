@@ -81,8 +81,7 @@ def test_every_kind_of_sensor_takes_part():
 
 
 def test_the_trajectory_has_what_matters(trajectory):
-    """An environment is never in contact, another lands, another always is; ball, feet and trunk touch, and rays hit.
-    """
+    """One environment is never in contact, one lands, one always is; ball, feet and trunk touch, and rays hit."""
     touching = trajectory.touching
     assert touching.sum(0).tolist()[0] == 0 and 5 <= touching[:, 1].sum() <= TICKS - 5 and touching[:, 2].all()
     cpu = {name: values for name, (values, _) in trajectory.truth.items()}

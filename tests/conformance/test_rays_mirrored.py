@@ -182,8 +182,7 @@ def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: 
     ("seed", "meshes", "rays"), [(2, 16, 2000), pytest.param(3, 100, 10000, marks=pytest.mark.soak)]
 )
 def test_no_ray_leaks_through_an_edge_or_a_vertex(seed: int, meshes: int, rays: int) -> None:
-    """No ray from inside a stretched ball, aimed exactly at vertices and edges, escapes; MuJoCo's own rays leak there.
-    """
+    """No ray from inside a stretched ball, aimed exactly at vertices and edges, escapes; MuJoCo's own rays do."""
     rng = np.random.default_rng(200 + seed)
     leaks = 0
     for case in cases(seed, meshes, ("ball",)):

@@ -318,8 +318,7 @@ def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> No
 
 @pytest.mark.slow
 def test_vertical_rays_from_turned_mounts() -> None:
-    """With yaw alignment on tumbling bodies, starts follow the heading, rays stay vertical, own bodies are invisible.
-    """
+    """With yaw alignment on tumbling bodies, starts follow the heading, rays stay vertical, own bodies are hidden."""
     rng = np.random.default_rng(22)
     world, _ = flat_world(rng, mounts=[(0, (0.2, 0.1, 0.5), (0.7, 0.1, 0.5, -0.4)), (2, (0.0, 0.0, 0.0))])
     cast = world.rays(over(rng, 1000), np.broadcast_to([0, 0, -1.0], (1000, 3)), alignment="yaw", limits=(0.0, FAR))
@@ -647,8 +646,7 @@ def test_a_captured_scene_is_the_plain_one() -> None:
 
 
 def test_a_hit_on_a_moving_mesh_follows_it_in_the_same_step() -> None:
-    """A mirrored wedge is hit at its body's current pose, in each env, with its faces and normals, without any rebuild.
-    """
+    """A mirrored wedge is hit at its body's current pose, in each env, with its faces and normals and no rebuild."""
     points = np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]]) - 0.3
     wedge = Mesh(points, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "wedge")
     engine = tensor_engine([Shape("mesh", "wedge", body=0, mesh=wedge, scale=(1.0, -0.5, 0.7))], 1, 2)

@@ -43,7 +43,7 @@ def mounted(*cfgs: Any, num_envs: int = 4) -> sn.Scene:
 
 
 def test_the_positions_of_the_guide() -> None:
-    """A sensor that returns the position of its links, `[env, mount, 3]`."""
+    """The example sensor returns the position of its links, `[env, mount, 3]`."""
 
     class PositionsCfg(sn.MountedSensorCfg[PosData]):
         pass

@@ -147,7 +147,7 @@ def test_time_shapes() -> None:
 
 
 def test_foot_path_is_smooth() -> None:
-    """Past the soft start, feet never jump, and they leave and meet the ground at the speed of the stance feet."""
+    """Past the soft start, feet never jump, and they leave and reach the ground at the speed of the stance feet."""
     trot = Trot()
     time = torch.arange(0.6, 3.0, 1e-4, dtype=torch.float64)
     velocity = torch.diff(trot.feet(time), dim=0) / 1e-4

@@ -1,4 +1,4 @@
-"""A client waits for its slow requests, and knows the cause of the delay; a stopped loop is named."""
+"""A client waits for its slow requests, and logs the cause of the delay; a stopped loop is named."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SHEET = HeightField([[0, 0, 0], [0, 1, 0]], (2.0, 1.0), name="sheet")
 UP_RIDGE = np.array([0.0, -1.0, 2.0]) / np.sqrt(5.0)
 """Normal of its first triangle, which rises by 1 m over 2 m along y."""
 SLANT = np.array([-3.0, -6.0, -2.0]) / 7.0
-"""Vector from (2, 0, 0), (0, 1, 0), (0, 0, 3), opposite to the outward normal of the pyramid's slanted face."""
+"""Unit vector against the outward normal of the pyramid's slanted face through (2, 0, 0), (0, 1, 0) and (0, 0, 3)."""
 
 
 CASES = {
@@ -315,8 +315,7 @@ def test_equal_casts_pass_and_are_counted() -> None:
     ],
 )
 def test_one_wrong_ray_is_found(change: str, message: str) -> None:
-    """A distance off by 2e-4 m, a miss, another shape, a spurious hit, another normal and another face are each found.
-    """
+    """A distance off by 2e-4 m, a miss, another shape, a spurious hit, another normal and another face are found."""
     hits = reference_cast(*_scene())
     distance, shape, normal, face = hits.distance.copy(), hits.shape.copy(), hits.normal.copy(), hits.face.copy()
     k, m = int(np.flatnonzero(hits.shape == 1)[7]), int(np.flatnonzero(hits.shape < 0)[7])
@@ -379,8 +378,7 @@ def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
 
 
 def test_a_crease_is_no_silhouette() -> None:
-    """The edge between two visible faces of a box, the line where a ball enters a floor, and a field's ridges are kept.
-    """
+    """The edge between visible faces of a box, the line where a ball enters a floor, and a field's ridges are kept."""
     box = Shape("box", "s", (1.0, 1.0, 1.0), quat=(np.cos(np.pi / 8), 0.0, np.sin(np.pi / 8), 0.0))
     hits = reference_cast([box], [0.0, 0.3, 5.0], -Z)
     assert hits.distance[0] == pytest.approx(5.0 - np.sqrt(2.0))

@@ -115,7 +115,7 @@ def test_the_winding_number_counts_how_often_a_surface_is_wound_around_a_point()
     corners = mesh.vertices[mesh.faces]
     p = rng.uniform(-1.0, 1.0, (300, 3))
     inside = np.zeros(len(p), bool)
-    for triangle in corners:  # p is a sum of the corners with no negative weight, and these are below 1 in all
+    for triangle in corners:  # p is a sum of the corners with non-negative weights, and these sum to less than 1
         weights = np.linalg.solve(triangle.T, p.T)
         inside |= (weights >= 0.0).all(axis=0) & (weights.sum(axis=0) <= 1.0)
     number = winding_number(p, corners)

@@ -226,7 +226,7 @@ def test_maps_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, spec: dict
 
 
 def test_the_error_of_a_delayed_scan_is_that_of_the_same_captures(tmp_path: Path) -> None:
-    """A scan that arrives three rows late has the error of its own capture, not relative to the current truth."""
+    """A scan that arrives three rows late has the error of the same capture, not relative to the current truth."""
     made = scanner(SCAN)
     late = made.measured["distances"].copy()
     late[3:] = made.measured["distances"][:-3]
@@ -392,8 +392,7 @@ def test_arrows_on_a_bent_grid_follow_its_rows_and_columns() -> None:
 
 
 def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
-    """The parts along the normal and along the skin are those of the force, at any normal, and the sums are their sums.
-    """
+    """The parts along the normal and along the skin are those of the force, at any normal, and so are the sums."""
     from sensorium.view import taxels
 
     random = np.random.default_rng(3)
@@ -437,8 +436,7 @@ def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> N
 
 
 def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
-    """Where the load along the normals is rounding compared with the load along the skin, the colours show zero load.
-    """
+    """Where the load along the normals is rounding compared with that along the skin, the colours show zero load."""
     from sensorium.view import taxels
 
     normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
