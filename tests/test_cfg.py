@@ -236,8 +236,7 @@ class OuterCfg(syn.ProbeCfg):
 
 
 def test_the_docstring_under_a_field_is_its_meaning() -> None:
-    """Own, inherited (also with a changed default) and nested fields have descriptions; an explicit description wins.
-    """
+    """Own, inherited (also with a changed default) and nested fields have one; an explicit description wins."""
     texts = meanings(OuterCfg)
     assert texts["width"] == "Width, m;\non two lines."
     assert texts["told"] == "In the field itself."
