@@ -84,9 +84,7 @@ def world(cfg: PlainCameraCfg, envs: int = 1, seed: int = 0, dt: float = 0.01, *
 
 
 def measured(images: Any, *stages: sn.StageCfg, envs: int = 1, samples: int = 1, **knobs: Any) -> Array:
-    """Return the measured z-depth of some samples, `[sample * env, height, width]`, and check that the truth is
-    unchanged.
-    """
+    """Return the measured z-depth of some samples, `[sample * env, height, width]`, and check the truth."""
     scene = world(camera(images, *stages, **knobs), envs)
     out = []
     for _ in range(samples):

@@ -26,9 +26,7 @@ class SkinData:
 
 
 class SkinCfg(SimpleSensorCfg[SkinData]):
-    """Force is the position of a taxel's body, torque is twice that and pressure is its z; the taxel touches where z >
-    0.
-    """
+    """Force is the position of a taxel's body, torque is twice that, pressure is its z; it touches where z > 0."""
 
     layout: tuple[int, ...] = (3, 4)
     """Sizes of the axes of one pad."""

@@ -70,9 +70,7 @@ class Host:
             assert [failure.trace for failure in self.failures.take()] == []
 
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
-        """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin, without
-        rotation.
-        """
+        """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin."""
         shape = (self.num_envs, len(self.bodies))
         pos = np.zeros((*shape, 3)) if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
         quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0] if quat is None else quat, (*shape, 4))

@@ -375,9 +375,7 @@ def test_a_capture_that_is_under_way_is_said() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_scenes_step_alternately() -> None:
-    """A second scene, captured while the first exists and has stepped, neither disturbs the first nor is disturbed by
-    it.
-    """
+    """A second scene, captured while the first exists and has stepped, does not disturb the first, and vice versa."""
     alone = crowd()
     advance(alone, 2 * WARM)
     first = crowd()

@@ -358,9 +358,7 @@ def test_too_few_samples_in_time_are_an_error(capsys: pytest.CaptureFixture[str]
 def test_secrets_come_from_files_or_the_environment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the token or key the message names the option; with them listening works; new keys are created and
-    printed.
-    """
+    """Without the token or key the message names the option; with them listening works; new keys are printed."""
     token, mine = tmp_path / "token", tmp_path / "mine"
     token.write_text("open-sesame\n")
     token.chmod(0o600)

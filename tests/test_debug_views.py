@@ -116,9 +116,7 @@ def test_readings_are_the_same() -> None:
 
 
 def test_a_write_into_a_view_is_named_at_the_next_step() -> None:
-    """A write is reported once per sensor, branch and field. Reads and writes into copies are not reported; NaN equals
-    NaN.
-    """
+    """A write is reported once per sensor, branch and field. Reads and writes into copies are not; NaN equals NaN."""
     scene = syn.world(rig(), debug=True)
     syn.advance(scene)
     for name in scene:

@@ -1,6 +1,4 @@
-"""`sensorium explain`: the meaning of a rig on a model, as tables and JSON, and one message for a rig that does not
-fit.
-"""
+"""`sensorium explain`: the meaning of a rig on a model, as tables and JSON, and one message for a mismatch."""
 
 from __future__ import annotations
 

@@ -87,9 +87,7 @@ PLACES = re.compile(r"0x[0-9a-f]+")
 
 
 def configs() -> list[type[Cfg]]:
-    """Return the built-in config classes: of all registered sensors, stages and patterns, and of the configs inside
-    them.
-    """
+    """Return the built-in config classes: of registered sensors, stages and patterns, and of configs inside them."""
     registered = [*registry.registered(), *STAGE_KINDS.values(), *PATTERN_KINDS.values()]
     ours = [cls for cls in registered if cls.__module__.startswith("sensorium.")]
     return [*sorted(ours, key=lambda cls: cls.__qualname__), OffsetCfg, ObjRef, GilbertElliott, Ring]

@@ -23,9 +23,7 @@ def _run(code: str) -> str:
 
 
 def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
-    """The stub is read as type checkers read it: `from module import name as name`, a submodule from the package
-    itself.
-    """
+    """The stub is read as type checkers do: `from module import name as name`, a submodule from the package."""
     imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
     listed = {alias.name: str(node.module) for node in imports for alias in node.names}

@@ -55,9 +55,7 @@ def test_ready_when_built() -> None:
 
 
 def test_add_and_remove() -> None:
-    """A sensor added between steps is captured at once and then follows the grid; a removed sensor is no longer
-    accessible.
-    """
+    """A sensor added between steps is captured at once and then follows the grid; a removed sensor is gone."""
     scene = syn.world(two())
     syn.advance(scene, 7)
     added = scene.add(syn.ScalarCfg(name="c", update_period=0.05, delay=0.01, history_length=2))

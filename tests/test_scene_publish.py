@@ -313,9 +313,7 @@ def test_poses_of_samples_from_before_are_unknown_and_never_of_a_later_time() ->
 
 
 def test_publishing_poses_changes_no_reading() -> None:
-    """Sensors with all imperfections give the same readings with and without poses, before and after these are
-    released.
-    """
+    """Sensors with all imperfections give the same readings with and without poses, also after their release."""
     cfgs = [
         imu(f"imu{k}", noise={"ang_vel_b": 0.1}, gyro_random_walk=0.1, **knobs)
         for k, knobs in enumerate(CASES.values())

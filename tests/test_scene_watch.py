@@ -69,9 +69,7 @@ def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
 
 
 def test_updates_resets_and_loading_are_watched_and_adding_is_not() -> None:
-    """A watch is called once per update, also without time, per reset and per loaded state, but not for an added
-    sensor.
-    """
+    """A watch is called per update, also without time, per reset and per loaded state, but not for an added sensor."""
     scene = syn.world([syn.ScalarCfg(name="s", delay=0.01)])
     ticks: list[int] = []
     scene.watch(lambda: ticks.append(scene.tick))
@@ -101,9 +99,7 @@ def test_a_reset_is_watched_after_it() -> None:
 
 
 def test_watches_are_called_in_order_and_may_close_themselves_and_each_other() -> None:
-    """Watches are called in creation order. A watch closed in the same round is skipped, and a watch created in it
-    waits.
-    """
+    """Watches run in creation order. A watch closed in the same round is skipped; a watch created in it waits."""
     scene = moving([])
     calls: list[str] = []
 

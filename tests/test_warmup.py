@@ -98,9 +98,7 @@ def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.slow
 def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.FixtureRequest) -> None:
-    """The first run compiles each module into the cache that it names; the second run finds all of them within a
-    second.
-    """
+    """The first run compiles each module into the cache that it names; the second run finds all within a second."""
     cache, said = warm
     modules = own_modules()
     is_empty = "empty" in request.node.callspec.id

@@ -53,9 +53,7 @@ def reset(env: ManagerBasedRlEnv, *envs: int) -> None:
 
 
 def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
-    """Readings agree bit for bit, with noise, walks, delay and history, in a fall and on the ground, through partial
-    resets.
-    """
+    """Readings agree bit for bit, with noise, walks, delay and history, in air and on the ground, through resets."""
     reset(env)
     touched = False
     for step in range(40):
@@ -83,9 +81,7 @@ def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
 
 
 def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) -> None:
-    """Randomisation replaces the model's arrays after the library's scene was built: each environment has a different
-    site.
-    """
+    """Randomisation replaces the model's arrays after the library's scene was built: each environment differs."""
     moved = env.sim.model.site_pos[:, env.sim.mj_model.site("robot/imu").id]
     assert len(torch.unique(moved, dim=0)) == ENVS
     reset(env)
@@ -106,9 +102,7 @@ def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
 
 
 def test_samples_are_one_tick_old_and_say_so_and_stay_when_mjlab_goes_forward(env: ManagerBasedRlEnv) -> None:
-    """mjlab's forward() before observations affects its own sensors; the library's show the end of the step, all at one
-    tick.
-    """
+    """mjlab's forward() before observations affects its own sensors; the library's show the end of the step."""
     reset(env)
     tick(env, 6)
     scene, own = ours(env).scene, env.scene["beside"].scene
@@ -134,9 +128,7 @@ def test_fresh_samples_are_of_the_current_tick(fresh_env: ManagerBasedRlEnv) -> 
 
 
 def test_a_control_step_is_that_of_the_environment(env: ManagerBasedRlEnv) -> None:
-    """Arrivals within the last `decimation` ticks are new; with a sample every 2 ticks this holds for every control
-    step.
-    """
+    """Arrivals within the last `decimation` ticks are new; with a sample every 2 ticks every control step has one."""
     reset(env)
     for _ in range(3):
         env.step(torch.zeros(ENVS, 2))

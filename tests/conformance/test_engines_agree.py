@@ -125,9 +125,7 @@ def test_a_sensor_says_the_same_on_both_engines(name, trajectory):
 
 @pytest.mark.parametrize("requirement", NEEDS, ids=lambda requirement: requirement.kind)
 def test_a_requirement_brings_the_same_arrays(requirement, trajectory):
-    """All bodies (moving, static, welded, mocap) and all joints agree, with gravity and flux that differ per
-    environment.
-    """
+    """All bodies (moving, static, welded, mocap) and joints agree, with gravity and flux per environment."""
     assert_need_agrees(requirement, *trajectory.arrays, trajectory.touching)
 
 
@@ -148,9 +146,7 @@ def test_a_contact_report_has_the_same_contacts(array, trajectory):
 
 
 def test_the_owners_own_models_and_data_give_the_same_arrays(trajectory):
-    """Live engines around the same MjData, and around mujoco_warp's Model and Data, give the arrays of the owning
-    engines.
-    """
+    """Live engines around the same MjData, and around mujoco_warp's Model and Data, give the owning engines' arrays."""
     pair = trajectory.pair
     state = mujoco.mjtState.mjSTATE_INTEGRATION
     datas = [mujoco.MjData(pair.cpu.model) for _ in range(ENVS)]

@@ -137,9 +137,7 @@ def test_rays_leave_from_where_the_alignment_says(alignment: Any) -> None:
     "kind", ["mesh", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:8] if kind != "mesh")]
 )
 def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
-    """Meshes are scaled, mirrored, open and closed; height fields are tilted, with and without a base; both move or
-    stand.
-    """
+    """Meshes are scaled, mirrored, open and closed; height fields are tilted, with and without base; both may move."""
     rng = np.random.default_rng([12, KINDS.index(kind)])
     shapes = random_shapes(rng, 10 if kind == "hfield" else 24, kinds=(kind,), bodies=4)
     poses = [random_poses(rng, 4) for _ in range(2)]
@@ -262,9 +260,7 @@ def test_an_infinite_greatest_distance_has_misses(directions: list[float]) -> No
 
 
 def flat_world(rng: np.random.Generator, envs: int = 2, **more: Any) -> tuple[World, list[Any]]:
-    """Return a world that vertical rays hit by look-ups alone: meshes, boxes, planes, upright fields, and moving
-    shapes.
-    """
+    """Return a world that vertical rays hit by look-ups alone: meshes, boxes, planes, upright fields, moving shapes."""
     still = [
         *random_shapes(rng, 6, ("mesh", "box")),
         *upright(
@@ -291,9 +287,7 @@ def over(rng: np.random.Generator, n: int) -> Array:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
-    """Static meshes, boxes, planes and upright fields, rotated about the vertical, and all moving kinds agree, down and
-    up.
-    """
+    """Static meshes, boxes, planes and upright fields, turned about the vertical, and all moving kinds agree."""
     rng = np.random.default_rng([20, seed])
     world, _ = flat_world(rng)
     cast = world.rays(over(rng, 800), np.broadcast_to([0, 0, sign], (800, 3)), alignment="world", limits=(0.0, FAR))
@@ -438,9 +432,7 @@ def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only(
 
 
 def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dict[str, Array]], list[Any]]:
-    """Scan for 12 ticks with a window that moves over a period, from a mount that flies and tumbles among moving
-    shapes.
-    """
+    """Scan for 12 ticks with a window that moves over a period, from a tumbling mount among moving shapes."""
     rng = np.random.default_rng(50)
     shapes = [shape for shape in random_shapes(rng, 60, bodies=5) if shape.kind != "plane"]
     shapes = [replace(shape, body=1 + shape.row % 5 if not shape.is_static else -1) for shape in shapes]

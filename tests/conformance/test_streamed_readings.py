@@ -134,9 +134,7 @@ def test_a_reading_comes_out_of_a_message_bit_for_bit(name: str, scene: sn.Scene
 
 
 def test_listeners_of_all_sensors_get_what_the_scene_shows_in_each_frame(scene: sn.Scene) -> None:
-    """This holds with and without truth, for all and some envs. A sensor without a capture in a frame sends nothing in
-    it.
-    """
+    """This holds with and without truth, for all and some envs. A sensor without a capture in a frame sends nothing."""
     got: dict[tuple[int, str], Any] = {}
     marks: list[Any] = []
     shown: dict[int, dict[str, Reading]] = {}

@@ -82,9 +82,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Replaced:
-    """An item whose purpose is met by something else: `by` holds existing dotted paths, and `test` shows the
-    equivalence.
-    """
+    """An item replaced by others: `by` holds existing dotted paths, and `test` shows the equivalence."""
 
     by: Sequence[str]
     why: str

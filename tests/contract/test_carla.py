@@ -193,9 +193,7 @@ def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, caps
 
 
 def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client) -> None:
-    """The event supports length, iteration and index; an index past the end is an IndexError. It is read-only and can
-    be kept.
-    """
+    """The event has length, iteration and index; an index past the end is an IndexError. It is read-only."""
     kept: list[Any] = []
     world.spawn("sensor.other.tutorial_safe_distance", attach_to=ROAD[EGO]).listen(kept.append)
     for _ in range(40):
@@ -220,9 +218,7 @@ def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client)
 
 
 def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None:
-    """The blueprint has its attributes, recommended values and defaults; other valid values are accepted, invalid ones
-    refused.
-    """
+    """The blueprint has its attributes, recommended values and defaults; other valid values are accepted as well."""
     assert streamed.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
     assert "sensor.other.tutorial_safe_distance" in world.blueprints.filter("*safe_distance*").ids
     blueprint = world.blueprints.find("sensor.other.tutorial_safe_distance")
@@ -389,9 +385,7 @@ class Odometer(sn.ClientSensor):
 
 
 def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
-    """The server and all clients know the sensor; it neither ticks nor sends on the server, and costs nothing without
-    listeners.
-    """
+    """The server and all clients know the sensor; on the server it neither ticks nor sends, and costs nothing."""
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client, sn.connect(server.address) as other:
             odometer = client.spawn("tutorial_odometer", attach_to=ROAD[AUDI])

@@ -98,9 +98,7 @@ def test_friction_is_in_no_entry_of_the_history_of_net_forces() -> None:
 
 
 def test_the_environment_namespace_stands_for_all_environments() -> None:
-    """In the path and in the filters, `{ENV_REGEX_NS}/...` means `/World/envs/env_.*/...`: the same bodies in every
-    env.
-    """
+    """In the path and the filters, `{ENV_REGEX_NS}/...` means `/World/envs/env_.*/...`: the same bodies per env."""
     for space in ("{ENV_REGEX_NS}", "/World/envs/env_.*"):
         scene = script(  # the leaf alone would match two bodies
             "Robot/sensor", "Object", "Spare/sensor", prim_path=f"{space}/Robot/sensor",
@@ -295,9 +293,7 @@ def test_the_centre_of_pressure_of_a_flat_foot() -> None:
 
 
 def test_netforce_is_a_wrench_at_the_force_weighted_centre() -> None:
-    """The force is the sum of the corners' forces, at the force-weighted mean of their points, with the remaining
-    moment.
-    """
+    """The force is the sum of the corners' forces, at their force-weighted mean point, with the remaining moment."""
     foot = on("body", "foot")
     corners = sn.ContactSensorCfg(
         name="corners", primary=foot, fields=("force", "torque", "pos"), num_slots=4, global_frame=True

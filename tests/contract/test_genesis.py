@@ -156,9 +156,7 @@ def test_apply_transform_is_called_on_both_branches() -> None:
 
 
 def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
-    """The velocity is rotated into the link's frame on both branches, then filtered on the measured branch in closed
-    form.
-    """
+    """The velocity is rotated into the link's frame on both branches, then filtered on the measured branch."""
     alpha = 0.75
 
     class RcCfg(sn.MountedSensorCfg[PosData]):
@@ -190,9 +188,7 @@ def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
 
 
 def test_the_threshold_of_the_guide() -> None:
-    """Values are float inside and bool outside; noise acts on the float, so it can flip the flag but not change its
-    type.
-    """
+    """Values are float inside and bool outside; noise acts on the float, so it can flip the flag but keeps its type."""
 
     class HighCfg(sn.MountedSensorCfg[HighData]):
         threshold: float = 0.0

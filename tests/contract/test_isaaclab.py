@@ -91,9 +91,7 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
 
 @each_plain_sensor
 def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
-    """Sensors without period and memory, or with the option, are lazy, as `info` shows; others are computed at each due
-    tick.
-    """
+    """Sensors without period and memory, or with the option, are lazy, as `info` shows; others compute at due ticks."""
     for options, evaluation in (
         ({}, "lazy"),
         ({"evaluate": "always"}, "eager"),
@@ -131,9 +129,7 @@ def test_a_period_of_zero_samples_at_every_step(name: str) -> None:
 
 @each_sensor
 def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) -> None:
-    """Every third step has a new sample, which is held in between; late and rare reads give the same values as all
-    others.
-    """
+    """Every third step has a new sample, which is held in between; late and rare reads give the same values."""
     often, seldom = built(name, update_period=0.03), built(name, update_period=0.03)
     for tick in range(1, 13):
         syn.advance(often)
@@ -372,9 +368,7 @@ ARM = """
 
 
 def test_the_end_effector_of_an_arm_seen_from_its_base() -> None:
-    """A point 0.3 m beyond the hand of a planar arm, in the axes of the base, follows the textbook's forward
-    kinematics.
-    """
+    """A point 0.3 m beyond the hand of a planar arm, in the axes of the base, follows textbook forward kinematics."""
     tool = FRAME(prim_path="{ENV_REGEX_NS}/Robot/hand", name="tool", offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)))
     cfg = sn.FrameTransformerCfg(prim_path="{ENV_REGEX_NS}/Robot/arm_base", target_frames=[tool])
     scene = sn.Scene(sn.MujocoEngine(ARM, num_envs=3), [cfg])

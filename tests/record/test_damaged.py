@@ -67,9 +67,7 @@ def same(one: Recording, two: Recording) -> bool:
 
 
 def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
-    """Bytes are flipped, removed, doubled and swapped anywhere in a file, 1500 times, and the file is cut at any
-    length.
-    """
+    """Bytes are flipped, removed, doubled and swapped anywhere in a file, 1500 times, and the file is truncated."""
     original = recording(sensor("robot/imu"), sensor("hits", ragged=True))
     content = original.save(tmp_path / "whole.npz").read_bytes()
     path, rng, refused = tmp_path / "run.npz", np.random.default_rng(0), 0

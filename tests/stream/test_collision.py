@@ -107,9 +107,7 @@ def scripted(touches: Touches) -> pytest.MarkDecorator:
 
 @scripted({(1, "wall"): (7, 12, 20.0)})
 def test_a_collision_has_the_fields_of_the_contract(world: World) -> None:
-    """For a contact in ticks 7 to 11 and steps of 5, the second step sends a message about environment 1 with 4 ticks
-    of impulse.
-    """
+    """For a contact in ticks 7 to 11 and steps of 5, the second step reports environment 1 with 4 ticks of impulse."""
     sensor = world.collision("car")
     assert world.step(sensor, 5) == []
     (event,) = world.step(sensor, 5)
@@ -345,9 +343,7 @@ def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
 
 
 def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
-    """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its own hand does not
-    count.
-    """
+    """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its hand does not count."""
     with drop("arm", whole_tree=True) as world:
         sensor = world.collision("arm", whole_tree=True)
         events = [event for _ in range(10) for event in world.step(sensor, 100)]

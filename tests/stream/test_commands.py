@@ -63,9 +63,7 @@ def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Cli
 
 
 def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Client) -> None:
-    """The knob is effective from the next step on; an unknown knob and an unknown sensor are answered with an error
-    message.
-    """
+    """The knob is effective from the next step on; an unknown knob and an unknown sensor give an error message."""
     client.sensors["gauge"].set("vec_noise", 0.0, env_ids=[1, 2])
     client.step()
     truth, shown = server.scene["gauge"].ground_truth.vec, server.scene["gauge"].data.vec

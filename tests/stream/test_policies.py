@@ -70,9 +70,7 @@ def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
 
 
 def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_reason() -> None:
-    """The listener got all frames up to its end in order. The simulation was not delayed, and another listener had
-    everything.
-    """
+    """It got all frames up to its end in order. The simulation was not delayed, and another listener had everything."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         gate, slow, quick = threading.Event(), [], []
         client.subscribe("gauge", lambda data: quick.append(data.frame), policy="lossless")

@@ -35,9 +35,7 @@ def ids(host: Host, guard: SafeDistance, pos: Any, quat: Any = None) -> list[int
 
 
 def test_the_blueprint_has_the_attributes_of_the_contract() -> None:
-    """sensor.other.safe_distance has three float attributes; recommended values include the defaults, others are
-    accepted.
-    """
+    """sensor.other.safe_distance has three float attributes with recommended values; other values are accepted."""
     definition = SafeDistance.definition()
     assert definition.id == "sensor.other.safe_distance"
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
@@ -50,9 +48,7 @@ def test_the_blueprint_has_the_attributes_of_the_contract() -> None:
     "values", [{}, {"safe_distance_front": "2.5", "safe_distance_lateral": "0.7"}, {"safe_distance_back": 3}]
 )
 def test_the_box_follows_the_formula(values: dict[str, Any]) -> None:
-    """The centre is ((f - b)/2, 0, 0); the half-extents are ((f + b)/2, lateral, 0) plus those of the owner's bounding
-    box.
-    """
+    """Centre: ((f - b)/2, 0, 0). Half-extents: ((f + b)/2, lateral, 0) plus those of the owner's bounding box."""
     f, b, side = (
         float(values.get(f"safe_distance_{name}", usual))
         for name, usual in (("front", 1), ("back", 0.5), ("lateral", 0.5))
@@ -146,9 +142,7 @@ def _edge_support(n: Any, pair: int, turn_a: Any, half_a: Any, turn_b: Any, half
 
 
 def test_touching_counts_and_parallel_boxes_have_no_phantom_axes() -> None:
-    """Equal boxes with equal rotations, face to face, overlap at the distance 2h but not 1e-9 beyond, for 200
-    rotations.
-    """
+    """Equal boxes with equal rotations, face to face, overlap at the distance 2h but not 1e-9 beyond."""
     turn = Rotation.random(200, rng=np.random.default_rng(6)).as_matrix()
     half = np.array([0.5, 0.25, 1.0])
     for axis in range(3):

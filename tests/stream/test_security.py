@@ -121,9 +121,7 @@ def test_a_server_on_all_interfaces_warns_in_words(options: dict[str, Any], word
 
 
 def test_without_the_token_nobody_gets_in() -> None:
-    """No token, a wrong token and a prefix of the token are refused with a message that never shows it; the right token
-    works.
-    """
+    """No token, a wrong token and a prefix are refused with a message that never shows it; the right token works."""
     with serving(token="open sesame", world=QUICK) as server:
         for token in ("", "open", "open sesame ", "x" * 100_000):
             with pytest.raises(StreamError, match="the token is wrong") as caught:

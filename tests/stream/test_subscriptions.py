@@ -438,9 +438,7 @@ def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
 
 
 def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn.Server, sn.Client]) -> None:
-    """After a thousand samples during its work, many more than may be in transit, the listener gets the last sample
-    next.
-    """
+    """After a thousand samples during its work, more than may be in transit, the listener gets the last sample next."""
     server, client = bursts
     gate, got = threading.Event(), list[int]()
 

@@ -250,9 +250,7 @@ def _same_as_mujoco(shapes: list[Shape], poses: tuple[Floats, Floats], starts: F
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "plane"])
 def test_each_solid_agrees_with_mujoco(kind: str) -> None:
-    """Each solid is tested alone, from outside and inside, in a random pose, also at a height field's diagonals, walls
-    and bottom.
-    """
+    """Each solid is tested alone, from outside and inside, in a random pose; height fields also at their edges."""
     rng = np.random.default_rng([1, KINDS.index(kind)])  # type: ignore[arg-type]
     shapes = random_shapes(rng, 1, kinds=(kind,), extent=5.0)  # type: ignore[arg-type]
     shapes = [_as_in_mujoco(dataclasses.replace(shape, name=f"{kind} 0")) for shape in shapes]
@@ -350,9 +348,7 @@ def test_shapes_that_coincide_stand_for_each_other() -> None:
 @pytest.mark.parametrize("beside", [0.5e-5, -0.5e-5, 2e-5, -2e-5])
 @pytest.mark.parametrize("kind", ["box", "sphere", "cylinder", "capsule", "ellipsoid", "rectangle", "mesh", "sheet"])
 def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
-    """A ray is omitted within 1e-5 of the scene's size, on either side, and no farther, independent of the reported
-    hit.
-    """
+    """A ray is omitted within 1e-5 of the scene's size, on either side, and no farther, whatever it reports."""
     one = (1.0, 1.0, 1.0)
     triangle = Mesh([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], [[0, 1, 2], [0, 2, 3]])
     shape = {

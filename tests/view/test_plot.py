@@ -326,9 +326,7 @@ FLAT = {"probe_local_pos": places(4, 5)}
     ],
 )  # fmt: skip
 def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording, words: list[str]) -> None:
-    """At the largest load, at 0.3 s, truth and measurement are side by side, in the axes of the link where places are
-    known.
-    """
+    """At the largest load, at 0.3 s, truth and measurement are side by side, in the link's axes for known places."""
     assert plottable(made)
     text = svg(made, tmp_path, env=5)
     for word in words:
@@ -423,9 +421,7 @@ def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: Sen
 
 
 def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> None:
-    """All rows and columns of a grid of distance probes are drawn, at the time of the least distance; misses have no
-    error.
-    """
+    """All rows and columns of a grid of distance probes are drawn, at the least distance; misses have no error."""
     made = scanner(ray("distance", [4, 5], "range", ("row", "column")))
     for branch in (made.measured, made.truth):
         branch["distance"][:, :, 0] = np.inf
@@ -451,9 +447,7 @@ def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
 
 
 def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
-    """A recorded tactile sensor contains its places: a ball pressed at x = 4 mm, y = -2 mm appears there in the
-    picture.
-    """
+    """A recorded tactile sensor contains its places: a ball pressed at x = 4 mm, y = -2 mm appears there."""
     layout = sn.taxel_grid(6, 8, 0.002)
     ball = sn.Shape("sphere", "ball", (0.008,), body="ball")
     engine = sn.TensorEngine(2, 0.01, bodies=("pad", "ball"), provides=("pose", "velocity"), shapes=[ball])

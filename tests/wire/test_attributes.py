@@ -124,9 +124,7 @@ def test_text_of_a_value_means_that_value(value: Any) -> None:
 
 
 def test_words_are_taken_as_they_are_where_they_are_allowed() -> None:
-    """In a structure that accepts words, ``all`` is a word, a list is a list, and a pattern that is not a list is a
-    word.
-    """
+    """In a structure with words, ``all`` is a word, a list is a list, and a pattern that is no list is a word."""
     fields = Attribute(id="fields", type="json", words=True)
     assert [fields.parse(text) for text in ("all", '["a", "b"]', "['a']", "[lr]_foot")] == [
         "all",
