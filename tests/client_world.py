@@ -1,4 +1,4 @@
-"""What tests of client sensors share: a client that sends what it is told to, and snapshots of a small world."""
+"""Helpers for tests of client sensors: a client that sends scripted data, and snapshots of a small world."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensorium.wire.world import Snapshot
 
 CAR = Body(1, "car/chassis", "car", (0.5, 0.0, 0.4), (2.0, 1.0, 0.5))
 BODIES = Bodies([Body(0, "post"), CAR, Body(2, "car/wheel", "car"), Body(3, "tree", "", (0, 0, 1), (0.2, 0.2, 1.0))])
-"""A car whose box goes from x = -1.5 to 2.5 and from y = -1 to 1, and things beside it."""
+"""A car whose box spans x = -1.5 to 2.5 and y = -1 to 1, and several bodies beside it."""
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class FakeHost:
 
 
 def drain(sensor: ClientSensor) -> None:
-    """Wait until the listener of a sensor has had all that was told so far."""
+    """Wait until a sensor's listener has received everything reported so far."""
     end = time.monotonic() + 20.0
     while sensor._queue.items:
         assert time.monotonic() < end
@@ -71,15 +71,15 @@ def snapshot(
     captures: Sequence[int] | None = None,
     **changes: Any,
 ) -> Snapshot:
-    """Return the world with the car somewhere.
+    """Return a snapshot of the world with the car at a given pose.
 
     Args:
-        frame: its number; ticks are ten times as many.
+        frame: frame number; the tick is ten times that.
         xy: origin of the chassis, `[2]` or `[env, 2]`, m.
-        yaw: its heading, rad, for all envs or each.
-        quat: its orientation instead, wxyz.
-        first_env: number of the first env.
-        captures: of each env.
+        yaw: heading of the chassis, rad, for all envs or per env.
+        quat: orientation instead of the heading, wxyz.
+        first_env: index of the first env.
+        captures: capture count of each env.
         changes: other fields of the snapshot.
     """
     places = np.atleast_2d(np.asarray(xy, np.float64))

@@ -37,7 +37,7 @@ BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 @dataclass
 class Difference:
-    """How one field of one sensor differs between two dumps."""
+    """The difference of one field of one sensor between two dumps."""
 
     engine: str
     kind: str
@@ -47,7 +47,7 @@ class Difference:
     values: int = 0
     total: int = 0
     ulp: float = 0.0
-    """The greatest; infinite where values are no floats, or only one is a number or there at all."""
+    """Greatest difference; infinite for values that are not floats, and where only one value is a number or exists."""
 
     def __str__(self) -> str:
         size = f"at most {self.ulp:.0f} ulp" if math.isfinite(self.ulp) else "by more than ulps"
@@ -59,12 +59,12 @@ class Difference:
 
 @dataclass
 class Result:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes:
-        differences: of values, of which none are allowed.
-        one_sided: kinds, sensors and fields in one dump only, and configs that one side refused otherwise.
-        counts: engine to (sensors, arrays, values) that were compared.
+        differences: differing values; none are allowed.
+        one_sided: kinds, sensors and fields in one dump only, and configs that the two sides refused differently.
+        counts: number of compared (sensors, arrays, values) per engine.
     """
 
     differences: list[Difference] = field(default_factory=list)
@@ -73,9 +73,10 @@ class Result:
 
 
 def ulps(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return for each value how many steps of its float type two arrays are apart: 0 for equal bits, else at least 1.
+    """Return for each value the distance of two arrays in steps of their float type: 0 for equal bits, otherwise at
+    least 1.
 
-    It is infinite for values that are no floats, and where only one is NaN or infinite.
+    The distance is infinite for values that are not floats, and where only one value is NaN or infinite.
     """
     if old.shape != new.shape or old.dtype != new.dtype:
         return np.full(max(old.size, new.size, 1), math.inf)
@@ -91,7 +92,7 @@ def ulps(old: np.ndarray, new: np.ndarray) -> np.ndarray:
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Mapping[str, int] | None = None) -> Result:
-    """Compare two dumps; `allowed` says by engine how many ulp of float32 a value may differ."""
+    """Compare two dumps; `allowed` gives the permitted difference per engine, in ulp of float32."""
     result, allowed = Result(), allowed or {}
     one_sided(result, "kind", old["kinds"], new["kinds"])
     one_sided(result, "refused config", old["refused"], new["refused"])
@@ -120,7 +121,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Mapping[str
 
 
 def one_sided(result: Result, what: str, old: Any, new: Any) -> list[Any]:
-    """Return what is in both, in order; note what is in one only."""
+    """Return the items in both dumps, in order, and record the items in only one."""
     for side, here, there in (("old", old, new), ("new", new, old)):
         result.one_sided += [f"{what}, only in {side}: {each}" for each in here if each not in there]
     return [each for each in old if each in new]
@@ -128,7 +129,7 @@ def one_sided(result: Result, what: str, old: Any, new: Any) -> list[Any]:
 
 @contextmanager
 def checked_out(commit: str | None) -> Iterator[Path]:
-    """Give a folder with a commit, or the working tree for None."""
+    """Yield a folder that contains a commit, or the working tree for None."""
     if commit is None:
         yield ROOT
         return
@@ -143,7 +144,7 @@ def checked_out(commit: str | None) -> Iterator[Path]:
 
 
 def dumped(commit: str | None, args: argparse.Namespace) -> Any:
-    """Return the dump of a commit, made in a process of its own."""
+    """Return the dump of a commit, made in a separate process."""
     with checked_out(commit) as tree, tempfile.TemporaryDirectory() as folder:
         print(f"{commit or 'working tree'}:", flush=True)
         paths = os.pathsep.join(str(tree / each) for each in ("src", "tests"))
@@ -154,7 +155,7 @@ def dumped(commit: str | None, args: argparse.Namespace) -> Any:
 
 
 def allowance(text: str) -> dict[str, int]:
-    """Return engine to ulp of text such as ``mujoco=1``."""
+    """Parse the permitted ulp per engine from text such as ``mujoco=1``."""
     pairs = [part.split("=") for part in text.split(",") if part]
     if any(len(pair) != 2 or pair[0] not in ENGINES or not pair[1].isdigit() for pair in pairs):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected ENGINE=ULP such as mujoco=1, engines: {ENGINES}")
@@ -162,7 +163,7 @@ def allowance(text: str) -> dict[str, int]:
 
 
 def report(result: Result) -> int:
-    """Print a result; returns the exit code."""
+    """Print a result and return the exit code."""
     for line in (*result.one_sided, *map(str, result.differences)):
         print(line)
     print(f"\n{'engine':<12} {'sensors':>8} {'arrays':>8} {'values':>10} {'fields that differ':>19}")

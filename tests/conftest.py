@@ -1,4 +1,4 @@
-"""Fixtures that tests of several directories use."""
+"""Fixtures for tests of several directories."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sensorium.compute import program
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let scenes that are built in this test capture what has run twice, instead of what has run often."""
+    """Capture repeated work in this test on its second run, without waiting until it has run often."""
     monkeypatch.setattr(program, "TIMED_RUNS", 2)
     monkeypatch.setattr(program, "CAPTURE_AFTER", 0)
 
 
 @pytest.fixture
 def mypy_cache(tmp_path: Path) -> Iterator[Path]:
-    """A folder for `mypy --cache-dir`: it has what `make type` found out, and no other process writes into it."""
+    """A folder for `mypy --cache-dir` with the results of `make type`; no other process writes into it."""
     known, own = Path(__file__).parents[1] / ".mypy_cache", tmp_path / "mypy_cache"
     if known.is_dir():
         shutil.copytree(known, own)

@@ -1,4 +1,4 @@
-"""A pinhole depth camera whose images are given, for the tests of the depth error models."""
+"""A pinhole depth camera with prescribed images, for the tests of the depth error models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Z = "distance_to_image_plane"
 AXES = ("height", "width", "channel")
 IMAGES: dict[str, dict[str, Any]] = {}
-"""What cameras see: name -> field -> image `[height, width, ...]`, or the 4 numbers of a quaternion."""
+"""Images that cameras see: name -> field -> image `[height, width, ...]`, or the 4 numbers of a quaternion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def world(cfg: PlainCameraCfg, envs: int = 1, seed: int = 0, dt: float = 0.01, *
 
 
 def measured(images: Any, *stages: sn.StageCfg, envs: int = 1, samples: int = 1, **knobs: Any) -> Array:
-    """Return the measured z-depth of some samples, `[sample * env, height, width]`; the truth must be as given."""
+    """Return the measured z-depth of some samples, `[sample * env, height, width]`, and check the truth."""
     scene = world(camera(images, *stages, **knobs), envs)
     out = []
     for _ in range(samples):
@@ -98,7 +98,7 @@ def measured(images: Any, *stages: sn.StageCfg, envs: int = 1, samples: int = 1,
 
 
 def plane(height: int, width: int, focal: float, distance: float, angle: float, about: str = "v") -> Array:
-    """Return the z-depth of a plane that the camera's axis meets at a distance, turned about an image axis, rad."""
+    """Return the z-depth of a plane that the camera's axis hits at a distance, turned about an image axis, rad."""
     x = (np.arange(width) + 0.5 - 0.5 * width) / focal
     y = (np.arange(height) + 0.5 - 0.5 * height) / focal
     along = np.broadcast_to(x if about == "v" else y[:, None], (height, width))
@@ -107,7 +107,7 @@ def plane(height: int, width: int, focal: float, distance: float, angle: float, 
 
 
 def cosines(height: int, width: int, focal: float, angle: float) -> Array:
-    """Return |cos| between each pixel's ray and the normal of `plane(..., angle, "v")`, from vectors."""
+    """Return |cos| between each pixel's ray and the normal of `plane(..., angle, "v")`, computed from vectors."""
     u, v = np.meshgrid(np.arange(width) + 0.5 - 0.5 * width, np.arange(height) + 0.5 - 0.5 * height)
     rays = np.stack([u / focal, v / focal, np.ones_like(u)], axis=-1)
     normal = np.array([-np.sin(angle), 0.0, np.cos(angle)])
@@ -115,7 +115,7 @@ def cosines(height: int, width: int, focal: float, angle: float) -> Array:
 
 
 def step(height: int, width: int, near: float, far: float, first: int, last: int) -> Array:
-    """Return a far wall with a near strip over columns first to last - 1."""
+    """Return a far wall with a near strip over columns `first` to `last` - 1."""
     image = np.full((height, width), far)
     image[:, first:last] = near
     return image

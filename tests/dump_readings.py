@@ -1,7 +1,7 @@
-"""Write what sensors of every kind show over a few hundred ticks; `compare_commits` runs it on two commits.
+"""Write the readings of sensors of every kind over a few hundred ticks; `compare_commits` runs it on two commits.
 
-It uses names of `sensorium` only. Configs and their options come from the tests of the commit that runs, which know
-them: `two_engines` (a model, and configs of all kinds), `test_first_env` (what a kind draws by itself, and models of
+The module uses names of `sensorium` only. Configs and their options come from the tests of the commit under test. These
+are `two_engines` (a model, and configs of all kinds), `test_first_env` (random options of each kind, and models of
 depth cameras) and `test_stage_contract` (stages).
 """
 
@@ -25,16 +25,17 @@ ENGINES = ("mujoco", "mujoco_warp", "tensor")
 STEPS = 150
 SUBSTEPS = (1, 2, 1, 4, 1, 3)
 RATES = (75.0, 100.0, 62.5, None, 30.0)
-"""Hz, of a tick every 4 ms: some are no divisors of 250; None is every tick."""
+"""Sampling rates, Hz, for a tick of 4 ms. Some do not divide 250; None means every tick."""
 Dump = dict[str, Any]
 """``kinds``: those registered. ``engines``: by name ``sensors``: by name of a sensor its ``kind`` and ``shots``, from
 (what, field) to {step: array}; ``ticks``: of each step; ``refused``: by name of a config why it was refused."""
 
 
 def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse: bool) -> Any:
-    """Return a config with the knobs of a sensor that has fields `specs`, and with what its kind draws by itself.
+    """Return a config with the knobs of a sensor that has fields `specs`, and with the random options of its kind.
 
-    Quantisation hides small differences, so only a `coarse` one has it; delay, stages and a rate only one that is not.
+    Quantisation hides small differences, so only a `coarse` config has it. Only a config that is not coarse has delay,
+    stages and a rate.
     """
     names = [spec.name for spec in specs if spec.kind in ("vector", "rotation")]
     vectors = [spec.name for spec in specs if spec.kind == "vector"]
@@ -55,12 +56,12 @@ def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse:
     timed = {"loss": 0.2, "delay": sn.Uniform(0.004, 0.02), "jitter": 0.004, "history_length": 3, "rate_hz": rate}
     try:
         return cfg.replace(**knobs, **timed, **drawn, stages=stages)
-    except sn.ConfigError:  # a kind that says the truth only
+    except sn.ConfigError:  # a kind with truth only
         return cfg.replace(history_length=3, **drawn)
 
 
 def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str]]:
-    """Return configs of all kinds (or of some), clean and imperfect, and why others were refused."""
+    """Return clean and imperfect configs of all kinds (or of some), and why others were refused."""
     from conformance.test_first_env import DEPTH, OF_ITS_OWN
     from measurement.test_stage_contract import STAGES
     from two_engines import sensors
@@ -109,7 +110,7 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
                 scene.remove(cfg.label)
             try:
                 scene.add(cfg)
-            except sn.UnsupportedError:  # it adds to the model, which has been compiled here
+            except sn.UnsupportedError:  # it adds to the model, which is already compiled here
                 pass
             out[cfg.label] = cfg
         except (sn.SensoriumError, ValueError) as error:
@@ -131,7 +132,7 @@ def tensors(data: Any) -> dict[str, torch.Tensor]:
 
 
 def look(sensor: Any, shots: dict[tuple[str, str], dict[int, np.ndarray]], at: int, copies: bool) -> None:
-    """Note what a reader of a sensor sees: views, and from time to time copies, history and stamps as well."""
+    """Record what a reader of a sensor sees: always views, and at some steps also copies, history and stamps."""
     seen = {"data": sensor.data, "ground_truth": sensor.ground_truth}
     flags = ["age", "valid", "frame", "is_new", "capture_tick"]
     if copies:
@@ -149,7 +150,7 @@ def look(sensor: Any, shots: dict[tuple[str, str], dict[int, np.ndarray]], at: i
 
 
 class World:
-    """An engine of two_engines' world, or tensors in its stead, that move by themselves and differ in each env."""
+    """An engine of two_engines' world, or equivalent tensors, that move by themselves and differ in each env."""
 
     def __init__(self, name: str) -> None:
         from two_engines import ENVS, MODEL, start
@@ -178,7 +179,7 @@ class World:
         self.write()
 
     def write(self) -> None:
-        """Write the state of the tick into a TensorEngine: sums of sines, of which each element has its own."""
+        """Write the state of the tick into a TensorEngine: sums of sines, different for each element."""
         engine, time = self.engine, float(self.engine.tick) * self.engine.dt
 
         def wave(shape: Any, phase: float) -> torch.Tensor:
@@ -201,7 +202,7 @@ class World:
             engine.contacts.field(report, "found")[:] = (array[..., :1] > 0.0).float()
 
     def step(self, scene: Any, number: int, generator: torch.Generator) -> None:
-        """Take a control step, of several ticks where the engine steps by itself."""
+        """Take a control step, which has several ticks where the engine steps by itself."""
         if self.name == "tensor":
             self.write()
             scene.step(None, 1 + number % 3 // 2)
@@ -211,10 +212,10 @@ class World:
 
 
 def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
-    """Let sensors run on an engine, with resets of some environments and of all, and with saved states."""
+    """Run sensors on an engine, with resets of some and of all environments, and with saved states."""
     world = World(name)
     refused: dict[str, str] = {}
-    if name == "tensor":  # which takes not all; refused ones leave nothing in an engine of their own
+    if name == "tensor":  # which takes only some; a refused one leaves nothing in its separate engine
         for cfg in cfgs:
             try:
                 sn.Scene(World(name).engine, [cfg], discover=False)
@@ -233,7 +234,7 @@ def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
             scene.reset()
         elif step == steps // 2:
             saved = scene.state(), generator.get_state()
-        elif step == steps * 5 // 8:  # back to it, and on in another scene
+        elif step == steps * 5 // 8:  # restored, then continued in another scene
             world = World(name)
             scene = sn.Scene(world.engine, cfgs, seed=11, discover=False)
             scene.load_state(saved[0])
@@ -254,7 +255,7 @@ def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
 
 
 def dump(kinds: Iterable[str] = (), engines: Iterable[str] = ENGINES, steps: int = STEPS) -> Dump:
-    """Return all that the sensors show; see `Dump`."""
+    """Dump the readings of all sensors; see `Dump`."""
     from sensorium import registry
 
     kinds = tuple(kinds)
@@ -267,6 +268,6 @@ def dump(kinds: Iterable[str] = (), engines: Iterable[str] = ENGINES, steps: int
 
 
 if __name__ == "__main__":  # dump_readings.py FILE STEPS ENGINES KINDS
-    sys.path.pop(0)  # this folder: tests are those of the commit that PYTHONPATH names
+    sys.path.pop(0)  # this folder: the tests belong to the commit that PYTHONPATH names
     out, steps, engines, kinds = sys.argv[1:]
     Path(out).write_bytes(pickle.dumps(dump(kinds.split(",") if kinds else (), engines.split(","), int(steps))))

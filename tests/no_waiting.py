@@ -1,4 +1,4 @@
-"""A block in which everything raises that makes the host wait for a device."""
+"""A block in which every operation raises that makes the host wait for a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @contextmanager
 def nobody_waits(cuda: bool) -> Iterator[None]:
-    """Let everything raise that makes the host wait for a device, or that needs a value of it."""
+    """Make every operation raise that makes the host wait for a device or needs a value from it."""
 
     def refuse(name: str) -> Callable[..., Any]:
         def raises(*_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rays without sensors: casts at the shapes of a `TensorEngine`, and the slow reference for each environment."""
+"""Ray casts without sensors: casts at the shapes of a `TensorEngine`, and the slow reference for each environment."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ OUTPUTS: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
     "normal": (torch.float32, (3,)), "point": (torch.float32, (3,)), "cosine": (torch.float32, ()),
     "start": (torch.float32, (3,)), "direction": (torch.float32, (3,)),
 }  # fmt: skip
-"""What a cast can write: type, and shape after the ray axis."""
+"""Outputs of a cast: type, and shape after the ray axis."""
 
 
 class World:
     """A ray scene on an engine, without sensors.
 
     Args:
-        engine: whose shapes rays meet.
-        mounts: where rays start: row of a body (-1: the world) and place on it.
+        engine: the engine whose shapes the rays hit.
+        mounts: starts of the rays: row of a body (-1: the world) and position on it.
         threads: see `Compute`.
-        capture: likewise.
+        capture: see `Compute`.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class World:
         return RayCast(context, RaySpec(starts=np.asarray(starts), directions=np.asarray(directions), **options))
 
     def outputs(self, cast: RayCast, names: Sequence[str] = tuple(OUTPUTS)) -> dict[str, torch.Tensor]:
-        """Return where a cast can write, filled with what no cast writes."""
+        """Return outputs for a cast, filled with values that no cast writes."""
         lead = (self.compute.num_envs, self.mount.count, cast.count)
         return {name: torch.full((*lead, *OUTPUTS[name][1]), -77, dtype=OUTPUTS[name][0]) for name in names}
 
     def cast(self, cast: RayCast, names: Sequence[str] = tuple(OUTPUTS)) -> dict[str, Array]:
-        """Cast once, `[env, mount, ray, ...]`."""
+        """Cast once and return the outputs, `[env, mount, ray, ...]`."""
         outputs = self.outputs(cast, names)
         self.clock.set(self.clock.tick, 0, 0)
         cast.cast(outputs)
@@ -82,7 +82,7 @@ class World:
         return arrays[0].astype(np.float64), arrays[1].astype(np.float64)
 
     def mount_pose(self, env: int, mount: int) -> tuple[Array, Array]:
-        """Return the position of a mount, and the matrix of its turn, in float64 from its body's pose."""
+        """Return the position of a mount and its rotation matrix, in float64, from its body's pose."""
         body = int(self.mount.body[mount])
         pos = self.mount.offset_pos[env, mount].numpy().astype(np.float64)
         turn = rotation(self.mount.offset_quat[env, mount].numpy().astype(np.float64))
@@ -104,17 +104,17 @@ class World:
         starts: Array | None = None,
         directions: Array | None = None,
     ) -> CastComparison:
-        """Compare a cast of one mount of one env with the reference, and points and cosines with what they follow from.
+        """Compare a cast of one mount of one env with the reference, and check that points and cosines are consistent.
 
         Args:
             got: what `cast` returned.
-            env: which.
-            mount: which.
-            max_distance: of the cast, m.
-            include: bool `[shape]`, what is seen; None for all.
-            most_left_out: as for `compare_casts`.
-            starts: of the rays, world, m; None for what the cast says they are.
-            directions: likewise.
+            env: index of the env.
+            mount: index of the mount.
+            max_distance: greatest distance of the cast, m.
+            include: bool `[shape]`, the visible shapes; None for all.
+            most_left_out: see `compare_casts`.
+            starts: starts of the rays, world frame, m; None for those that the cast reports.
+            directions: directions of the rays; None for those that the cast reports.
         """
         here = {name: values[env, mount] for name, values in got.items()}
         o = here["start"].astype(np.float64) if starts is None else starts
@@ -149,7 +149,7 @@ def tensor_engine(shapes: Sequence[Shape], bodies: int, envs: int, poses: Sequen
 
 
 def same_bits(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:
-    """Return whether two casts wrote the same bits."""
+    """Return whether two casts wrote identical bits."""
     return all(np.array_equal(a[name], b[name]) and a[name].tobytes() == b[name].tobytes() for name in a)
 
 

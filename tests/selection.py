@@ -1,4 +1,4 @@
-"""Which cases of a product the gate runs: `make test` runs a covering selection, `make test-full` all of them."""
+"""Selection of parametrised cases: `make test` runs a covering selection, `make test-full` runs all cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def gate(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
-    """Return values for `parametrize`; those that are not chosen run in `make test-full` only."""
+    """Return values for `parametrize`; cases outside the selection run in `make test-full` only."""
     return [value if value in chosen else pytest.param(value, marks=pytest.mark.full) for value in values]
 
 

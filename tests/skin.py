@@ -1,4 +1,4 @@
-"""A synthetic skin: its taxels read the positions of bodies, one body for each taxel, as force, pressure and touch."""
+"""A synthetic skin whose taxels read body positions as force, pressure and touch, with one body per taxel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SkinData:
 
 
 class SkinCfg(SimpleSensorCfg[SkinData]):
-    """Force is the position of a taxel's body, torque twice that, pressure its z; it touches where z > 0."""
+    """Force is the position of a taxel's body, torque is twice that, pressure is its z; it touches where z > 0."""
 
     layout: tuple[int, ...] = (3, 4)
     """Sizes of the axes of one pad."""
@@ -65,7 +65,7 @@ def engine_of(cfg: SkinCfg, envs: int, dt: float = 0.01, **kwargs: Any) -> sn.Te
 
 
 def moving(cfg: SkinCfg) -> Any:
-    """Return a function from a number of envs to an engine whose taxels all move on paths of their own."""
+    """Return a function from a number of envs to an engine whose taxels all move on different paths."""
 
     def engine(envs: int) -> sn.TensorEngine:
         count = cfg.pads * int(np.prod(cfg.layout))
@@ -76,9 +76,9 @@ def moving(cfg: SkinCfg) -> Any:
 
 
 def readings(cfg: SkinCfg, forces: Array, field: str = "force", dt: float = 0.01, **kwargs: Any) -> Array:
-    """Return what a skin reads of forces `[tick, env, taxel, 3]`: `[tick, env, pad, ...]` in float64.
+    """Return the readings of a skin for forces `[tick, env, taxel, 3]`: `[tick, env, pad, ...]` in float64.
 
-    The truth of every sample is checked to be the force itself, bit for bit.
+    The truth of every sample must equal the force bit for bit.
     """
     engine, rows = engine_of(cfg, forces.shape[1], dt), []
     values = torch.tensor(forces.copy(), dtype=torch.float32)

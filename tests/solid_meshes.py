@@ -1,4 +1,4 @@
-"""Closed meshes for tests of signed distances: convex and not, with cavities, sharp edges and several parts."""
+"""Closed meshes for tests of signed distances: convex and concave, with cavities, sharp edges and several parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Faces = NDArray[np.int64]
 
 
 def single(values: Array) -> Array:
-    """Numbers that float32 can hold."""
+    """Return the numbers rounded to float32."""
     return np.asarray(values).astype(np.float32).astype(np.float64)
 
 
@@ -39,7 +39,7 @@ def icosphere(splits: int) -> tuple[Array, Faces]:
 
 
 def _outwards(points: Array, faces: Faces) -> Faces:
-    """Turn the faces of a convex mesh around the origin outwards."""
+    """Orient the faces of a convex mesh around the origin outwards."""
     corners = points[faces]
     volume = (corners[:, 0] * np.cross(corners[:, 1], corners[:, 2])).sum(axis=1)
     return np.where(volume[:, None] < 0.0, faces[:, ::-1], faces).astype(np.int64)
@@ -54,13 +54,13 @@ def hull(rng: np.random.Generator, count: int = 40) -> Mesh:
 
 
 def bumpy(rng: np.random.Generator, splits: int = 2) -> Mesh:
-    """Return a ball of random radii: star-shaped, with ridges and dents."""
+    """Return a star-shaped ball of random radii, with ridges and dents."""
     points, faces = icosphere(splits)
     return Mesh(single(points * rng.uniform(0.6, 1.0, (len(points), 1))), faces, "bumpy")
 
 
 def torus(around: int = 24, across: int = 10, thickness: float = 0.3) -> Mesh:
-    """Return a ring about z of radius 1."""
+    """Return a ring of radius 1 about z."""
     u, v = np.meshgrid(2 * np.pi * np.arange(around) / around, 2 * np.pi * np.arange(across) / across, indexing="ij")
     radius = 1.0 + thickness * np.cos(v)
     points = np.stack([radius * np.cos(u), radius * np.sin(u), thickness * np.sin(v)], axis=-1).reshape(-1, 3)
@@ -74,14 +74,14 @@ def torus(around: int = 24, across: int = 10, thickness: float = 0.3) -> Mesh:
 
 
 def joined(*meshes: Mesh, name: str = "joined") -> Mesh:
-    """Return several meshes as one."""
+    """Return several meshes as a single mesh."""
     starts = np.cumsum([0, *(len(mesh.vertices) for mesh in meshes)])
     faces = [mesh.faces + start for mesh, start in zip(meshes, starts[:-1], strict=True)]
     return Mesh(np.concatenate([mesh.vertices for mesh in meshes]), np.concatenate(faces), name)
 
 
 def turned(mesh: Mesh) -> Mesh:
-    """Return the mesh with its triangles wound the other way."""
+    """Return the mesh with its triangle winding reversed."""
     return Mesh(mesh.vertices, mesh.faces[:, ::-1], mesh.name)
 
 
@@ -98,13 +98,13 @@ def two_parts(rng: np.random.Generator) -> Mesh:
 
 
 def hollow(rng: np.random.Generator) -> Mesh:
-    """Return a body with a cavity, in which another body floats."""
+    """Return a body with a cavity that contains another body."""
     inner = moved(torus(12, 6), (0.05, 0.0, 0.0), (0.18, 0.18, 0.09))
     return joined(bumpy(rng, 2), turned(moved(box_mesh((1.0, 1.0, 1.0)), 0.0, (0.3, 0.3, 0.2))), inner, name="hollow")
 
 
 def fins(count: int = 7, inner: float = 0.1, height: float = 0.4) -> Mesh:
-    """Return a star of sharp blades around z: at their tips two faces meet at a few degrees."""
+    """Return a star of sharp blades around z, whose faces form an angle of a few degrees at the tips."""
     turn = np.pi * np.arange(2 * count) / count
     radius = np.where(np.arange(2 * count) % 2 == 0, 1.0, inner)
     outline = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1)
@@ -119,7 +119,7 @@ def fins(count: int = 7, inner: float = 0.1, height: float = 0.4) -> Mesh:
 
 
 def blade(thickness: float = 0.02) -> Mesh:
-    """Return a wedge whose faces meet at about a degree along z."""
+    """Return a wedge along z whose faces form an angle of about a degree."""
     outline = np.array([[0.0, 0.0], [1.0, -0.5 * thickness], [1.0, 0.5 * thickness]])
     points = np.concatenate([np.c_[outline, np.full(3, -0.5)], np.c_[outline, np.full(3, 0.5)]])
     faces = [[0, 2, 1], [3, 4, 5], [0, 1, 4], [0, 4, 3], [1, 2, 5], [1, 5, 4], [2, 0, 3], [2, 3, 5]]
@@ -127,7 +127,7 @@ def blade(thickness: float = 0.02) -> Mesh:
 
 
 def closed_meshes(seed: int = 0) -> dict[str, Mesh]:
-    """Return one of each."""
+    """Return one mesh of each kind."""
     rng = np.random.default_rng(seed)
     return {
         "hull": hull(rng), "bumpy": bumpy(rng), "torus": torus(), "two parts": two_parts(rng), "hollow": hollow(rng),
@@ -136,7 +136,7 @@ def closed_meshes(seed: int = 0) -> dict[str, Mesh]:
 
 
 def places_around(mesh: Mesh, count: int, rng: np.random.Generator) -> Array:
-    """Return points near faces, edges and corners of a mesh at all scales, in the box around it, and farther away."""
+    """Return points near faces, edges and corners of a mesh at all scales, in its bounding box, and farther away."""
     corners = mesh.vertices[mesh.faces]
     extent = float(np.ptp(corners.reshape(-1, 3), axis=0).max())
     part = count // 4

@@ -1,4 +1,4 @@
-"""A server without sockets for streamed sensors: it makes them, lets them tick, and keeps what they send."""
+"""A server without sockets for streamed sensors: it creates them, lets them tick, and keeps their messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sensorium.wire.world import Snapshot
 
 
 def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[float]] | None = None) -> Bodies:
-    """Return bodies out of (name, half-extents); the entity is the part of the name before the first slash."""
+    """Return bodies from (name, half-extents) pairs; the entity is the part of the name before the first slash."""
     centers = centers or {}
     return Bodies(
         Body(i, name, name.partition("/")[0] if "/" in name else "", (*centers.get(name, (0.0, 0.0, 0.0)),), (*half,))
@@ -39,14 +39,14 @@ def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[fl
 
 
 class Host:
-    """What a server does around streamed sensors.
+    """The part of a server that streamed sensors use.
 
     Args:
         world: the bodies.
         num_envs: environments.
-        executor: runs what is sent asynchronously; a pool of threads by default.
+        executor: runs asynchronous sends; a pool of threads by default.
 
-    At its end no sensor may have failed, but where the test took the failure.
+    On exit, every sensor failure must have been consumed by the test.
     """
 
     def __init__(self, world: Bodies, num_envs: int = 1, executor: Executor | None = None) -> None:
@@ -70,7 +70,7 @@ class Host:
             assert [failure.trace for failure in self.failures.take()] == []
 
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
-        """Return a snapshot: positions and orientations ``[env, body, ...]``, the origin and no rotation by default."""
+        """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin."""
         shape = (self.num_envs, len(self.bodies))
         pos = np.zeros((*shape, 3)) if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
         quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0] if quat is None else quat, (*shape, 4))
@@ -88,7 +88,7 @@ class Host:
         owner: Owner | None = None,
         name: str = "guard",
     ) -> Any:
-        """Return a sensor as the server makes it."""
+        """Return a sensor created as the server creates it."""
         definition = cls.definition()
         if attach_to:
             owner = owner_of(self.bodies[attach_to], self.bodies, NoTree())
@@ -113,7 +113,7 @@ class Host:
         )
 
     def take(self, message: Outgoing | Bundle) -> None:
-        """Take what a sensor sends; of a bundle each message."""
+        """Collect the messages of a sensor; a bundle is split into its messages."""
         if isinstance(message, Outgoing):
             lasting = message if message.is_lasting else replace(message, body=memoryview(bytes(message.body)))
             self.sent.append(lasting)
@@ -125,19 +125,19 @@ class Host:
             self.sent.append(Outgoing(message.type_id, memoryview(body), part, first, count))
 
     def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
-        """Run one more frame and return what was sent in it, and before."""
+        """Run a frame and return all messages since the last call."""
         self.snapshot = self.at(self.snapshot.frame + 1, pos, quat)
         streamed.run_tick(sensor, self.snapshot, self.failures)
         return self.taken()
 
     def taken(self) -> list[Outgoing]:
-        """Return what was sent since the last time."""
+        """Return the messages since the last call."""
         out = list(self.sent)
         self.sent.clear()
         return out
 
     def received(self, message: Outgoing) -> SensorData:
-        """Return what a listener gets of a message."""
+        """Return a message as a listener receives it."""
         moment = message.moment
         header = Header(
             type_id=message.type_id, frame=moment.frame, tick=moment.tick, time_ns=moment.time_ns,
@@ -153,7 +153,7 @@ class Host:
 
 
 class NoTree:
-    """A model that knows no kinematic tree, and no contacts."""
+    """A model without a kinematic tree and contacts."""
 
     name = "nothing"
     prepared: frozenset[Any] = frozenset()

@@ -1,7 +1,7 @@
-"""Servers and clients in processes of their own, for tests of streams.
+"""Servers and clients in separate processes, for tests of streams.
 
-A `Nursery` is one process that has imported everything and makes children of itself, in milliseconds. A child does what
-it is asked over a local socket, one line of JSON each way, and ends with it.
+A `Nursery` is a process that has imported everything and forks children within milliseconds. A child executes requests
+from a local socket, one line of JSON in each direction, and ends when the connection ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
 PATIENCE = 10.0
-"""Seconds after which a test that waits gives up."""
+"""Time-out of a waiting test, s."""
 DT = 1.0 / 64.0
 """Physics time step of the world, s."""
 
@@ -52,7 +52,7 @@ class GaugeData:
 
 
 class GaugeCfg(SimpleSensorCfg[GaugeData]):
-    """A small reading: position of the body, noise as its config says, and the tick."""
+    """A small reading: position of the body, noise as configured, and the tick."""
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"vec": ("vec", "m")}
 
@@ -72,7 +72,7 @@ class SheetData:
 
 
 class SheetCfg(SimpleSensorCfg[SheetData]):
-    """A large reading, whose cells are the position of the body along x, plus their column."""
+    """A large reading, whose cells are the position of the body along x plus their column index."""
 
     columns: int = 32768
     """Number of cells."""
@@ -81,7 +81,7 @@ class SheetCfg(SimpleSensorCfg[SheetData]):
 class Sheet(SimpleSensor[SheetCfg, SheetData]):
     requires = (sn.BODY_POSE,)
     computed = 0
-    """How often, all of them together."""
+    """Number of computations by all instances."""
 
     def fields(self) -> Mapping[str, Field]:
         return {"cells": Field("m", (self.cfg.columns,))}
@@ -111,7 +111,7 @@ class MarksSerializer(Serializer):
 
 
 class Ticker(StreamedSensor):
-    """Sends events: `burst` in every frame, each of the frame's number and its own, `size` numbers in all."""
+    """Sends `burst` events in every frame: each holds the frame's number and its own index, `size` numbers in total."""
 
     serializer = MarksSerializer
     events: ClassVar[bool] = True
@@ -134,7 +134,7 @@ class Ticker(StreamedSensor):
 
 
 class Pedometer(ClientSensor):
-    """Runs in the client: tells the frames that it saw."""
+    """A client-side sensor that reports the frames it saw."""
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -145,7 +145,7 @@ class Pedometer(ClientSensor):
 
 
 def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float = 0.0) -> sn.Scene:
-    """Return a scene whose one body moves: x is the tick plus 1024 times the env, y and z fractions of it."""
+    """Return a scene with one moving body: x is the tick plus 1024 times the env, y and z are fractions of it."""
     base = 1024.0 * np.arange(num_envs)
 
     def motion(t: float) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float
     return sn.Scene(engine, cfgs, seed=7)
 
 
-# What tests do in their own process -----------------------------------------------------------------------------------
+# Helpers in the test's process ----------------------------------------------------------------------------------------
 
 
 def until(condition: Callable[[], object], what: str = "what was waited for", timeout: float = PATIENCE) -> None:
@@ -175,7 +175,7 @@ def until(condition: Callable[[], object], what: str = "what was waited for", ti
 
 @contextlib.contextmanager
 def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thread]:
-    """Let a thread own the loop of a server: it polls, and steps the scene where the server runs freely."""
+    """Run a thread that owns the loop of a server: it polls, and steps the scene where the server runs freely."""
     stop = threading.Event()
     failed: list[BaseException] = []
 
@@ -204,18 +204,18 @@ def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thre
 def serving(
     address: str = "tcp://127.0.0.1:0", *, step: bool = False, world: Mapping[str, Any] | None = None, **options: Any
 ) -> Iterator[sn.Server]:
-    """Serve a world in this process, with a loop in a thread of its own."""
+    """Serve a world in this process, with the loop in a separate thread."""
     with sn.serve(build(**(world or {})), address, **options) as server, running(server, step=step):
         yield server
 
 
 def digest(array: Any) -> str:
-    """Return a text that stands for the bits of an array."""
+    """Return a hash of the bits of an array as text."""
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
 
 
 def held(pid: int | None = None) -> dict[str, int]:
-    """Return what a process holds: descriptors, threads, segments of shared memory, resident bytes."""
+    """Return the resources of a process: descriptors, threads, shared memory segments, resident bytes."""
     proc = Path("/proc") / str(pid or "self")
     links = []
     for each in (proc / "fd").iterdir():
@@ -236,7 +236,7 @@ def held(pid: int | None = None) -> dict[str, int]:
 
 
 class Child:
-    """A process of the nursery."""
+    """A child process of the nursery."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -262,7 +262,7 @@ class Child:
         return str(self.about["address"])
 
     def tell(self, op: str, **options: Any) -> None:
-        """Ask for something without waiting for the answer; `answer` returns it."""
+        """Send a request without waiting for the answer; `answer` returns it."""
         self._channel.sendall(json.dumps({"op": op, **options}).encode() + b"\n")
 
     def answer(self) -> dict[str, Any]:
@@ -270,12 +270,12 @@ class Child:
         return self._line()
 
     def ask(self, op: str, **options: Any) -> dict[str, Any]:
-        """Ask for something and return the answer."""
+        """Send a request and return the answer."""
         self.tell(op, **options)
         return self._line()
 
     def wait(self) -> None:
-        """Wait until the process is gone."""
+        """Wait until the process has ended."""
         with contextlib.suppress(ConnectionResetError):
             while self._lines.readline():
                 pass
@@ -284,12 +284,12 @@ class Child:
         self._channel.close()
 
     def kill(self) -> None:
-        """End it at once, as `kill -9`."""
+        """Kill the process at once, as `kill -9` does."""
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
     def stop(self) -> None:
-        """Have it end in order."""
+        """Stop the process in an orderly way."""
         self._channel.shutdown(socket.SHUT_WR)
         self.wait()
 
@@ -304,10 +304,10 @@ class Child:
 
 
 class Nursery:
-    """A process that makes others.
+    """A process that starts other processes.
 
     Args:
-        folder: for its socket.
+        folder: folder for its socket.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -332,7 +332,7 @@ class Nursery:
         return Child(channel)
 
     def close(self) -> None:
-        """End it."""
+        """Stop the nursery."""
         assert self._process.stdin is not None
         self._server.close()
         self._process.stdin.close()
@@ -340,8 +340,8 @@ class Nursery:
 
 
 def nurse() -> None:
-    """Be the nursery."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    """Run the loop of the nursery."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     for line in sys.stdin.buffer:
         wish = json.loads(line)
         if os.fork():
@@ -363,7 +363,7 @@ def nurse() -> None:
 
 
 class _Asked:
-    """What a child is asked, in the child."""
+    """The requests to a child, on the child's side."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -384,7 +384,7 @@ class _Asked:
         self._channel.sendall(json.dumps(values).encode() + b"\n")
 
     def next(self, timeout: float | None = None) -> dict[str, Any] | None:
-        """Return the next wish; None where there is none, or no more at all."""
+        """Return the next request; None where there is none, or after the end of the connection."""
         try:
             wish = self._lines.get(timeout=timeout) if timeout != 0.0 else self._lines.get_nowait()
         except queue.Empty:
@@ -394,7 +394,7 @@ class _Asked:
 
 
 class _Record:
-    """What the sensors of the scene showed in each frame, as the server's process sees them."""
+    """The readings of the scene's sensors in each frame, as seen in the server's process."""
 
     def __init__(self, server: sn.Server) -> None:
         self.server = server
@@ -416,7 +416,7 @@ class _Record:
 
 
 def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float = 0.0, **options: Any) -> None:
-    """Serve a world: in lock-step, or freely with `hz` steps per second (0: as fast as it goes)."""
+    """Serve a world in lock-step, or freely with `hz` steps per second (0: as fast as possible)."""
     scene = build(**world)
     record: _Record | None = None
     with sn.serve(scene, address, **options) as server:
@@ -444,7 +444,7 @@ def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float 
 
 
 def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, Any]], spawn: bool, hold: int) -> None:
-    """Listen to some sensors, spawn one, keep the newest `hold` data of each."""
+    """Listen to some sensors, spawn a sensor, and keep the newest `hold` data of each."""
     from collections import deque
 
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,6 @@
-"""The nearest points of surfaces, slowly: a search over sampled surfaces that knows no formula of ours, in float64."""
+"""Slow search for the nearest points of surfaces: it samples surfaces in float64 and uses none of the library's
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from sensorium.testing.ray_scenes import at_world
 
 Array = NDArray[np.float64]
 Patch = Callable[[Array, Array], Array]
-"""A piece of a surface: from u and v, each from 0 to 1, to points."""
+"""A piece of a surface: a function from u and v, each in 0 to 1, to points."""
 
 
 def patches(kind: str, size: Sequence[float]) -> list[Patch]:
@@ -63,7 +65,7 @@ def patches(kind: str, size: Sequence[float]) -> list[Patch]:
 
 
 def searched(kind: str, size: Sequence[float], p: Array, grid: int = 61, rounds: int = 22) -> Array:
-    """Return the distance `[point]` to an analytic surface: the best of a grid on each piece, then ever finer grids."""
+    """Return the distance `[point]` to an analytic surface, found on a grid per piece that is refined repeatedly."""
     best = np.full(len(p), np.inf)
     lattice = [axis.ravel() for axis in np.meshgrid(np.linspace(0, 1, grid), np.linspace(0, 1, grid), indexing="ij")]
     fine = [axis.ravel() for axis in np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9), indexing="ij")]
@@ -85,7 +87,7 @@ def searched(kind: str, size: Sequence[float], p: Array, grid: int = 61, rounds:
 
 
 def to_triangles(p: Array, corners: Array) -> Array:
-    """Return the distance `[point]` to triangles `[triangle, 3, 3]`: to their planes, or to their edges."""
+    """Return the distance `[point]` to triangles `[triangle, 3, 3]`: to their planes or to their edges."""
     a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
     normal = np.cross(b - a, c - a)
     normal /= np.linalg.norm(normal, axis=1, keepdims=True)
@@ -105,7 +107,7 @@ def to_triangles(p: Array, corners: Array) -> Array:
 
 
 def triangles_of(field: HeightField) -> Array:
-    """Return all triangles of a height field, `[triangle, 3, 3]`: its surface, and what a solid has besides."""
+    """Return all triangles of a height field, `[triangle, 3, 3]`: its surface and the other faces of its solid."""
     rows, cols = field.heights.shape
     x, y = np.linspace(-field.size[0], field.size[0], cols), np.linspace(-field.size[1], field.size[1], rows)
     grid = np.stack([*np.meshgrid(x, y), field.heights], axis=-1)
@@ -129,7 +131,7 @@ def triangles_of(field: HeightField) -> Array:
 
 
 def to_shape(shape: Shape, p: Array, poses: tuple[ArrayLike, ArrayLike] | None = None) -> Array:
-    """Return the distance `[point]` from points in the world to the surface of a shape."""
+    """Return the distance `[point]` from world points to the surface of a shape."""
     pos, quat = at_world(shape, poses)
     local = (p - pos) @ rotation(quat)
     if shape.mesh is not None:

@@ -1,7 +1,7 @@
-"""Synthetic sensors and worlds: their true values are known functions of tick and env.
+"""Synthetic sensors and worlds whose true values are known functions of tick and env.
 
-`world(...)` is a scene on a `TensorEngine` whose one body has position `signal(tick, env)` and a yaw of
-0.01 * (tick + env); `advance(scene)` writes that state and tells the scene that a tick has passed.
+`world(...)` is a scene on a `TensorEngine` whose only body has position `signal(tick, env)` and a yaw of 0.01 * (tick +
+env). `advance(scene)` writes that state and reports to the scene that a tick has passed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sensorium.compute import Rows
 
 
 def signal(tick: int, envs: int | torch.Tensor) -> Tensor:
-    """Return the position of the body, float32 [env, 3]; every value is a binary fraction and thus exact."""
+    """Return the position of the body, float32 [env, 3]; every value is a binary fraction and therefore exact."""
     env = torch.arange(envs) if isinstance(envs, int) else envs
     base = (tick + 64.0 * env).to(torch.float32)
     return torch.stack([base, 0.25 * base + 1.0, -0.5 * base], dim=-1)
@@ -37,7 +37,7 @@ def yaw(tick: int, envs: int) -> Tensor:
 
 
 def write(scene: sn.Scene, tick: int, envs: Iterable[int] | None = None) -> None:
-    """Write the state of a tick into the engine, for some envs or all."""
+    """Write the state of a tick into the engine, for some or all envs."""
     rows = slice(None) if envs is None else list(envs)
     scene.engine.body_pos_w[rows, 0] = signal(tick, scene.num_envs)[rows]
     scene.engine.body_quat_w[rows, 0] = yaw(tick, scene.num_envs)[rows]
@@ -61,7 +61,7 @@ def world(
 
 
 def advance(scene: sn.Scene, ticks: int = 1, **kwargs: Any) -> None:
-    """Let ticks pass, one by one."""
+    """Advance the scene tick by tick."""
     for _ in range(ticks):
         write(scene, scene.tick + 1)
         scene.update(**kwargs)
@@ -75,7 +75,7 @@ def reset(scene: sn.Scene, envs: Any = None, tick: int = 1000) -> None:
 
 
 def snapshot(sensor: Any) -> dict[str, np.ndarray]:
-    """Return all that a reader of a sensor sees, as NumPy copies."""
+    """Return all values that a reader of a sensor sees, as NumPy copies."""
     out: dict[str, np.ndarray] = {}
     views = {"data": sensor.data, "truth": sensor.ground_truth}
     if sensor.cfg.history_length:
@@ -91,12 +91,12 @@ def snapshot(sensor: Any) -> dict[str, np.ndarray]:
 
 
 def bits(array: np.ndarray) -> bytes:
-    """Return the memory of an array: equal bytes are equal bits."""
+    """Return the memory of an array, so that bits can be compared as bytes."""
     return np.ascontiguousarray(array).tobytes()
 
 
 def same(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray], rows: Any = slice(None), but: str = "") -> None:
-    """Assert that two snapshots are bit for bit equal in some rows, but for fields that contain `but`."""
+    """Assert that two snapshots are bit-identical in some rows, except for fields whose name contains `but`."""
     assert a.keys() == b.keys()
     for name in a:
         if not but or but not in name:
@@ -122,7 +122,7 @@ class ProbeCfg(SimpleSensorCfg[ProbeData]):
     """Reads the body: position, a scalar, the orientation, an integer, a bool and a byte."""
 
     fields: tuple[str, ...] = ("vec",)
-    """What is computed."""
+    """Names of the computed fields."""
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {"speed": ("speed", "m")}
 
 
@@ -142,7 +142,7 @@ def fill(raw: Record, engine: Any) -> None:
 
 
 class Probe(SimpleSensor[ProbeCfg, ProbeData]):
-    """A torch hook."""
+    """A sensor with a torch hook."""
 
     requires = (sn.BODY_POSE,)
     calls = 0
@@ -157,7 +157,7 @@ class Probe(SimpleSensor[ProbeCfg, ProbeData]):
 
 
 class KernelProbeCfg(SimpleSensorCfg[ProbeData]):
-    """The same as `ProbeCfg` with all fields, by one recorded kernel."""
+    """Equivalent to `ProbeCfg` with all fields, computed by a recorded kernel."""
 
 
 @wp.kernel(enable_backward=False)
@@ -186,7 +186,7 @@ def _probe(
 
 
 class KernelProbe(SimpleSensor[KernelProbeCfg, ProbeData]):
-    """A recorded Warp kernel."""
+    """A sensor with a recorded Warp kernel."""
 
     requires = (sn.BODY_POSE,)
 
@@ -206,7 +206,7 @@ class ContractData:
 
 
 class ContractCfg(SimpleSensorCfg[ContractData]):
-    """Eight components, one for each combination of physics, transform (measured only) and hardware imperfection."""
+    """Eight components, one per combination of physics, transform (measured only) and hardware imperfection."""
 
     alpha: float = 0.0
     """Weight of the previous value in the recurrence of both branches."""
@@ -246,7 +246,7 @@ class CastData:
 
 
 class CastCfg(SimpleSensorCfg[CastData]):
-    """Float inside; a uint8, a bool and a count of the samples so far outside."""
+    """Float values inside; a uint8, a bool and a count of the samples so far outside."""
 
 
 class Cast(SimpleSensor[CastCfg, CastData]):
@@ -270,11 +270,11 @@ class SumData:
 
 
 class SumCfg(SimpleSensorCfg[SumData]):
-    """Sums its samples in a state of its own; a second state is set by the reset hook."""
+    """Sums its samples in its state; the reset hook sets a second state."""
 
 
 class Sum(SimpleSensor[SumCfg, SumData]):
-    """Its states by torch."""
+    """Updates its states with torch."""
 
     requires = (sn.BODY_POSE,)
 
@@ -292,7 +292,7 @@ class Sum(SimpleSensor[SumCfg, SumData]):
 
 
 class KernelSumCfg(SimpleSensorCfg[SumData]):
-    """The same as `SumCfg`, by a recorded kernel."""
+    """Equivalent to `SumCfg`, computed by a recorded kernel."""
 
 
 @wp.kernel(enable_backward=False)
@@ -336,7 +336,7 @@ class EmaData:
 
 
 class EmaCfg(SimpleSensorCfg[EmaData]):
-    """An exponential moving average through `timeline.at(1)`, by a recorded kernel on both branches."""
+    """An exponential moving average over `timeline.at(1)`, computed by a recorded kernel on both branches."""
 
 
 @wp.kernel(enable_backward=False)
@@ -370,7 +370,7 @@ class Ema(SimpleSensor[EmaCfg, EmaData]):
 
 
 class LagCfg(SimpleSensorCfg[EmaData]):
-    """A moving average of the phenomenon itself: by torch, in the physics hook, through `timeline.at(1)`."""
+    """A moving average of the phenomenon itself, computed with torch in the physics hook from `timeline.at(1)`."""
 
 
 class Lag(SimpleSensor[LagCfg, EmaData]):
@@ -390,7 +390,7 @@ class ScalarData:
 
 
 class ScalarCfg(SimpleSensorCfg[ScalarData]):
-    """One number: the first coordinate of the body."""
+    """A scalar: the first coordinate of the body."""
 
 
 class Scalar(SimpleSensor[ScalarCfg, ScalarData]):
@@ -407,7 +407,7 @@ class WideData:
 
 
 class WideCfg(SimpleSensorCfg[WideData]):
-    """Many columns: its value is the tick everywhere."""
+    """Many columns, all equal to the tick."""
 
     columns: int = 16384
     """How many."""
@@ -427,14 +427,14 @@ class Wide(SimpleSensor[WideCfg, WideData]):
 # Stages ---------------------------------------------------------------------------------------------------------------
 
 LOG: list[str] = []
-"""Which `Note` stages were applied, in order."""
+"""Applied `Note` stages, in order."""
 
 
 class _Note(StageCfg):
-    """Writes its place into `LOG`, adds `amount`, and counts its samples per env in a state."""
+    """Appends its position to `LOG`, adds `amount`, and counts its samples per env in a state."""
 
     amount: float = 0.0
-    """What it adds."""
+    """Amount to add."""
     by_count: bool = False
     """Whether it adds `amount` times the number of samples of this episode."""
 
@@ -470,7 +470,7 @@ def _ramp(rows: Rows, count: wp.array2d[wp.float32], values: wp.array2d[wp.float
 
 
 class Ramp(StageCfg):
-    """A recorded stage: adds the number of samples of this episode. Its reset is the default one."""
+    """A recorded stage with the default reset that adds the number of samples of this episode."""
 
     place: ClassVar[Place] = "bias"
     is_recorded: ClassVar[bool] = True
@@ -484,11 +484,11 @@ class Ramp(StageCfg):
             key.compute.launch(_ramp, (columns,), [wp.from_torch(state[f"count_{field}"])], [values])
 
 
-# Everything at once ---------------------------------------------------------------------------------------------------
+# All features together ------------------------------------------------------------------------------------------------
 
 
 def menagerie() -> list[Any]:
-    """Return one config for every stateful feature: knobs, walks, stages, rings, post-processing, states."""
+    """Return a config for every stateful feature: knobs, walks, stages, rings, post-processing, states."""
     gauss = sn.GaussMarkov(fields=("vec",), density=0.1, tau=0.5, turn_on=1.0)
     scale = sn.ScaleError(fields=("vec",), scale=sn.Normal(0.0, 0.05), cross_axis=sn.Uniform(-0.1, 0.1))
     knobs = {

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` runs on the CPU, says what it needs, and loses no row of a run."""
+"""`python -m benchmarks.gpu` runs on the CPU, states its requirements, and loses no row of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measu
 
 @pytest.fixture
 def _little_garbage() -> Iterator[None]:
-    """Let the collection of garbage, before memory is measured, look at new objects only."""
+    """Restrict the garbage collection before memory is measured to new objects."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -37,7 +37,7 @@ def run(tmp_path: Path, *arguments: str) -> dict[str, list[dict[str, float | str
 
 
 def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three widths, two sizes, two sides; nothing of mujoco_warp runs here."""
+    """Three widths, two sizes and both sides are measured; nothing of mujoco_warp runs here."""
     report = run(tmp_path, "--only", "stages")
     rows = report["rows"]
     assert [row["envs"] for row in rows] == [1, 1, 2, 2] * 3
@@ -53,14 +53,14 @@ def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "rays"), [(gpu_cases.scan, 187), (gpu_cases.vlp16, 28928)])
 def test_our_rays_and_those_of_mujoco_warp_agree(case: Callable[..., list[Row]], rays: int) -> None:
-    """Both sides see the same state, so nearly all of their distances are the same, also of a device that turns."""
+    """Both sides see the same state, so nearly all of their distances are equal, also for a device that turns."""
     ours, theirs = case(Bench(Device("cpu"), 0.001, 1e9), 2, kind="hfield")
     assert (theirs.against, ours.against.endswith("x its time")) == ("baseline", True)
     assert float(ours.note.removesuffix("% agree within 1 mm")) > 99.0
     assert ours.seconds is not None and ours.rays_per_second == pytest.approx(2 * rays / ours.seconds)
 
 
-# What it says ---------------------------------------------------------------------------------------------------------
+# Output ---------------------------------------------------------------------------------------------------------------
 
 
 def test_without_cuda_it_says_what_was_found_and_how_to_try_it(
@@ -110,7 +110,7 @@ def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path, text: s
         gpu.write_markdown(path, fake())
 
 
-# What goes wrong ------------------------------------------------------------------------------------------------------
+# Faults ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("_little_garbage")
@@ -144,7 +144,7 @@ def test_what_counts_as_too_little_memory(error: Exception, expected: bool) -> N
 
 
 def test_the_run_goes_on_after_a_fault() -> None:
-    """Too little memory for what both sides share is a row; another fault is a row and a failure; the rest is run."""
+    """A lack of memory for shared data becomes a row; another fault becomes a row and a failure; the run continues."""
 
     def case(bench: Bench, envs: int, fault: Exception | None = None) -> list[Row]:
         if fault is not None and envs > 1:
@@ -182,7 +182,7 @@ def test_a_case_that_fails_in_its_rehearsal_is_not_run_further() -> None:
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    """A clock that halves in the middle of a run changes times, not ratios."""
+    """A clock that halves during a run changes times but not ratios."""
     ours, theirs = Times((1.0, 1.0, 2.0, 2.0), 0.0), Times((4.0, 4.0, 8.0, 8.0), 0.0)
     assert ours.over(theirs) == 0.25
     assert ours.median == 1.5
@@ -190,7 +190,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 def test_peak_bandwidth_is_two_transfers_a_cycle_over_the_bus() -> None:
-    """An A100 of 40 GB: 1215 MHz, 5120 bit, 1555 GB/s by its data sheet."""
+    """An A100 of 40 GB has 1215 MHz, 5120 bit and 1555 GB/s according to its data sheet."""
 
     class A100:
         memory_clock_rate, memory_bus_width = 1215000, 5120
@@ -221,7 +221,7 @@ def test_markdown_stands_between_the_markers_and_replaces_what_was_there(tmp_pat
     heading = lines.index("| envs | what | ms | spread | host ms | Mrays/s | kB per env | against | note |")
     assert lines[heading + 2] == "| 4096 | second | 1.25 | 2.0% | 0.01 | 613 | 2 | 0.5 x its time | 100% / agree |"
     assert lines[heading + 3].startswith("| 16384 | second |  |") and "90 GiB" in lines[heading + 3]
-    assert "| 1 | second | 0.004 | baseline |" in lines  # columns without a figure are left out
+    assert "| 1 | second | 0.004 | baseline |" in lines  # columns without a figure are omitted
     counts = {line.count("|") for line in lines[heading : heading + 4]}
     assert counts == {10}
 

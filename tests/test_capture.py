@@ -1,4 +1,4 @@
-"""Captured steps: the readings of uncaptured ones, no waiting for the device, nothing new in memory."""
+"""Captured steps: readings equal those of uncaptured steps, without waiting for the device or allocating memory."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ JOINTS = tuple(f"joint_{k}" for k in range(4))
 PERIOD = 48
 """Ticks after which the motion repeats."""
 WARM = 40
-"""Ticks after which all is captured in a test with the fixture `at_once`, also what is due at every sixth tick only."""
+"""Ticks after which all work is captured with the fixture `at_once`, including work due at every sixth tick only."""
 
 
-# A sensor of somebody else, in torch ----------------------------------------------------------------------------------
+# A third-party sensor in torch ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class HeightData:
-    """One number."""
+    """A scalar."""
 
     height: Annotated[Tensor, sn.Field("m")]
 
 
 class HeightCfg(sn.SimpleSensorCfg[HeightData]):
-    """A sensor whose hooks are torch."""
+    """A sensor with torch hooks."""
 
     gain: float = 2.0
     """A number that can be set per env."""
 
 
 class Height(sn.SimpleSensor[HeightCfg, HeightData]):
-    """Measures the height of the first body, with a lag, in torch only."""
+    """Measures the height of the first body, with a lag, with torch only."""
 
     requires = (sn.BODY_POSE,)
     lookback = 1
 
     def setup(self) -> None:
-        """Make a state."""
+        """Create a state."""
         self.total = self.new_state("total", ())
 
     def update_raw_data(self, raw: sn.Record) -> None:
-        """Read the height, times the gain."""
+        """Read the height and multiply it by the gain."""
         raw.height[:] = (self.engine.array("body_pos_w")[:, 0, 2:3] * self.params.gain).squeeze(1)
 
     def apply_physics_imperfections(self, slot: sn.Record, timeline: sn.Timeline) -> None:
-        """Add half of the sample before, and what was summed up."""
+        """Add half of the previous sample and the accumulated sum."""
         slot.height += 0.5 * timeline.at(1).height
         self.total += slot.height
 
     def apply_hardware_imperfections(self, slot: sn.Record) -> None:
-        """Run the standard chain, then add the sum and a draw."""
+        """Run the standard chain, then add the sum and a random number."""
         self.standard_chain(slot)
         slot.height += 1e-3 * self.total + 0.1 * self.key.normal("dust", "height").view_as(slot.height)
 
@@ -79,7 +79,7 @@ class Height(sn.SimpleSensor[HeightCfg, HeightData]):
 
 
 def configs() -> list[sn.SensorCfg[Any]]:
-    """Return one or more of most kinds, with noise, stages, rates, delays, losses and histories."""
+    """Return one or more configs of most kinds, with noise, stages, rates, delays, losses and histories."""
     feet, target = sn.ContactMatch(mode="body", pattern=FEET), sn.FrameTransformerCfg.FrameCfg(body="[FR].")
     grid = sn.GridPatternCfg(size=(0.8, 0.4), resolution=0.2)
     spin = sn.SpinningPatternCfg(elevations=(-20.0, -5.0), cycle_interval=2e-3, firing_interval=1e-4, rate_hz=50.0)
@@ -112,7 +112,7 @@ def configs() -> list[sn.SensorCfg[Any]]:
 
 
 def crowd(num_envs: int = 3, cfgs: list[Any] | None = None, device: str = "cpu", **kwargs: Any) -> sn.Scene:
-    """Build a scene with all of them over tensors that `advance` writes."""
+    """Build a scene with all configs over tensors that `advance` writes."""
     shapes = [
         sn.Shape("plane", "ground"),
         sn.Shape("box", "wall", size=(0.1, 2.0, 1.0), pos=(1.5, 0.0, 0.5)),
@@ -129,7 +129,7 @@ def crowd(num_envs: int = 3, cfgs: list[Any] | None = None, device: str = "cpu",
 
 
 def motion(engine: sn.TensorEngine) -> dict[str, list[Tensor]]:
-    """Return every array at every tick of a period; made once per engine, so that a step only copies."""
+    """Return every array at every tick of a period; built once per engine, so that a step only copies."""
     if not hasattr(engine, "_motion"):
         draw = torch.Generator().manual_seed(7)
         arrays = {**engine._arrays}
@@ -161,7 +161,7 @@ def write(engine: sn.TensorEngine, tick: int) -> None:
 
 
 def advance(scene: sn.Scene, ticks: int = 1) -> None:
-    """Let ticks pass, and read every sensor at each."""
+    """Advance the scene, and read every sensor at each tick."""
     for _ in range(ticks):
         write(scene.engine, scene.tick + 1)
         scene.update()
@@ -170,12 +170,12 @@ def advance(scene: sn.Scene, ticks: int = 1) -> None:
 
 
 def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
-    """Return all that readers see."""
+    """Return everything that readers see."""
     return {f"{name}/{k}": v for name, each in scene.sensors.items() for k, v in syn.snapshot(each).items()}
 
 
 def segments(scene: sn.Scene) -> list[Any]:
-    """Return the segments of launches that a step runs."""
+    """Return the launch segments of a step."""
     groups = {each.buffers.group: None for each in scene.sensors.values() if each.buffers.group}
     programs = [program for group in groups for program in (group.program, group._looks)]
     return [
@@ -183,13 +183,13 @@ def segments(scene: sn.Scene) -> list[Any]:
     ]
 
 
-# Same readings --------------------------------------------------------------------------------------------------------
+# Equal readings -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("num_envs", [1, 5])
 def test_captured_and_sharded_steps_give_the_same_bits(num_envs: int) -> None:
-    """Uncaptured and captured, whole and in 2 and 4 shards: at every tick all that readers see is the same."""
+    """Uncaptured and captured steps, with one, two and four shards, give the same readings at every tick."""
     scenes = {}
     for shards in (1, 2, 4):
         for capture in (False, True):
@@ -236,7 +236,7 @@ CHANGES: dict[str, Callable[[sn.Scene], object]] = {
 
 @pytest.mark.usefixtures("at_once")
 def test_graphs_see_what_is_changed_at_run_time() -> None:
-    """Values live in arrays that are written in place, or the work is built anew: no call for a capture is needed."""
+    """Values live in arrays that are written in place, or the work is rebuilt; no explicit capture is needed."""
     scenes = [crowd(capture=capture) for capture in (False, True)]
     for scene in scenes:
         advance(scene, WARM)
@@ -257,7 +257,7 @@ def test_graphs_see_what_is_changed_at_run_time() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_a_change_does_change_readings_without_a_new_graph() -> None:
-    """The graphs stay the ones that were made, and the readings are others than without the change."""
+    """The graphs stay the same, and the readings differ from those without the change."""
     changed, plain = crowd(), crowd()
     for scene in (changed, plain):
         advance(scene, WARM)
@@ -278,11 +278,11 @@ def test_a_change_does_change_readings_without_a_new_graph() -> None:
     assert graphs == [shard._graph for each in segments(changed) for step in each._steps for shard in step]
 
 
-# The switch -----------------------------------------------------------------------------------------------------------
+# Switching capture on and off -----------------------------------------------------------------------------------------
 
 
 def test_a_scene_captures_by_itself_what_has_run_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before it pays, and not where it is turned off."""
+    """Work is captured neither before that pays off nor where capture is turned off."""
     monkeypatch.setattr(program, "CAPTURE_AFTER", 10)
     on, off = crowd(cfgs=configs()[:3]), crowd(cfgs=configs()[:3], capture=False)
     for scene in (on, off):
@@ -295,7 +295,7 @@ def test_a_scene_captures_by_itself_what_has_run_often(monkeypatch: pytest.Monke
 
 
 def test_capture_is_turned_on_and_off_between_steps() -> None:
-    """The readings do not notice, and turned on it captures at once what has run."""
+    """The readings are unaffected, and repeated work is captured as soon as capture is turned on."""
     scene, other = crowd(), crowd(capture=False)
     for on in (False, True, False, True):
         scene.capture(on)
@@ -309,7 +309,7 @@ def test_capture_is_turned_on_and_off_between_steps() -> None:
 
 
 def test_the_engine_is_told(tmp_path: Path) -> None:
-    """An engine with kernels of its own replays them as graphs, too, or does not."""
+    """An engine with its own kernels captures them if and only if the scene does; readings are equal."""
     xml = "<mujoco><worldbody><body name='b'><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     found = []
     for capture in (True, False):
@@ -336,7 +336,7 @@ def _double(rows: Rows, values: wp.array2d[wp.float32]) -> None:
 
 
 def test_a_kernel_that_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an error, not a silent way round; without capture the work goes on."""
+    """A kernel that cannot be captured raises an error; without capture the work continues."""
     compute = Compute("cpu", 2)
     compute.capture_after = 0
     values = torch.ones(2, 3)
@@ -362,7 +362,7 @@ def test_a_kernel_that_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_capture_that_is_under_way_is_said() -> None:
-    """Warp has one capture at a time: somebody else's is an error that names ours."""
+    """Warp allows only one capture at a time, so a foreign capture raises an error that names the scene's capture."""
     compute = Compute("cpu", 2)
     compute.capture_after = 0
     values = torch.ones(2, 3)
@@ -375,7 +375,7 @@ def test_a_capture_that_is_under_way_is_said() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_scenes_step_alternately() -> None:
-    """A second scene, captured while the first exists and after it stepped, disturbs it not, nor is it disturbed."""
+    """A second scene, captured while the first exists and has stepped, does not disturb the first, and vice versa."""
     alone = crowd()
     advance(alone, 2 * WARM)
     first = crowd()
@@ -393,7 +393,7 @@ def test_scenes_step_alternately() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_torch_hooks_split_the_graph() -> None:
-    """A plugin's hooks in torch are called between graphs, in order."""
+    """A plugin's torch hooks are called between graphs, in order."""
     scene, launched = (
         crowd(cfgs=[configs()[1], configs()[-1]]),
         crowd(cfgs=[configs()[1], configs()[-1]], capture=False),
@@ -408,13 +408,13 @@ def test_torch_hooks_split_the_graph() -> None:
     assert all(segment.is_captured for segment in work if isinstance(segment, Segment))
 
 
-# No waiting -----------------------------------------------------------------------------------------------------------
+# No synchronisation ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("control", ["update", "step"])
 def test_nobody_waits_in_a_captured_step(control: str) -> None:
-    """Steps, and reads of values, truth, histories and what is said about them, with many kinds of sensors."""
+    """Steps and reads of values, truth, histories and metadata never wait for the device, for many kinds of sensors."""
     cuda = torch.cuda.is_available()
     scene = crowd(device="cuda:0" if cuda else "cpu")
     observer = scene.observer("imu.ang_vel_b", "feet.found", "scan.distances", "worn.lin_acc_b")
@@ -438,7 +438,7 @@ def test_nobody_waits_in_a_captured_step(control: str) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_nobody_waits_for_a_reset_by_a_mask() -> None:
-    """A mask on the scene's device stays there, as those of terminated episodes do; the readings are those of ids."""
+    """A mask on the scene's device, such as that of terminated episodes, stays there; readings equal those by ids."""
     cuda = torch.cuda.is_available()
     device = "cuda:0" if cuda else "cpu"
     cfgs = [cfg for cfg in configs() if not isinstance(cfg, HeightCfg)]
@@ -446,7 +446,7 @@ def test_nobody_waits_for_a_reset_by_a_mask() -> None:
     mask = torch.zeros(masked.num_envs, dtype=torch.bool, device=device)
     mask[1:3] = True
     for scene, which in ((masked, mask), (listed, [1, 2])):
-        for _ in range(4):  # the work of resets is captured, too
+        for _ in range(4):  # the work of resets is captured as well
             advance(scene, WARM // 4)
             scene.reset(which)
     with nobody_waits(cuda):
@@ -461,7 +461,7 @@ def test_nobody_waits_for_a_reset_by_a_mask() -> None:
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("look", [float, bool, lambda value: value.item(), lambda value: value[value > 0.0]])
 def test_a_hook_that_waits_is_found(look: Callable[[Tensor], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test above lets raise does raise."""
+    """The guard of the test above raises for a hook that waits."""
 
     def peek(self: Height, raw: sn.Record) -> None:
         raw.height.zero_()
@@ -475,7 +475,7 @@ def test_a_hook_that_waits_is_found(look: Callable[[Tensor], object], monkeypatc
 
 
 class Calls(TorchDispatchMode):
-    """Notes every operation of torch."""
+    """Records every torch operation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -488,7 +488,7 @@ class Calls(TorchDispatchMode):
 
 @pytest.mark.usefixtures("at_once")
 def test_a_captured_step_of_kernels_does_nothing_in_torch() -> None:
-    """No tensor is made and none is touched by the host, neither by a step nor by reads of values."""
+    """Neither a step nor a read of values creates a tensor or touches one on the host."""
     scene = crowd(cfgs=[cfg for cfg in configs() if not isinstance(cfg, HeightCfg)])
     advance(scene, WARM)
     with Calls() as calls:
@@ -503,7 +503,7 @@ def test_a_captured_step_of_kernels_does_nothing_in_torch() -> None:
 
 
 def addresses(scene: sn.Scene) -> dict[str, int]:
-    """Return the address of every tensor that a sensor keeps or shows."""
+    """Return the address of every tensor that a sensor keeps or exposes."""
     out = {}
     for name, sensor in scene.sensors.items():
         shown = {f"data/{k}": v for k, v in sensor.own_tensors(is_measured=True).items()}
@@ -513,7 +513,7 @@ def addresses(scene: sn.Scene) -> dict[str, int]:
 
 
 def in_use(device: str) -> tuple[int, int]:
-    """Return the bytes that the process holds, and those on a device."""
+    """Return the bytes that the process uses, and the bytes used on a device."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize(), torch.cuda.memory_allocated(device) if "cuda" in device else 0

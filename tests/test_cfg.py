@@ -1,4 +1,4 @@
-"""Configs: all faults at once, round trips, freezing, knobs."""
+"""Configs: complete error lists, round trips, immutability, knobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sensorium.cfg import Cfg, Float, GilbertElliott, OffsetCfg, amount_bounds, 
 
 
 def test_all_faults_at_once() -> None:
-    """One error lists every fault with field, value, what is accepted and, where there is one, the fix."""
+    """A single error lists every fault with field, value, accepted values and, where available, the fix."""
     with pytest.raises(sn.ConfigError) as caught:
         syn.ProbeCfg(name="p", noise=-1.0, delay="soon", history_length=-2, rate_hz=0.0, nois=1, evaluate="maybe")
     error = caught.value
@@ -52,7 +52,7 @@ def test_all_faults_at_once() -> None:
     ids=str,
 )  # fmt: skip
 def test_refused(given: dict[str, Any], field: str) -> None:
-    """Each wrong value is refused at construction, as a ConfigError that names its field."""
+    """Each wrong value is refused at construction by a ConfigError that names its field."""
     with pytest.raises(sn.ConfigError) as caught:
         syn.ProbeCfg(**given)
     assert any(fault.field.split(".")[0] == field for fault in caught.value.faults), str(caught.value)
@@ -81,13 +81,13 @@ def test_refused(given: dict[str, Any], field: str) -> None:
     ],
 )
 def test_refused_parts(make: Any, text: str) -> None:
-    """Stages, offsets, selectors, loss models and distributions name their faults too."""
+    """Stages, offsets, selectors, loss models and distributions name their faults as well."""
     with pytest.raises(sn.ConfigError, match=text):
         make()
 
 
 def test_scalar_on_several_units() -> None:
-    """One number for fields of several units is refused and names the units; per field it is accepted."""
+    """A scalar for fields with several units is refused with the units; values per field are accepted."""
     with pytest.raises(sn.ConfigError, match=r"units .*m"):
         syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise=0.1)])
     syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise={"vec": 0.1, "speed": 0.2})])
@@ -103,7 +103,7 @@ def test_scalar_on_several_units() -> None:
 
 
 def test_frozen() -> None:
-    """A config cannot be changed, nor can the library change it; `replace` gives a validated copy."""
+    """Neither the user nor the library can change a config; `replace` returns a validated copy."""
     cfg = syn.ProbeCfg(name="p", noise={"vec": (1.0, 2.0, 3.0)})
     with pytest.raises(Exception, match="frozen"):
         cfg.name = "q"
@@ -128,7 +128,7 @@ def test_what_counts_as_a_number() -> None:
 
 
 def test_bounds() -> None:
-    """The bounds of an amount are its least and greatest possible number, in any nesting."""
+    """The bounds of an amount are its least and greatest possible value, at any nesting depth."""
     assert amount_bounds(2.0) == (2.0, 2.0) and amount_bounds(((1.0, -3.0), (2.0, 5.0))) == (-3.0, 5.0)
     assert amount_bounds({"a": sn.Uniform((0.0, 1.0), (2.0, 3.0)), "b": sn.Choice((7.0, -1.0))}) == (-1.0, 7.0)
     low, high = amount_bounds(sn.Normal(1.0, 2.0))
@@ -154,7 +154,7 @@ CONFIGS: list[Any] = [
 
 @pytest.mark.parametrize("cfg", CONFIGS, ids=lambda cfg: cfg.label)
 def test_round_trips(cfg: Any) -> None:
-    """Every config is the same after JSON and TOML, also twice, and its dict holds plain values and a kind."""
+    """Every config survives JSON and TOML, also twice, and its dict holds plain values and a kind."""
     data = cfg.to_dict()
     assert data["kind"] == cfg.kind()
     for again in (cfg.from_dict(data), cfg.from_json(cfg.to_json()), cfg.from_toml(cfg.to_toml())):
@@ -163,7 +163,7 @@ def test_round_trips(cfg: Any) -> None:
 
 
 def test_files_are_readable() -> None:
-    """Distributions, stages, losses and offsets look in a file as a person would write them."""
+    """Distributions, stages, losses and offsets appear in a file as a person would write them."""
     cfg = sn.ImuCfg(site="imu", gyro_noise=sn.Uniform(0, 0.02), loss=GilbertElliott(0.1, 0.5), delay=0.01,
                     stages=(sn.Saturation(high=16.0, fields=("lin_acc_b",)),))  # fmt: skip
     assert cfg.to_dict() == {
@@ -202,19 +202,19 @@ def test_unknown_in_files() -> None:
     ],
 )
 def test_fields_of_other_libraries_are_translated(field: str, hint: str) -> None:
-    """A field that has another form here is refused with what to write instead."""
+    """A field in the notation of another library is refused with the notation to use instead."""
     with pytest.raises(sn.ConfigError, match=re.escape(hint)):
         sn.ImuCfg(site="imu", **{field: 1})
 
 
 @pytest.mark.parametrize("pos", [(float("nan"), 0.0, 0.0), (0.0, float("inf"), 0.0)])
 def test_an_offset_is_finite(pos: tuple[float, float, float]) -> None:
-    """A position that is no number would make every reading NaN: it is refused when the config is made."""
+    """A position that is not finite would make every reading NaN, so the config refuses it."""
     with pytest.raises(sn.ConfigError, match=r"pos: got .*three finite numbers"):
         sn.ImuCfg.OffsetCfg(pos=pos)
 
 
-# Meanings -------------------------------------------------------------------------------------------------------------
+# Field descriptions ---------------------------------------------------------------------------------------------------
 
 
 class OuterCfg(syn.ProbeCfg):
@@ -236,7 +236,7 @@ class OuterCfg(syn.ProbeCfg):
 
 
 def test_the_docstring_under_a_field_is_its_meaning() -> None:
-    """Own, inherited (also where the default changed) and nested fields; a description that was given comes first."""
+    """Own, inherited (also with a changed default) and nested fields have one; an explicit description wins."""
     texts = meanings(OuterCfg)
     assert texts["width"] == "Width, m;\non two lines."
     assert texts["told"] == "In the field itself."
@@ -248,7 +248,7 @@ def test_the_docstring_under_a_field_is_its_meaning() -> None:
 
 
 def test_the_json_schema_says_what_fields_mean() -> None:
-    """Each property has its meaning as description, also those of a config inside; numbers stay what they were."""
+    """Each property has its meaning as description, also in nested configs; numeric constraints are unchanged."""
     properties = OuterCfg.InnerCfg.model_json_schema()["properties"]
     assert properties["depth"]["description"] == "Depth of the inner one, m."
     assert properties["depth"]["type"] == "number"
@@ -261,14 +261,14 @@ def test_the_json_schema_says_what_fields_mean() -> None:
 
 
 class Ruled(Cfg):
-    """A config whose fields have rules."""
+    """A config whose fields have constraints."""
 
     size: Annotated[Float, must(lambda number: number > 0.0, "a number > 0")] = 1.0
     limit: Annotated[Float, must(lambda number: number > 0.0, "a number > 0")] | None = None
 
 
 def test_a_field_that_is_declared_again_keeps_its_rule() -> None:
-    """Another default, another meaning or no None any more is no reason to accept other values."""
+    """Another default, another description or the removal of None does not change the accepted values."""
 
     class Again(Ruled):
         size: Float = 2.0
@@ -285,7 +285,7 @@ def test_a_field_that_is_declared_again_keeps_its_rule() -> None:
 
 
 def test_a_field_that_is_declared_again_with_a_rule_has_that_one_alone() -> None:
-    """A subclass can accept more, where it says so."""
+    """A subclass can accept more values if it declares so."""
 
     class Wider(Ruled):
         size: Annotated[Float, must(lambda number: number >= 0.0, "a number >= 0")] = 0.0

@@ -1,4 +1,4 @@
-"""`check_sensor`: every registered sensor keeps the contract, and a sensor that breaks it is found out."""
+"""`check_sensor`: every registered sensor keeps the contract, and violations are found."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,16 +29,16 @@ EVERY_LAW = {
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip
-"""The laws that apply to a sensor with knobs and without `post_process`, on an engine of `check_sensor`'s own."""
+"""The laws for a sensor with knobs and without `post_process`, on an engine that `check_sensor` creates."""
 
 
 def test_every_law_is_applied() -> None:
-    """An IMU is tried against all of them."""
+    """All of these laws are applied to an IMU."""
     assert set(check_sensor(sn.Imu)) == EVERY_LAW
 
 
 def test_the_manual_lists_the_laws_in_their_order() -> None:
-    """One row each, including `post_process_only_projects`."""
+    """The manual has one row per law, including `post_process_only_projects`."""
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     table = text[text.index("| rule | ") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
@@ -48,7 +48,7 @@ def test_the_manual_lists_the_laws_in_their_order() -> None:
 
 @pytest.mark.parametrize("sensor_class", OURS, ids=[sensor.__name__ for sensor in OURS])
 def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> None:
-    """Each of our sensors passes with its defaults; one that needs a model of its own has a test that checks it."""
+    """Each built-in sensor passes with its defaults; sensors that need a special model have their own tests."""
     try:
         cfg = sensor_class.cfg_class(**{"body": "body"} if issubclass(sensor_class.cfg_class, MountedSensorCfg) else {})
         sn.Scene(tumbling_engine(1), [cfg])
@@ -79,7 +79,7 @@ def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> 
     ids=["difference", "history", "stages"],
 )
 def test_configs_with_memory_keep_the_contract(cfg: sn.ImuCfg) -> None:
-    """Differences, histories, stages: the same laws hold."""
+    """Differences, histories and stages obey the same laws."""
     check_sensor(cfg)
 
 
@@ -91,7 +91,7 @@ class HeightData:
 
 
 class _Height(sn.SimpleSensor[Any, Any]):
-    """The part that all variants share; type parameters are no classes, so nothing is paired."""
+    """The common part of all variants; type parameters are not classes, so no pair is registered."""
 
     requires = (BODY_POSE,)
 
@@ -108,7 +108,7 @@ class Good(_Height, sn.SimpleSensor[GoodCfg, HeightData]):
 
 
 class FilteredCfg(MountedSensorCfg[HeightData]):
-    """A low-pass on the measured branch through the timeline."""
+    """A low-pass filter on the measured branch through the timeline."""
 
 
 class Filtered(_Height, sn.SimpleSensor[FilteredCfg, HeightData]):
@@ -120,7 +120,7 @@ class Filtered(_Height, sn.SimpleSensor[FilteredCfg, HeightData]):
 
 
 class HoarderCfg(MountedSensorCfg[HeightData]):
-    """Keeps state in a place of its own, where no reset reaches it."""
+    """Keeps state outside the reach of resets."""
 
 
 class Hoarder(_Height, sn.SimpleSensor[HoarderCfg, HeightData]):
@@ -133,7 +133,7 @@ class Hoarder(_Height, sn.SimpleSensor[HoarderCfg, HeightData]):
 
 
 class GlobalNoiseCfg(MountedSensorCfg[HeightData]):
-    """Draws from torch's own generator."""
+    """Draws from torch's global generator."""
 
 
 class GlobalNoise(_Height, sn.SimpleSensor[GlobalNoiseCfg, HeightData]):
@@ -142,14 +142,14 @@ class GlobalNoise(_Height, sn.SimpleSensor[GlobalNoiseCfg, HeightData]):
 
 
 class MaskBlindCfg(MountedSensorCfg[HeightData]):
-    """A recorded kernel that writes all envs at a reset."""
+    """A recorded kernel that writes all envs during a reset."""
 
 
 @wp.kernel
 def _blind(rows: Rows, clock: wp.array[wp.int32], out: wp.array2d[float]):
     i, mount = wp.tid()
     value = float(clock[0])
-    if clock[1] == 1:  # a capture at a reset
+    if clock[1] == 1:  # a capture during a reset
         value += 100.0
     out[rows.start + i, mount] = value
 
@@ -171,7 +171,7 @@ class LeakyTruth(_Height, sn.SimpleSensor[LeakyTruthCfg, HeightData]):
 
 
 class PeakCfg(MountedSensorCfg[HeightData]):
-    """Keeps its state where it belongs, and a scratch tensor beside it."""
+    """Keeps its state in the right place, with a scratch tensor beside it."""
 
 
 class Peak(_Height, sn.SimpleSensor[PeakCfg, HeightData]):
@@ -186,7 +186,7 @@ class Peak(_Height, sn.SimpleSensor[PeakCfg, HeightData]):
 
 
 class SwitchCfg(MountedSensorCfg[HeightData]):
-    """Projects, as post_process may."""
+    """A projection, as permitted in post_process."""
 
 
 class Switch(_Height, sn.SimpleSensor[SwitchCfg, HeightData]):
@@ -197,11 +197,11 @@ class Switch(_Height, sn.SimpleSensor[SwitchCfg, HeightData]):
         return data.height.clamp(max=0.05)
 
 
-# Broken on purpose ----------------------------------------------------------------------------------------------------
+# Deliberately broken sensors ------------------------------------------------------------------------------------------
 
 
 class RebindsCfg(MountedSensorCfg[HeightData]):
-    """Lets the name `raw` mean something else."""
+    """Rebinds the name `raw`."""
 
 
 class Rebinds(sn.SimpleSensor[RebindsCfg, HeightData]):
@@ -212,7 +212,7 @@ class Rebinds(sn.SimpleSensor[RebindsCfg, HeightData]):
 
 
 class ReturnsCfg(MountedSensorCfg[HeightData]):
-    """Returns what it should write."""
+    """Returns its result and does not write it."""
 
 
 class Returns(sn.SimpleSensor[ReturnsCfg, HeightData]):
@@ -223,7 +223,7 @@ class Returns(sn.SimpleSensor[ReturnsCfg, HeightData]):
 
 
 class PartialCfg(MountedSensorCfg[HeightData]):
-    """Writes only where there is something to say."""
+    """Writes only part of its output."""
 
 
 class Partial(sn.SimpleSensor[PartialCfg, HeightData]):
@@ -235,7 +235,7 @@ class Partial(sn.SimpleSensor[PartialCfg, HeightData]):
 
 
 class AddsCfg(MountedSensorCfg[HeightData]):
-    """Adds to what is there."""
+    """Adds to the existing output."""
 
 
 class Adds(sn.SimpleSensor[AddsCfg, HeightData]):
@@ -246,7 +246,7 @@ class Adds(sn.SimpleSensor[AddsCfg, HeightData]):
 
 
 class CuriousCfg(MountedSensorCfg[HeightData]):
-    """Each read moves the reading."""
+    """Changes its reading with each read."""
 
 
 class Curious(_Height, sn.SimpleSensor[CuriousCfg, HeightData]):
@@ -257,7 +257,7 @@ class Curious(_Height, sn.SimpleSensor[CuriousCfg, HeightData]):
 
 
 class DrawsCfg(MountedSensorCfg[HeightData]):
-    """A picture of it changes what it will say."""
+    """Changes its later readings when it is drawn."""
 
 
 class Draws(_Height, sn.SimpleSensor[DrawsCfg, HeightData]):
@@ -275,7 +275,7 @@ class Draws(_Height, sn.SimpleSensor[DrawsCfg, HeightData]):
 
 
 class LoopsCfg(MountedSensorCfg[HeightData]):
-    """One environment after the other."""
+    """Loops over environments."""
 
 
 class Loops(sn.SimpleSensor[LoopsCfg, HeightData]):
@@ -287,7 +287,7 @@ class Loops(sn.SimpleSensor[LoopsCfg, HeightData]):
 
 
 class ListsCfg(MountedSensorCfg[HeightData]):
-    """The same loop, in one line."""
+    """Loops over environments in a list comprehension."""
 
 
 class Lists(sn.SimpleSensor[ListsCfg, HeightData]):
@@ -298,7 +298,7 @@ class Lists(sn.SimpleSensor[ListsCfg, HeightData]):
 
 
 class FickleCfg(MountedSensorCfg[HeightData]):
-    """Its dtype depends on who was built before."""
+    """Its dtype depends on which sensors were built before."""
 
 
 class Fickle(_Height, sn.SimpleSensor[FickleCfg, HeightData]):
@@ -326,7 +326,7 @@ class PerEnv(sn.SimpleSensor[PerEnvCfg, HeightData]):
 
 
 class MisshapenCfg(MountedSensorCfg[HeightData]):
-    """Writes positions where heights belong."""
+    """Writes positions in place of heights."""
 
 
 class Misshapen(sn.SimpleSensor[MisshapenCfg, HeightData]):
@@ -337,7 +337,7 @@ class Misshapen(sn.SimpleSensor[MisshapenCfg, HeightData]):
 
 
 class ForgetfulCfg(MountedSensorCfg[HeightData]):
-    """Reads a velocity that it does not require; it is lazy."""
+    """Reads a velocity that it does not require; evaluated lazily."""
 
 
 class Forgetful(sn.SimpleSensor[ForgetfulCfg, HeightData]):
@@ -348,7 +348,7 @@ class Forgetful(sn.SimpleSensor[ForgetfulCfg, HeightData]):
 
 
 class ForgetsInSetupCfg(MountedSensorCfg[HeightData]):
-    """Takes an array when it is built, without requiring it."""
+    """Accesses an array at build time without requiring it."""
 
 
 class ForgetsInSetup(sn.SimpleSensor[ForgetsInSetupCfg, HeightData]):
@@ -362,7 +362,7 @@ class ForgetsInSetup(sn.SimpleSensor[ForgetsInSetupCfg, HeightData]):
 
 
 class KernelHoarderCfg(MountedSensorCfg[HeightData]):
-    """Counts in a Warp array of its own."""
+    """Counts in a private Warp array."""
 
 
 @wp.kernel
@@ -399,7 +399,7 @@ class Scribbles(_Height, sn.SimpleSensor[ScribblesCfg, HeightData]):
 
 
 class MistypedCfg(MountedSensorCfg[HeightData]):
-    """Returns a bool where a height is declared."""
+    """Returns a bool for a declared height."""
 
 
 class Mistyped(_Height, sn.SimpleSensor[MistypedCfg, HeightData]):
@@ -411,7 +411,7 @@ class Mistyped(_Height, sn.SimpleSensor[MistypedCfg, HeightData]):
 
 
 class TidiesCfg(MountedSensorCfg[HeightData]):
-    """Limits the engine's own positions: twice is the same as once."""
+    """Limits the engine's positions in place; repetition has no further effect."""
 
 
 class Tidies(sn.SimpleSensor[TidiesCfg, HeightData]):
@@ -423,7 +423,7 @@ class Tidies(sn.SimpleSensor[TidiesCfg, HeightData]):
 
 
 class FirstMountCfg(MountedSensorCfg[HeightData]):
-    """Takes the first mount for all: copy_ spreads it over the others."""
+    """Takes the first mount for all: copy_ broadcasts it to the others."""
 
 
 class FirstMount(sn.SimpleSensor[FirstMountCfg, HeightData]):
@@ -434,7 +434,7 @@ class FirstMount(sn.SimpleSensor[FirstMountCfg, HeightData]):
 
 
 class OneFilterCfg(MountedSensorCfg[HeightData]):
-    """One memory for the true and the measured branch."""
+    """Shares one memory between the true and the measured branch."""
 
 
 class OneFilter(_Height, sn.SimpleSensor[OneFilterCfg, HeightData]):
@@ -447,7 +447,7 @@ class OneFilter(_Height, sn.SimpleSensor[OneFilterCfg, HeightData]):
 
 
 class NudgesTruthCfg(MountedSensorCfg[HeightData]):
-    """Moves the truth by the same amount, noisy or not."""
+    """Shifts the truth by the same amount, with and without noise."""
 
 
 class NudgesTruth(_Height, sn.SimpleSensor[NudgesTruthCfg, HeightData]):
@@ -457,7 +457,7 @@ class NudgesTruth(_Height, sn.SimpleSensor[NudgesTruthCfg, HeightData]):
 
 
 class MasklessCfg(MountedSensorCfg[HeightData]):
-    """A kernel that computes all envs at a reset: between samples the others get one, too."""
+    """A kernel that computes all envs during a reset, so the others also get a value between samples."""
 
 
 @wp.kernel
@@ -484,7 +484,7 @@ class LabelledData:
 
 
 class LabelledCfg(MountedSensorCfg[LabelledData]):
-    """Says once what no other process can be told."""
+    """Returns a label that cannot be sent to another process."""
 
 
 class Labelled(_Height, sn.SimpleSensor[LabelledCfg, LabelledData]):
@@ -501,7 +501,7 @@ class PokesTruth(sn.StageCfg):
 
 
 class NeverResets(sn.StageCfg):
-    """A stage that counts samples, over resets as well."""
+    """A stage that counts samples across resets."""
 
     place: ClassVar[Place] = "noise"
 
@@ -518,7 +518,7 @@ class NeverResets(sn.StageCfg):
 
 @pytest.mark.parametrize("cfg_class", [GoodCfg, FilteredCfg, PeakCfg, SwitchCfg])
 def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> None:
-    """A plain torch sensor, one with a recurrence, one with a state and one that projects pass as they are."""
+    """A plain torch sensor, a recurrence, a stateful sensor and a projecting sensor all pass."""
     check_sensor(cfg_class)
 
 
@@ -557,7 +557,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
 def test_broken_plugins_are_found_out(
     cfg_class: type[MountedSensorCfg[HeightData]], law: str, parts: list[str]
 ) -> None:
-    """Each is reported with its class, the law, the place and what to do."""
+    """Each violation is reported with its class, the law, the place and the fix."""
     with pytest.raises(ContractError) as caught:
         check_sensor(cfg_class)
     assert caught.value.law == law and f"[law {law}]" in str(caught.value), str(caught.value)
@@ -574,14 +574,14 @@ def test_broken_plugins_are_found_out(
     ids=["truth", "reset"],
 )
 def test_broken_stages_are_found_out(stage: sn.StageCfg, law: str, part: str) -> None:
-    """A stage is tried by putting it on a correct sensor."""
+    """A stage is tested on a correct sensor."""
     with pytest.raises(ContractError) as caught:
         check_sensor(GoodCfg(body="body", stages=(stage,)))
     assert caught.value.law == law and part in str(caught.value), str(caught.value)
 
 
 def test_post_process_without_intermediate_fields_is_refused_at_class_definition() -> None:
-    """Also where a mixin brings it; with `intermediate_fields` both are accepted."""
+    """This also holds for a `post_process` from a mixin; with `intermediate_fields` both classes are accepted."""
 
     class Doubling:
         def post_process(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> Tensor:
@@ -611,13 +611,13 @@ def test_post_process_without_intermediate_fields_is_refused_at_class_definition
 def test_a_lazy_plugin_fails_when_its_scene_is_built(
     cfg_class: type[MountedSensorCfg[HeightData]], message: str
 ) -> None:
-    """And not at its first read: its hooks are tried once, on the arrays that it requires and no others."""
+    """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])
 
 
 class CountedCfg(MountedSensorCfg[HeightData]):
-    """Counts how often its hooks are called, and with what."""
+    """Counts the calls of its hooks, and records their arguments."""
 
 
 class Counted(_Height, sn.SimpleSensor[CountedCfg, HeightData]):
@@ -645,7 +645,7 @@ class Counted(_Height, sn.SimpleSensor[CountedCfg, HeightData]):
 
 
 def test_hooks_are_called_once_per_sample_for_all_mounts_and_envs() -> None:
-    """Twice where there are two branches, in the order of the pipeline, and never at a tick that is not due."""
+    """Hooks are called twice where there are two branches, in pipeline order, and never at a tick that is not due."""
     scene = sn.Scene(tumbling_engine(5), [CountedCfg(sites="site|site", update_period=0.004)])
     Counted.calls.clear()
     scene.update()

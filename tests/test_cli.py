@@ -1,4 +1,4 @@
-"""The command line: demo and run make their files, and every mistake ends with one message and exit code 2."""
+"""The command line: demo and run write their files, and every mistake ends with one message and exit code 2."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def suite(name: str) -> str:
 
 
 def run(folder: Path, *options: str, model: str = str(model_path()), text: str | None = None) -> int:
-    """Run `sensorium run` with a rig on the bundled robot, for 20 ms, unless told otherwise."""
+    """Run `sensorium run` with a rig on the bundled robot, by default for 20 ms."""
     text = text if text is not None else RIG.replace('"torso"\nbody = "torso"', '"trunk"\nbody = "trunk"')
     return main(["run", model, "--rig", rig(folder, text), "--out", str(folder / "out"), "--seconds", "0.02", *options])
 
 
 def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
-    """Check the exit code, and that stderr holds one message with these parts."""
+    """Check the exit code, and that stderr holds a single message with these parts."""
     out, err = capsys.readouterr()
     assert code == 2, (code, out, err)
     assert "Traceback" not in err + out
@@ -64,7 +64,7 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left: its files and what it said."""
+    """The result of a command: its files and its output."""
 
     out: Path
     stdout: str
@@ -73,7 +73,7 @@ class Result:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """One demo of three envs and two seconds with seed 3, which several tests look at."""
+    """A demo of three envs and two seconds with seed 3, shared by several tests."""
     out, said, noted = tmp_path_factory.mktemp("demo") / "demo", io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(noted):
         assert main(["demo", "--envs", "3", "--seconds", "2", "--out", str(out), "--seed", "3"]) == 0
@@ -113,7 +113,7 @@ def test_demo_reads_joints_feet_and_what_the_model_declares(demo: Result) -> Non
     counts = recording["encoders"].measured["position"].astype(np.float64) * 2**14 / (2.0 * np.pi)
     assert counts.shape[1:] == (3, 12) and np.abs(counts - np.round(counts)).max() < 2e-3
     error = recording["encoders"].measured["position"] - recording["encoders"].truth["position"]
-    assert 1e-4 < np.abs(error).max() < 0.001 + np.pi / 2**14 + 1e-6  # half the backlash, and half a step
+    assert 1e-4 < np.abs(error).max() < 0.001 + np.pi / 2**14 + 1e-6  # half the backlash, plus half a step
     feet = recording["feet"].measured["target_pos_source"]
     assert recording["feet"].info["constants"]["target_frame_names"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]
     assert feet.shape[1:] == (3, 4, 3) and (feet[..., 2] < -0.2).all() and (feet[..., :2, 0] > 0.0).all()
@@ -125,11 +125,11 @@ def test_demo_reads_joints_feet_and_what_the_model_declares(demo: Result) -> Non
 
 
 def test_demo_scans_the_ground_that_is_there(demo: Result) -> None:
-    """True hits of the height scan are on MuJoCo's ground, and the measured distances differ by the noise given."""
+    """True hits of the height scan lie on MuJoCo's ground; measured distances differ by the configured noise."""
     scan = load(demo.out / "readings.npz")["scan"]
     model = mujoco.MjModel.from_xml_path(str(model_path()))
     data = mujoco.MjData(model)
-    data.qpos[0] = -50.0  # out of the way
+    data.qpos[0] = -50.0  # obstacles removed
     mujoco.mj_forward(model, data)
     hits = scan.truth["ray_hits_w"][::20].reshape(-1, 3)[::7].astype(np.float64)
     assert len(hits) > 300 and np.ptp(hits[:, 2]) > 0.008  # uneven
@@ -161,21 +161,21 @@ def test_demo_feet_touch_the_ground_at_their_radius(demo: Result) -> None:
 
 
 def test_demo_lidar_loses_points_and_is_distorted(demo: Result) -> None:
-    """The share of lost points is the one configured, and points of a walking robot are not where they would be."""
+    """The share of lost points is the configured share, and the points of a walking robot are displaced."""
     lidar = load(demo.out / "readings.npz")["lidar"]
     assert lidar.measured["points_b"].shape[1:] == (3, 1080, 3)
     measured, truth = lidar.measured["points_b"][5:], lidar.truth["points_b"][5:]
     is_hit = np.isfinite(truth[..., 0])
     assert is_hit.mean() > 0.9
     lost = ~np.isfinite(measured[..., 0])[is_hit]
-    assert lost.mean() == pytest.approx(0.02, abs=0.01)  # some rays of one branch only leave the ground
+    assert lost.mean() == pytest.approx(0.02, abs=0.01)  # only some rays of one branch leave the ground
     both = is_hit & np.isfinite(measured[..., 0])
     moved = np.linalg.norm(measured[both] - truth[both], axis=-1)
     assert 0.02 < np.median(moved) < 0.5  # range noise alone: 0.0135
 
 
 def test_many_numbers_are_summed_up(demo: Result) -> None:
-    """The table shows the spread of a scan and what is missing, not hundreds of numbers."""
+    """The table summarises a scan by its spread and its missing values, without listing hundreds of numbers."""
     words = " ".join(demo.stdout.split())
     for word in ("3x187", "min +0.", "median +0.", "max +0.", "x +", "of 1080 missed"):
         assert word in words, word
@@ -191,12 +191,12 @@ def test_many_numbers_are_summed_up(demo: Result) -> None:
      (12345.6, "+1.23e+04"), (float("inf"), "  +inf"), (float("nan"), "  +nan")],
 )  # fmt: skip
 def test_numbers_are_not_shown_as_zero_unless_they_are(number: float, shown: str) -> None:
-    """A marker of a gel moves by a tenth of a millimetre, and the unit is metres."""
+    """The table uses metres; displacements of tenths of a millimetre must not appear as zero."""
     assert simulation._number(number) == shown
 
 
 def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None:
-    """Samples arrive after delay and jitter, in env-specific order, and differ from their truth by a little noise."""
+    """Samples arrive after delay and jitter, in a different order per env, and differ slightly from their truth."""
     recording = load(demo.out / "readings.npz")
     for name, low, high in (("trunk", 0.004, 0.006), ("foot", 0.012, 0.016)):
         sensor = recording[name]
@@ -212,7 +212,7 @@ def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None
 
 
 def test_equal_seeds_give_equal_files(tmp_path: Path, demo: Result) -> None:
-    """The same seed gives the same recording, as far as both of them go; another seed another one."""
+    """Equal seeds give equal recordings over their common length; another seed gives another recording."""
     for seed in ("3", "2"):
         assert main(["demo", "--envs", "3", "--seconds", "0.1", "--seed", seed, "--out", str(tmp_path / seed)]) == 0
     long, same, other = (load(path / "readings.npz") for path in (demo.out, tmp_path / "3", tmp_path / "2"))
@@ -228,7 +228,7 @@ def test_equal_seeds_give_equal_files(tmp_path: Path, demo: Result) -> None:
 
 @pytest.mark.parametrize("model", ["quadruped.xml", "humanoid.xml", "dog.xml"])
 def test_run_on_models_of_dm_control(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
-    """Any MJCF model with a body called torso takes an IMU there, at any control."""
+    """Any MJCF model with a body named torso takes an IMU there, under any control."""
     pytest.importorskip("dm_control")
     text = RIG + 'preset = "bmi088"\nrate_hz = 100.0\ndelay = 0.01\n' + RIG.replace('name = "torso"', 'name = "clean"')
     assert run(tmp_path, "--envs", "2", "--seconds", "0.2", model=suite(model), text=text) == 0, capsys.readouterr()
@@ -241,7 +241,7 @@ def test_run_on_models_of_dm_control(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_run_with_rays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rig with a pattern runs: misses, images and ids are counted in the table, and each kind has its picture."""
+    """A rig with a pattern runs: the table counts misses, images and ids, and each kind has its picture."""
     text = """
 [[sensor]]
 kind = "ray_caster"
@@ -269,7 +269,7 @@ rate_hz = 50.0
 
 
 def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> None:
-    """A motor on a horizontal arm works against gravity; without control the arm falls."""
+    """A motor on a horizontal arm holds it against gravity; without control the arm falls."""
     model = tmp_path / "arm.xml"
     model.write_text(
         """<mujoco><option timestep="0.002"/><worldbody><body name="arm"><joint name="j" axis="0 1 0" damping="0.01"/>
@@ -287,7 +287,7 @@ def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> No
 
 
 def test_run_on_a_urdf(tmp_path: Path) -> None:
-    """A URDF robot runs as well; links are named in URDF's words."""
+    """A URDF robot runs as well; links are addressed by their URDF names."""
     inertial = '<inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>'
     model = tmp_path / "robot.urdf"
     model.write_text(
@@ -304,7 +304,7 @@ def test_run_on_a_urdf(tmp_path: Path) -> None:
 def test_control_from_a_file_and_from_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same controls give the same readings, whether a file or a function brings them; and random ones do not."""
+    """Equal controls from a file and a function give equal readings; random controls give different readings."""
     start = np.array([0.0, 0.8, -1.5] * 4)
     rows = start + 0.1 * np.sin(np.arange(5)[:, None])
     np.savez(tmp_path / "play.npz", ctrl=rows, dt=0.01)
@@ -325,7 +325,7 @@ def test_control_from_a_file_and_from_a_function(
 def test_interrupt_saves_what_was_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C ends the run with code 130, and table and files hold what there was."""
+    """Ctrl-C ends the run with code 130, and table and files hold the readings so far."""
     (tmp_path / "stops_for_test.py").write_text(
         "def control(scene, t):\n    if t >= 0.1:\n        raise KeyboardInterrupt\n"
     )
@@ -339,7 +339,7 @@ def test_interrupt_saves_what_was_recorded(
 
 
 def test_slices_of_a_run_have_the_noise_of_the_whole(tmp_path: Path) -> None:
-    """`--first-env` numbers the environments; the recording's description says so."""
+    """`--first-env` sets the number of the first environment, and the recording's description states it."""
     text = '[[sensor]]\nkind = "imu"\nname = "trunk"\nsite = "imu"\ngyro_noise = 0.1\n'
     found = []
     for options in (("--envs", "4"), ("--envs", "2", "--first-env", "2")):
@@ -353,7 +353,7 @@ def test_slices_of_a_run_have_the_noise_of_the_whole(tmp_path: Path) -> None:
 def test_ctrl_c_within_a_step_ends_the_run_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The step is not interrupted, so that table and files hold what there was."""
+    """The step is not interrupted, so table and files hold all complete readings."""
     (tmp_path / "signals_for_test.py").write_text(
         "import signal\n\ndef control(scene, t):\n    if t >= 0.1:\n        step = scene.engine.step\n"
         "        def interrupted(*args):\n            signal.raise_signal(signal.SIGINT)\n            step(*args)\n"
@@ -369,7 +369,7 @@ def test_ctrl_c_within_a_step_ends_the_run_after_it(
 def test_a_missing_matplotlib_costs_only_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without Matplotlib everything else is written, and a note says what to install."""
+    """Without Matplotlib all other files are written, and a note states what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert run(tmp_path) == 0
     assert "pip install 'sensorium[plot]'" in capsys.readouterr().err
@@ -380,7 +380,7 @@ def test_a_missing_matplotlib_costs_only_the_picture(
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    """Help of each command shows examples, the options and their defaults."""
+    """The help of each command shows examples, the options and their defaults."""
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
     assert all(word in overview for word in ("demo", "run", "list", "--version"))
@@ -388,7 +388,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "sensorium demo --envs 256" in text and "default: 16" in text and "default: 4.0" in text
     assert main(["run", "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())  # lines break anywhere
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())  # line breaks may occur anywhere
     assert "[[sensor]]" in text and "module:function" in text and "default: hold" in text
 
 
@@ -430,12 +430,12 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_wrong_rig_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, parts: list[str]
 ) -> None:
-    """Each mistake in a rig file is named with its place, its value and what would do."""
+    """Each mistake in a rig file is reported with its place, its value and the accepted values."""
     failed(capsys, run(tmp_path, text=text), *parts)
 
 
 def test_all_faults_of_a_rig_come_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two wrong sensors give one message that names both."""
+    """Two faulty sensors give a single message that names both."""
     text = '[[sensor]]\nkind = "imuu"\n[[sensor]]\nkind = "imu"\nsite = "imu"\nbias_ = 1.0\nnois = 2.0\n'
     failed(capsys, run(tmp_path, text=text), "[[sensor]] 1", "imuu", "[[sensor]] 2", "bias_", "nois")
 
@@ -461,12 +461,12 @@ def test_all_faults_of_a_rig_come_at_once(tmp_path: Path, capsys: pytest.Capture
 def test_a_wrong_option_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], parts: list[str]
 ) -> None:
-    """Each option that cannot be used is named with its value and what would do."""
+    """Each unusable option is reported with its value and the accepted values."""
     failed(capsys, run(tmp_path, *options), *parts)
 
 
 def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The demo has the same checks, and a file in place of its folder is one more."""
+    """The demo applies the same checks, and also refuses a file in place of its folder."""
     failed(capsys, main(["demo", "--envs", "0"]), "--envs")
     (tmp_path / "taken").write_text("")
     failed(capsys, main(["demo", "--out", str(tmp_path / "taken")]), "--out", "a folder")
@@ -487,7 +487,7 @@ def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_wrong_control_file_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], parts: list[str]
 ) -> None:
-    """Each mistake in a control file is named with the shape that fits."""
+    """Each mistake in a control file is reported with the expected shape."""
     np.savez(tmp_path / "ctrl.npz", **arrays)
     failed(capsys, run(tmp_path, "--control", str(tmp_path / "ctrl.npz")), "--control", "ctrl.npz", *parts)
 
@@ -495,7 +495,7 @@ def test_a_wrong_control_file_is_explained(
 def test_a_control_of_a_wrong_shape_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A function that returns something else than controls is told what it returned and what fits."""
+    """An unsuitable return value of a control function is reported with the expected shape."""
     (tmp_path / "wrong_for_test.py").write_text("def control(scene, t):\n    return [1.0, 2.0]\n")
     monkeypatch.chdir(tmp_path)
     failed(capsys, run(tmp_path, "--control", "wrong_for_test:control"), "shape (2,)", "(12,)", "(1, 12)")
@@ -504,7 +504,7 @@ def test_a_control_of_a_wrong_shape_is_explained(
 
 
 def test_a_missing_or_broken_model_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model that is not there, no XML, or no valid MJCF is named with the reason."""
+    """A missing model, a file that is not XML and an invalid MJCF model are reported with the reason."""
     good = tmp_path / "robot.xml"
     good.write_text("<mujoco><worldbody><body><geom size='1'/></worldbody></mujoco>")
     failed(capsys, run(tmp_path, model=str(tmp_path / "robt.xml")), "robt.xml", "does not exist", "'robot.xml'")
@@ -515,7 +515,7 @@ def test_a_missing_or_broken_model_is_explained(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_missing_rig_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rig that is not there gets the nearest file name."""
+    """A missing rig is reported with the nearest file name."""
     rig(tmp_path)
     code = main(["run", str(model_path()), "--rig", str(tmp_path / "rigg.toml"), "--out", str(tmp_path / "out")])
     failed(capsys, code, "rigg.toml", "does not exist", "Did you mean 'rig.toml'?")
@@ -538,7 +538,7 @@ def test_arguments_that_cannot_be_parsed_end_with_code_2(args: list[str], capsys
     ],
 )
 def test_an_unknown_command_is_explained(args: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """With the nearest one, and what to run for a model."""
+    """The message names the nearest command, and the command to run for a model."""
     failed(capsys, main(args), *parts)
 
 
@@ -553,7 +553,7 @@ def test_options_of_other_commands_are_not_suggested(capsys: pytest.CaptureFixtu
 def test_a_model_and_a_rig_in_the_wrong_places_are_recognised(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both swapped, a rig alone as a model, and a model as a rig whatever its name."""
+    """Swapped arguments, a rig alone as a model, and a model as a rig under any name are recognised."""
     robot, sensors = str(model_path()), rig(tmp_path)
     failed(capsys, main([command, sensors, "--rig", robot]), "MODEL, --rig", f"Swap them: {robot} --rig {sensors}")
     failed(capsys, main([command, sensors, "--rig", sensors]), "model file", "is TOML, as rig files are", "MJCF")
@@ -588,7 +588,7 @@ IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'
 def test_a_fault_of_a_rig_names_the_table_and_says_what_to_write_as_toml(
     line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file, the table by number, kind and name, and the field; few fields of many."""
+    """The message names the file, the table by number, kind and name, and the field, with a short list of fields."""
     imu = IMU.replace('body = "trunk"\n', "") if line.startswith("body") else IMU
     assert run(tmp_path, text=f'[[sensor]]\nkind = "joint"\njoints = ".*"\n\n{imu}{line}\n') == 2
     err = capsys.readouterr().err

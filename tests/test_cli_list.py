@@ -1,4 +1,4 @@
-"""`sensorium list`, and what commands load: kinds, fields and help come without torch, Warp and a simulator."""
+"""`sensorium list`, and the imports of commands: kinds, fields and help load neither torch, Warp nor a simulator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "
     ids=" ".join,
 )
 def test_what_commands_load_and_cost(args: list[str], tmp_path: Path) -> None:
-    """None of these imports anything heavy, and each takes less than a second of CPU."""
+    """None of these imports loads a heavy package, and each takes less than a second of CPU time."""
     args = [str(tmp_path / "out") if arg == "OUT" else arg for arg in args]
     code = f"""
 import json, resource, sys
@@ -47,7 +47,7 @@ print(json.dumps([code, sorted(set({HEAVY!r}) & set(sys.modules)), used.ru_utime
 
 
 def test_the_file_has_the_kinds_of_the_classes() -> None:
-    """What is known without the classes is what the classes say."""
+    """The static data agree with the classes."""
     code = "from sensorium.cli.kinds import described, text; print(text(described()), end='')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     is_same = done.stdout == (Path(listing.__file__).with_name(FILE)).read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_the_file_has_the_kinds_of_the_classes() -> None:
 def test_the_index_has_every_kind_once_and_fits_a_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line for each kind of sensor, the names of the rest, and how to see more."""
+    """The index has one line per kind of sensor, the names of the other kinds, and a hint how to see more."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -73,7 +73,7 @@ def test_the_index_has_every_kind_once_and_fits_a_screen(
 
 
 def test_every_kind_of_ours_is_in_one_family() -> None:
-    """The index groups them; only kinds of plugins are not in the table."""
+    """The index groups all built-in kinds; only kinds of plugins are missing from the table."""
     members = [kind for family in listing.FAMILIES.values() for kind in family]
     assert sorted(members) == [each["kind"] for each in read()["sensors"]]
 
@@ -87,7 +87,7 @@ def test_all_shows_fields_options_and_sources(capsys: pytest.CaptureFixture[str]
 
 
 def test_names_show_their_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """A kind has its fields and options, and a sensor's default pattern is shown by its kind."""
+    """A kind is listed with its fields and options; a sensor's default pattern is shown by its kind."""
     assert main(["list", "ray_caster", "grid"]) == 0
     text = capsys.readouterr().out
     for word in ('kind = "ray_caster"', '{kind = "grid"}', 'kind = "grid"', "resolution", "ray_alignment"):
@@ -106,7 +106,7 @@ def test_a_wrong_name_is_explained(args: list[str], parts: list[str], capsys: py
 
 
 def test_list_shows_defaults_that_are_configs_as_toml(capsys: pytest.CaptureFixture[str]) -> None:
-    """A default that is a config shows what it holds, and an empty table is one."""
+    """A default that is a config is shown with its contents, and an empty table as an empty table."""
     assert main(["list", "temperature_grid"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for word in ("{base_temperature = ", "conductivity", " properties {} ", "{pos = (0.0, 0.0, 0.0), rot = "):

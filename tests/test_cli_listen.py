@@ -1,4 +1,4 @@
-"""`sensorium listen` and `python -m sensorium.client`: what they print of a server, and what they say of mistakes."""
+"""`sensorium listen` and `python -m sensorium.client`: their output for a server, and their messages for mistakes."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ LISTEN = [sys.executable, "-m", "sensorium.cli", "listen"]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[sn.Server]:
-    """A server that steps freely: 4 envs, a small sensor `gauge`, a large one `sheet`, events `ticker`."""
+    """A free-running server: 4 envs, a small sensor `gauge`, a large sensor `sheet`, events `ticker`."""
     with serving(step=True, world={"columns": 8192}) as made:
         yield made
 
 
 class Lines:
-    """A process whose output is waited for line by line."""
+    """A process whose output is awaited line by line."""
 
     def __init__(self, *command: str, **options: Any) -> None:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
@@ -103,7 +103,7 @@ class Lines:
 
 
 def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
-    """Check the exit code, and that stderr holds one message with these parts."""
+    """Check the exit code, and that stderr holds a single message with these parts."""
     out, err = capsys.readouterr()
     assert code == 2, (code, out, err)
     assert "Traceback" not in err + out
@@ -112,11 +112,11 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
         assert part in " ".join(err.split()), (part, err)
 
 
-# What there is --------------------------------------------------------------------------------------------------------
+# Catalogue ------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_sensor_it_prints_what_there_is(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """One row for each field: sensor, kind, rate, envs, shape with named axes, unit; the exit code is 0."""
+    """The output has one row per field: sensor, kind, rate, envs, shape with named axes, unit; the exit code is 0."""
     assert main(["listen", server.address]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gauge", "gauge", "64", "Hz", "4", "vec", "[env,", "3]", "m"] in rows
@@ -132,14 +132,16 @@ def test_the_plain_catalogue_holds_the_same(server: sn.Server, capsys: pytest.Ca
 
 
 def test_the_catalogue_as_json_describes_each_stream(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line of JSON for each stream, from which its `StreamInfo` can be made."""
+    """Each stream is a line of JSON from which its `StreamInfo` can be rebuilt."""
     assert main(["listen", server.address, "--json"]) == 0
     infos = [StreamInfo.from_dict(json.loads(line)) for line in capsys.readouterr().out.splitlines()]
     assert {info.name: info for info in infos}["gauge"].specs == server.streams["gauge"].specs
 
 
 def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """All ids with what must be reserved; by name the attributes with type, default, unit and meaning."""
+    """Without a name all ids are listed with the required reservations; with a name, attributes with type, default,
+    unit and meaning.
+    """
     assert main(["listen", server.address, "--blueprints"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"sensor\.other\.collision +server +contact ", out)
@@ -149,7 +151,7 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
 
 
 def test_blueprints_say_what_the_sensor_is(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """The text of a blueprint is that of the sensor, not of its config, whose attributes follow by name."""
+    """A blueprint shows the description of the sensor, not of its config; the config's attributes follow by name."""
     assert main(["listen", server.address, "--blueprints"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "sensor.other.imu scene Inertial measurement unit at one or several mounts." in out
@@ -157,7 +159,7 @@ def test_blueprints_say_what_the_sensor_is(server: sn.Server, capsys: pytest.Cap
 
 
 def test_blueprints_as_json_hold_the_definitions(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line of JSON for each, from which its `SensorDefinition` can be made; by name only those."""
+    """Each blueprint is a line of JSON from which its `SensorDefinition` can be rebuilt; names restrict the output."""
     with sn.connect(server.address) as client:
         definitions = [blueprint.definition for blueprint in client.blueprints]
     assert main(["listen", server.address, "--blueprints", "--json"]) == 0
@@ -170,7 +172,7 @@ def test_blueprints_as_json_hold_the_definitions(server: sn.Server, capsys: pyte
 
 @pytest.mark.parametrize("width", [24, 40, 80, 140])
 def test_names_are_whole_at_any_width(server: sn.Server, width: int) -> None:
-    """Where a table is too wide, other columns than the names of sensors and fields are left out."""
+    """In a table that is too wide, columns other than the names of sensors and fields are omitted."""
     console = Console(width=width, file=io.StringIO())
     console.print(catalogue_table(server.streams.values(), width))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -185,7 +187,7 @@ def test_names_are_whole_at_any_width(server: sn.Server, width: int) -> None:
 
 @pytest.mark.parametrize("command", [main, plain])
 def test_json_lines_hold_each_sample(server: sn.Server, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lossless, 20 samples: successive ticks, and values that are what the world's motion says for that env."""
+    """A lossless listener prints 20 samples with successive ticks and the values of the world's motion in that env."""
     args = ["listen"] * (command is main)
     options = ["--json", "--count", "20", "--policy", "lossless", "--env", "2", "--truth"]
     assert command([*args, server.address, "gauge", *options]) == 0
@@ -205,7 +207,7 @@ def test_json_lines_hold_each_sample(server: sn.Server, command: Any, capsys: py
 
 
 def test_large_fields_are_summed_up_in_json(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 4 x 8192 cells there are shape, least, mean and greatest."""
+    """For 4 x 8192 cells the output holds shape, minimum, mean and maximum."""
     assert plain([server.address, "sheet", "--json", "--count", "1"]) == 0
     sample = json.loads(capsys.readouterr().out)
     cells, tick = sample["fields"]["cells"], sample["tick"]
@@ -218,14 +220,14 @@ def test_every_and_max_rate_leave_samples_out(server: sn.Server, capsys: pytest.
     """With --every 3 the ticks of successive samples differ by 3; with --max-rate 20 five samples take 0.2 s."""
     assert plain([server.address, "gauge", "--json", "--every", "3", "--policy", "lossless", "--count", "6"]) == 0
     ticks = [json.loads(line)["tick"] for line in capsys.readouterr().out.splitlines()]
-    assert set(np.diff(ticks[1:])) == {3}  # the first one is that of the frame in which it began to listen
+    assert set(np.diff(ticks[1:])) == {3}  # the first sample is that of the frame in which listening started
     start = time.monotonic()
     assert plain([server.address, "gauge", "--json", "--max-rate", "20", "--count", "6"]) == 0
-    assert time.monotonic() - start > 0.2  # the second one may come at once after the first
+    assert time.monotonic() - start > 0.2  # the second sample may follow the first immediately
 
 
 def test_events_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a streamed sensor sends is there as items, in order."""
+    """The messages of a streamed sensor are printed as items, in order."""
     with serving(step=True, world={"columns": 0}) as server:
         with sn.connect(server.address) as client:
             client.spawn("sensor.other.test_ticker", name="ticks", env=None)
@@ -236,7 +238,7 @@ def test_events_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plain_lines_tell_rates_shapes_and_values(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where stdout is no terminal there is a line a second for each sensor."""
+    """Where stdout is not a terminal, each sensor prints one line per second."""
     assert main(["listen", server.address, "gauge", "sheet", "--seconds", "1.2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and [line.partition(":")[0] for line in lines] == ["gauge", "sheet"] * 2
@@ -248,7 +250,7 @@ def test_plain_lines_tell_rates_shapes_and_values(server: sn.Server, capsys: pyt
 
 
 def test_it_works_where_only_the_light_packages_are(server: sn.Server, tmp_path: Path) -> None:
-    """With torch, warp, pydantic, mujoco, rich and tyro not importable, the plain listener listens."""
+    """The plain listener works without torch, warp, pydantic, mujoco, rich and tyro."""
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n"
         "import runpy; sys.argv[0] = 'listen'; runpy.run_module('sensorium.client', run_name='__main__')"
@@ -260,7 +262,7 @@ def test_it_works_where_only_the_light_packages_are(server: sn.Server, tmp_path:
 
 
 def test_a_reader_that_leaves_ends_it(server: sn.Server) -> None:
-    """As with `| head -1`: exit code 1, nothing on stderr."""
+    """A closed pipe, as with `| head -1`, ends it with exit code 1 and nothing on stderr."""
     read, write = os.pipe()
     process = subprocess.Popen([*LISTEN, server.address, "gauge", "--json"], stdout=write, stderr=subprocess.PIPE)
     os.close(write)
@@ -275,7 +277,7 @@ def test_a_reader_that_leaves_ends_it(server: sn.Server) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 140])
 def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> None:
-    """Pictures follow each other, none is wider than the terminal, and Ctrl-C ends it with 130."""
+    """Tables follow each other, none is wider than the terminal, and Ctrl-C ends the command with 130."""
     pid, terminal = pty.fork()
     if not pid:
         os.environ.update(TERM="xterm", COLUMNS=str(columns), LINES="40")
@@ -315,7 +317,7 @@ def test_on_a_terminal_the_tables_are_live(server: sn.Server, columns: int) -> N
 
 
 def test_it_waits_for_a_server_that_ended_and_goes_on(tmp_path: Path) -> None:
-    """The end is told with the server's reason, the return too, and samples come again."""
+    """The end of the server is reported with its reason, its return as well, and samples arrive again."""
     address = f"ipc://{tmp_path}/server"
     with Lines(*LISTEN, address, "gauge", "--json", "--timeout", "20") as listener:
         with serving(address, step=True, world={"columns": 0}):
@@ -331,7 +333,7 @@ def test_it_waits_for_a_server_that_ended_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_sensor_that_goes_away_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the server's reason, and exit code 2."""
+    """The message contains the server's reason, and the exit code is 2."""
     with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         client.spawn("sensor.other.test_ticker", name="ticks")
 
@@ -347,7 +349,7 @@ def test_a_sensor_that_goes_away_ends_it(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_too_few_samples_in_time_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """A simulation in lock-step that nobody steps sends one frame at most."""
+    """A lock-step simulation without steps sends at most one frame."""
     with serving(lockstep=True, world={"columns": 0}) as server:
         code = main(["listen", server.address, "gauge", "--json", "--count", "3", "--seconds", "0.3"])
     failed(capsys, code, "of 3 samples of 'gauge' came within 0.3 s", "lock-step")
@@ -356,7 +358,7 @@ def test_too_few_samples_in_time_are_an_error(capsys: pytest.CaptureFixture[str]
 def test_secrets_come_from_files_or_the_environment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the token or key the message says which option; with them it listens; new keys are made and printed."""
+    """Without the token or key the message names the option; with them listening works; new keys are printed."""
     token, mine = tmp_path / "token", tmp_path / "mine"
     token.write_text("open-sesame\n")
     token.chmod(0o600)
@@ -385,7 +387,7 @@ def test_secrets_come_from_files_or_the_environment(
 
 
 def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing listens, there is no such socket, or what listens is something else."""
+    """No listener, a missing socket and a foreign program at the address are each explained."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
@@ -420,7 +422,7 @@ def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture
 def test_mistakes_are_explained(
     server: sn.Server, command: Any, options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message with what is expected, exit code 2."""
+    """Each mistake gives a single message with the expected input and exit code 2."""
     failed(capsys, command([*(["listen"] * (command is main)), server.address, *options]), *parts)
 
 
@@ -445,7 +447,7 @@ def test_a_port_out_of_range_is_explained(port: str, capsys: pytest.CaptureFixtu
 def test_words_that_are_no_numbers_are_explained(
     options: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both commands name the option, the word and what is expected, and say nothing of Python's types."""
+    """Both commands name the option, the given word and the expected value, without Python's type names."""
     assert main(["listen", "tcp://127.0.0.1:7447", "gauge", *options]) == 2
     err = capsys.readouterr().err
     assert f"Error parsing {text}" in err and "Type" not in err and "literal" not in err
@@ -486,7 +488,7 @@ runpy.run_module(module, run_name="__main__")
     ],
 )
 def test_an_interrupt_while_it_loads_is_quiet(module: str, where: str, args: list[str], tmp_path: Path) -> None:
-    """Ctrl-C at any import ends it with 130 and without a word."""
+    """Ctrl-C during any import ends it with 130 and without output."""
     command = [sys.executable, "-c", STOP, module, where, *args]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
@@ -514,7 +516,7 @@ def test_help_teaches_and_is_quick() -> None:
 
 
 def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> FieldData:
-    """Return received data with one field."""
+    """Return received data with a single field."""
     info = StreamInfo(1, "s", "k", "sensorium.fields/1", (spec,), 10.0, cfg=cfg, num_envs=len(values))
     layout = plan(info.specs, len(values), 0, truth)
     flags = TRUTH if truth else 0
@@ -552,7 +554,7 @@ def test_few_numbers_are_shown_and_many_are_summed_up() -> None:
 
 
 def test_json_has_no_number_that_json_has_not() -> None:
-    """NaN and infinity are null; of many numbers the finite ones count."""
+    """NaN and infinity become null; statistics of large fields use the finite values."""
     array = np.asarray([[1.0, np.nan, -np.inf]], np.float32)
     spec = FieldSpec("f", ("xyz",), (3,), "float32", "m", "", "vector", "scalar")
     sample = json.loads(show.as_json(data_of(array, spec, {}, truth=True), 1, Stats()))

@@ -1,4 +1,4 @@
-"""`sensorium serve`: what it prints, who may connect, how it ends, and what it says of mistakes."""
+"""`sensorium serve`: its output, access control, how it ends, and its messages for mistakes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SERVE = [sys.executable, "-m", "sensorium.cli", "serve"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A box with an arm on its back, and beside it `rig.toml`."""
+    """Write a box with an arm on its back, and beside it `rig.toml`."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "robot.xml").write_text(MODEL)
     (folder / "rig.toml").write_text(RIG)
@@ -77,7 +77,7 @@ def rig(model: str) -> str:
 
 @dataclass
 class Serving:
-    """A server process, its output as it comes."""
+    """A server process with its output as it arrives."""
 
     process: subprocess.Popen[bytes]
     terminal: int
@@ -90,7 +90,7 @@ class Serving:
 
     @property
     def err(self) -> str:
-        """What it said on its terminal, in plain text."""
+        """Return its terminal output as plain text."""
         while select.select([self.terminal], [], [], 0)[0]:
             try:
                 self.said += os.read(self.terminal, 65536)
@@ -108,7 +108,7 @@ class Serving:
 
 @contextmanager
 def serving(*options: str) -> Iterator[Serving]:
-    """Run `sensorium serve` with stdout in a pipe and stderr on a terminal, once it listens."""
+    """Start `sensorium serve` with stdout in a pipe and stderr on a terminal, and wait until it listens."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen([*SERVE, *options], stdout=subprocess.PIPE, stderr=theirs, env=environment)
@@ -140,7 +140,7 @@ def serving(*options: str) -> Iterator[Serving]:
 
 
 def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
-    """Check the exit code, and that stderr holds one message with these parts."""
+    """Check the exit code, and that stderr holds a single message with these parts."""
     out, err = capsys.readouterr()
     assert code == 2, (code, out, err)
     assert "Traceback" not in err + out
@@ -153,7 +153,7 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
 
 
 def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
-    """The first line is the address; the line on the terminal shows what happens; SIGTERM ends it with 143."""
+    """The first line is the address; the line on the terminal shows the status; SIGTERM ends the server with 143."""
     with serving(model, "--rig", rig(model), "--envs", "2", "--address", "tcp://127.0.0.1:0") as server:
         assert re.fullmatch(r"listening at tcp://127\.0\.0\.1:\d+\n", server.out[0])
         assert "loading ..." in server.err
@@ -169,7 +169,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
             server.wait_for("client 'the test' (process")
             server.wait_for("1 client")
             assert re.search(r"frame \d+, [\d.]+ s, [\d.]+ x real time \| 1 client, \d subscriptions?, ", server.err)
-            # A slow client that must lose nothing is named.
+            # A slow lossless client is named.
             wait, came = threading.Event(), threading.Event()
 
             def take(data: Any) -> None:
@@ -190,7 +190,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
 
 
 def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None:
-    """It listens at several addresses; time stands still between steps; Ctrl-C gives 130 and tells clients why."""
+    """It listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason."""
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
     with serving(model, *options) as server:
@@ -207,7 +207,7 @@ def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
-    """It trots: in a second the trunk goes forward; a collision sensor of a reserved body can be spawned meanwhile."""
+    """The demo robot trots forward within a second; a collision sensor of a reserved body can be spawned meanwhile."""
     with serving(
         "demo", "--reserve", "contact=FL_calf|FL_foot|trunk", "--speed", "0", "--address", "tcp://127.0.0.1:0",
         "--seconds", "30"
@@ -216,7 +216,7 @@ def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
         with sn.connect(server.addresses[0]) as client:
             hit = client.spawn("sensor.other.collision", attach_to="trunk")
             assert hit.is_alive
-            guard = client.spawn("sensor.other.safe_distance", attach_to="trunk")  # needs no word
+            guard = client.spawn("sensor.other.safe_distance", attach_to="trunk")  # needs no argument
             assert guard.is_alive
             start = client.sensors["world"].read()
             until(lambda: client.sensors["world"].read().time > start.time + 1.0, "a second of simulation", 60.0)
@@ -227,7 +227,9 @@ def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
 
 
 def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None:
-    """Token and keys are made with mode 0600; the key is printed; who has not both is refused; no secret is printed."""
+    """Token and keys are created with mode 0600, and the key is printed. Clients without both are refused, and no
+    secret is printed.
+    """
     token, keys = tmp_path / "token", tmp_path / "keys"
     options = (model, "--lockstep", "--address", "tcp://127.0.0.1:0", "--token-file", str(token), "--keys", str(keys))
     mine = KeyPair.generate()
@@ -255,7 +257,7 @@ def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("control", ["hold", "zero", "random", "client"])
 def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """After `--seconds` of simulation the exit code is 0."""
+    """After `--seconds` of simulation the server exits with code 0."""
     options = ["--control", control, "--speed", "0", "--seconds", "0.05", "--address", "tcp://127.0.0.1:0"]
     assert main(["serve", model, "--rig", rig(model), *options]) == 0
     assert "as fast as possible" in capsys.readouterr().out
@@ -263,7 +265,7 @@ def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("substeps", [1, 10])
 def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> None:
-    """An arm on a motor stays where it is for two seconds, with controls every tick or every ten."""
+    """A motor holds an arm in place for two seconds, with controls every tick or every ten ticks."""
     engine = sn.MujocoEngine(model, 1)
     scene = sn.Scene(engine, [], discover=False)
     control, every = control_for("hold", engine, 0, substeps)
@@ -315,13 +317,13 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
 def test_mistakes_are_explained(
     model: str, options: list[str], parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message with what is expected, exit code 2, before anything is served."""
+    """Each mistake gives a single message with the expected input and exit code 2, before anything is served."""
     places = {"KEYS": str(tmp_path / "keys"), "ipc://MODEL": f"ipc://{model}"}
     failed(capsys, main(["serve", model, *(places.get(option, option) for option in options)]), *parts)
 
 
 def test_what_can_be_seen_at_once_is_told_at_once(model: str, tmp_path: Path) -> None:
-    """Files, words, addresses and ports are looked at before torch, Warp or MuJoCo is imported."""
+    """Files, words, addresses and ports are checked before torch, Warp or MuJoCo is imported."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -351,7 +353,7 @@ def test_what_can_be_seen_at_once_is_told_at_once(model: str, tmp_path: Path) ->
 
 
 def test_a_port_that_was_used_a_moment_ago_is_free(model: str) -> None:
-    """What is left of ended connections keeps nobody from the port."""
+    """Remnants of ended connections do not block the port."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
@@ -359,7 +361,7 @@ def test_a_port_that_was_used_a_moment_ago_is_free(model: str) -> None:
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
             answered, _ = listener.accept()
-            answered.close()  # who closes first keeps the port for a minute
+            answered.close()  # the side that closes first keeps the port for a minute
             assert caller.recv(1) == b""
     check_addresses([f"tcp://127.0.0.1:{address[1]}"])
     with pytest.raises(OSError, match="in use"), socket.socket() as strict:
@@ -371,7 +373,7 @@ def test_a_model_that_is_not_there_is_explained(capsys: pytest.CaptureFixture[st
 
 
 def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that another program has, and a socket's file at which somebody listens; who is there is not disturbed."""
+    """A port of another program and a socket file in use are refused; the other program is not disturbed."""
     with socket.socket() as other, socket.socket(socket.AF_UNIX) as file:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -407,7 +409,7 @@ def test_keys_that_are_none_are_explained(model: str, tmp_path: Path, capsys: py
 
 
 def test_help_teaches() -> None:
-    """`--help` has examples, and loads nothing heavy."""
+    """`--help` has examples and loads nothing heavy."""
     code = (
         "import sys; from sensorium.cli import main; assert main(['serve', '--help']) == 0; "
         "heavy = {'torch', 'mujoco', 'warp', 'matplotlib', 'zmq'} & set(sys.modules); assert not heavy, heavy"

@@ -1,4 +1,4 @@
-"""The comparison of commits: two runs of one tree are equal, and whatever differs is reported."""
+"""The comparison of commits: two runs of one tree are equal, and every difference is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dumps() -> tuple[Any, Any]:
 
 
 def test_two_runs_show_the_same(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a kind clean and noisy: values, copies, history and flags, of which some are late and some get lost."""
+    """A kind, clean and noisy, shows equal values, copies, history and flags, including late and lost samples."""
     result = compare(*dumps)
     assert not result.differences and not result.one_sided
     shots = dumps[0]["engines"]["tensor"]["sensors"]["barometer noisy"]["shots"]
@@ -31,7 +31,7 @@ def test_two_runs_show_the_same(dumps: tuple[Any, Any], capsys: pytest.CaptureFi
 
 
 def test_one_bit_is_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """With sensor, field, tick, number of values and ulp; it may be allowed for an engine."""
+    """A difference is reported with sensor, field, tick, number of values and ulp; it may be allowed for an engine."""
     old, new = dumps[0], copy.deepcopy(dumps[1])
     shots = new["engines"]["tensor"]["sensors"]["barometer"]["shots"]["data", "pressure"]
     step = sorted(shots)[2]
@@ -50,7 +50,7 @@ def test_one_bit_is_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixtu
 
 
 def test_what_only_one_side_has_is_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """A kind and a sensor that are new are named; one that is gone is a difference."""
+    """New kinds and sensors are listed; a removed sensor is a difference."""
     old, new = dumps[0], copy.deepcopy(dumps[1])
     new["kinds"].append("nose")
     del old["engines"]["tensor"]["sensors"]["barometer noisy"], old["kinds"][0]
@@ -78,7 +78,7 @@ def test_ulps(old: Any, new: Any, expected: list[float]) -> None:
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch, dumps: tuple[Any, Any]) -> None:
-    """The new commit is the working tree by default; wrong arguments say what is expected."""
+    """The new commit is the working tree by default; wrong arguments are reported with the expected ones."""
     asked = []
     monkeypatch.setattr(compare_commits, "dumped", lambda commit, args: asked.append(commit) or dumps[0])
     assert compare_commits.main(["main", "--ulp-engines", "mujoco=1"]) == 0

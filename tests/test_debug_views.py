@@ -1,4 +1,4 @@
-"""Scenes with `debug=True`: what was kept of `.data` and `.ground_truth` is spoiled when it is out of date."""
+"""Scenes with `debug=True`: kept views of `.data` and `.ground_truth` are overwritten once they are out of date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sensorium as sn
 
 
 def rig() -> list[Any]:
-    """Lazy, eager, slow, delayed and remembering sensors."""
+    """Return lazy, eager, slow, delayed and remembering sensors."""
     return [
         syn.ProbeCfg(name="lazy", fields=syn.ALL_FIELDS),
         syn.ProbeCfg(name="noisy", fields=("vec", "quat"), noise={"vec": 0.5, "quat": 0.01}, random_walk={"vec": 0.1}),
@@ -26,7 +26,7 @@ def rig() -> list[Any]:
 
 
 def spoiled(value: torch.Tensor) -> bool:
-    """Whether a tensor shows that it is out of date."""
+    """Return whether a tensor shows that it is out of date."""
     if value.is_floating_point():
         return bool(value.isnan().all())
     return bool((value == (255 if value.dtype == torch.uint8 else torch.iinfo(value.dtype).min)).all())
@@ -45,13 +45,13 @@ ENDS: dict[str, Callable[[sn.Scene], object]] = {
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("name", ["lazy", "noisy", "late"])
 def test_a_kept_view_shows_that_it_is_out_of_date(name: str, end: str) -> None:
-    """Both branches, views of views, and every sensor; until then it holds what it held."""
+    """Both branches, views of views and every sensor are overwritten; until then a view keeps its values."""
     scene = syn.world(rig(), debug=True)
     syn.advance(scene, 2)
     data, truth = scene[name].data, scene[name].ground_truth
     row = data.vec[1, :2]
     before = row.clone(), truth.vec.clone()
-    scene["slow"].data, scene[name].data, scene[name].valid  # reading more ends nothing
+    scene["slow"].data, scene[name].data, scene[name].valid  # further reads change nothing
     assert torch.equal(row, before[0]) and torch.equal(truth.vec, before[1])
     ENDS[end](scene)
     assert spoiled(data.vec) and spoiled(truth.vec) and spoiled(row)
@@ -66,7 +66,7 @@ def test_a_single_tensor_is_spoiled_as_well() -> None:
 
 
 def test_integers_bytes_and_flags() -> None:
-    """Integers get their least value, bytes 255, and flags turn into their opposite."""
+    """Integers get their least value, bytes 255, and flags are inverted."""
     scene = syn.world(rig(), debug=True)
     data = scene["lazy"].data
     flag = data.flag.clone()
@@ -95,7 +95,7 @@ def test_copies_and_observations_stay() -> None:
 
 
 def test_without_debug_nothing_is_spoiled() -> None:
-    """Views are live: what is kept shows the next sample, at the same place."""
+    """Views are live: a kept view shows the next sample at the same address."""
     scene = syn.world([syn.ProbeCfg(name="p")])
     kept = scene["p"].data.vec
     syn.advance(scene)
@@ -103,7 +103,7 @@ def test_without_debug_nothing_is_spoiled() -> None:
 
 
 def test_readings_are_the_same() -> None:
-    """Bit for bit those of a scene without debug, with delays, history, memory, lazy sensors and resets."""
+    """With delays, history, memory, lazy sensors and resets, readings equal those without debug bit for bit."""
     scene, plain = syn.world(rig(), debug=True), syn.world(rig())
     for tick in range(20):
         for each in (scene, plain):
@@ -116,7 +116,7 @@ def test_readings_are_the_same() -> None:
 
 
 def test_a_write_into_a_view_is_named_at_the_next_step() -> None:
-    """By sensor, branch and field, once; reading, and writing into copies, is no write. NaN is a value as any other."""
+    """A write is reported once per sensor, branch and field. Reads and writes into copies are not; NaN equals NaN."""
     scene = syn.world(rig(), debug=True)
     syn.advance(scene)
     for name in scene:
@@ -151,7 +151,7 @@ def test_what_is_written_into_a_view_does_not_reach_the_sensor() -> None:
 
 
 def test_views_of_a_retired_sensor_keep_their_values() -> None:
-    """Later steps neither move nor spoil them; the sensor itself raises."""
+    """Later steps neither move nor overwrite the views; the sensor itself raises."""
     scene = syn.world([syn.ProbeCfg(name="p")], debug=True)
     data, sensor = scene["p"].data, scene["p"]
     before = data.vec.clone()
@@ -163,7 +163,7 @@ def test_views_of_a_retired_sensor_keep_their_values() -> None:
 
 
 def test_memory_does_not_grow() -> None:
-    """A scene holds one copy of what was read of each sensor, whatever is read how often, and none after the step."""
+    """A scene holds at most one copy per read sensor, however often it is read, and none after the step."""
     scene = syn.world(rig(), debug=True)
     for _ in range(5):
         syn.advance(scene)
@@ -174,7 +174,7 @@ def test_memory_does_not_grow() -> None:
 
 
 def test_a_view_may_be_what_a_step_or_a_reset_writes() -> None:
-    """It is spoiled after its last use: the state that a reset writes is what the view showed."""
+    """A view is overwritten after its last use: a reset writes the state that the view showed."""
     engine = sn.TensorEngine(2, 0.01)
     engine.body_pos_w[:, 0] = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", fields=("pos_w",))], debug=True)

@@ -1,4 +1,4 @@
-"""Python blocks of the documentation run and are formatted, rig files in it are valid, and its links have targets.
+"""Python blocks of the documentation run and are formatted, its rig files are valid, and its links have targets.
 
 A block is independent, unless its first line is `# continues`. It then uses the names of the previous block.
 """
@@ -42,7 +42,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def file(self, folder: Path) -> Path:
-        """Write the block into a file of its own, at the lines it has in the page, so that tracebacks name them."""
+        """Write the block into a separate file, at the line numbers of the page, so that tracebacks name them."""
         path = folder / f"{self.page.stem}_{self.line}.py"
         path.write_text("\n" * self.line + self.text, encoding="utf-8")
         return path
@@ -76,13 +76,13 @@ def anchors(page: Path) -> set[str]:
 
 STORIES = [story for page in PAGES for story in stories(page)]
 QUICK = [story for story in STORIES if "MujocoWarpEngine(model_path()" not in story[0].text]
-"""All but the block that compiles five kernels of mujoco_warp for the demo's height field, for 45 s."""
+"""All blocks except one that compiles five kernels of mujoco_warp for the demo's height field, which takes 45 s."""
 RIGS = [block for page in PAGES for block in blocks(page) if block.label == "toml rig"]
 
 
 @pytest.fixture
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget the sensors, stages and types of messages that a page defines."""
+    """Forget the sensors, stages and message types that a page defines."""
     SENSOR_PLUGINS.load()
     stages = dict(STAGE_KINDS)
     monkeypatch.setattr(registry._pairs, "data", dict(registry._pairs))
@@ -99,7 +99,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_python_blocks_run(story: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType(f"docs_{story[0].page.stem}_{story[0].line}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)  # Warp and dataclasses look a function's module up there
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # Warp and dataclasses look up a function's module there
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for block in story:

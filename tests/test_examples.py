@@ -1,6 +1,6 @@
-"""Every example runs, checks its own result, and stays short.
+"""Every example runs, checks its result, and stays short.
 
-The gate runs them in processes that have imported the libraries already; the full form as their reader runs them.
+The gate runs them in processes that have already imported the libraries; the full form runs them as a reader would.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @pytest.fixture(scope="module")
 def ready() -> ForkServerContext:
-    """A server of processes that have imported what examples import."""
+    """A server of processes with preloaded imports for examples."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["numpy", "torch", "warp", "mujoco", "pydantic", "sensorium", "test_examples"])
     return context
@@ -71,7 +71,7 @@ def test_example_runs_as_its_reader_runs_it(example: Path, tmp_path: Path) -> No
 
 
 def test_there_are_examples() -> None:
-    """Each is short and checks its own result."""
+    """Each example is short and checks its result."""
     assert len(EXAMPLES) >= 4
     for example in EXAMPLES:
         text = example.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`sensorium explain`: what a rig means on a model, as tables and as JSON, and one message where it does not fit."""
+"""`sensorium explain`: the meaning of a rig on a model, as tables and JSON, and one message for a mismatch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rig(folder: Path, text: str = RIG) -> str:
 
 @pytest.fixture(scope="module")
 def scene() -> sn.Scene:
-    """The rig by hand, for what `info` says."""
+    """Return a scene built by hand from the rig, for comparison with `info`."""
     cfgs = [
         sn.preset("bmi088", name="trunk", site="imu", rate_hz=200.0, delay=0.004),
         sn.ImuCfg(name="feet", sites=("F._foot_imu", "RL_foot_imu"), fields=("ang_vel_b",)),
@@ -66,7 +66,7 @@ def scene() -> sn.Scene:
 
 @pytest.fixture
 def described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What `--json` prints for three envs."""
+    """Return the output of `--json` for three envs."""
     assert main(["explain", MODEL, "--rig", rig(tmp_path), "--envs", str(ENVS), "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -75,16 +75,16 @@ def described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, A
 
 
 def table(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, text: str = RIG) -> str:
-    """Return what the command prints without `--json`, each run of blanks as one."""
+    """Return the command's output without `--json`, with each run of blanks reduced to a single blank."""
     assert main(["explain", MODEL, "--rig", rig(tmp_path, text), "--envs", str(ENVS), *options]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 
-# What it says ---------------------------------------------------------------------------------------------------------
+# Output ---------------------------------------------------------------------------------------------------------------
 
 
 def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, Any]) -> None:
-    """Mounts in the order of the model, each with its body; a list stays a list; joints and native sensors by name."""
+    """Mounts appear in model order with their bodies; a list stays a list; joints and native sensors appear by name."""
     sensors = described["sensors"]
     assert sensors["trunk"]["selector"] == {"site": "imu"}
     assert sensors["trunk"]["mounts"] == [{"name": "imu", "body": "trunk"}]
@@ -96,7 +96,7 @@ def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, An
 
 
 def test_shapes_bytes_and_evaluation_are_those_of_the_sensors(described: dict[str, Any], scene: sn.Scene) -> None:
-    """What is said is what a scene built by hand says of itself, with the env axis first."""
+    """The output agrees with the metadata of a scene built by hand, with the env axis first."""
     assert list(described["sensors"]) == ["trunk", "feet", "encoders", "FL_touch"]
     for name, sensor in described["sensors"].items():
         info = scene[name].info
@@ -116,7 +116,7 @@ def test_shapes_bytes_and_evaluation_are_those_of_the_sensors(described: dict[st
 
 
 def test_needs_are_the_requirements(described: dict[str, Any], scene: sn.Scene) -> None:
-    """Each requirement that the sensor's class states for this config, and a preset by its name."""
+    """Each requirement of the sensor's class for this config is listed, and a preset by its name."""
     for name, sensor in described["sensors"].items():
         cfg = scene[name].cfg
         needs = type(scene[name]).needs(cfg, scene.engine, scene.engine.supports)
@@ -138,7 +138,7 @@ exclude = ["F._.*"]
 
 
 def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The link is shown as it was written, many places by their number, and the shapes that the taxels can feel."""
+    """The link is shown as written, large layouts by their size, and the shapes that the taxels can feel are listed."""
     assert main(["explain", MODEL, "--rig", rig(tmp_path, SKIN), "--json"]) == 0
     skin = json.loads(capsys.readouterr().out)["sensors"]["skin"]
     assert skin["selector"] == {"link_name": "FL_shank"} and skin["mounts"] == [
@@ -157,19 +157,19 @@ def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_options_are_those_that_were_given(described: dict[str, Any], scene: sn.Scene) -> None:
-    """With them the config can be built again."""
+    """The listed options suffice to rebuild the config."""
     for name, sensor in described["sensors"].items():
         cfg = scene[name].cfg
         assert type(cfg).from_dict({"name": name, **sensor["options"]}) == cfg
 
 
 def test_sensors_of_the_model_that_the_rig_leaves_out_are_named(described: dict[str, Any]) -> None:
-    """The one that the rig takes is not among them."""
+    """The native sensor that the rig takes is not listed."""
     assert described["declared"] == ["FR_touch", "RL_touch", "RR_touch", "trunk_velocity"]
 
 
 def test_the_tables_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str], described: dict[str, Any]) -> None:
-    """Every sensor, field, shape and reason of the JSON is in what people read."""
+    """Every sensor, field, shape and reason of the JSON appears in the tables."""
     text = table(tmp_path, capsys)
     for name, sensor in described["sensors"].items():
         assert f"{name} kind {sensor['kind']}" in text
@@ -184,7 +184,7 @@ def test_the_tables_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_time_adds_a_row_for_the_physics_and_for_each_sensor(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a table and as JSON; no sensor takes less than no time."""
+    """Times appear as a table and as JSON; every sensor takes a positive time."""
     text = table(tmp_path, capsys, "--time")
     cost = text[text.index("cost per physics step") :]
     places = [cost.index(f" {row} ") for row in ("physics alone", "trunk", "feet", "encoders", "FL_touch")]
@@ -196,7 +196,7 @@ def test_time_adds_a_row_for_the_physics_and_for_each_sensor(
 
 
 def test_what_runs_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that the model declares as well is no fault: `sensorium run` takes the rig's and no other."""
+    """A name that the model declares as well is accepted: `sensorium run` uses only the rig's sensor."""
     text = RIG.replace('"trunk"', '"trunk_velocity"')
     assert "trunk_velocity kind imu" in table(tmp_path, capsys, text=text)
     again = ["run", MODEL, "--rig", rig(tmp_path, text), "--seconds", "0.01", "--out", str(tmp_path / "out")]
@@ -208,13 +208,13 @@ def test_a_reader_may_leave_early(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sensorium.cli", "explain", MODEL, "--rig", rig(tmp_path), "--json"]
     done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.stdout is not None and done.stderr is not None
-    done.stdout.close()  # before anything is written
+    done.stdout.close()  # before the first write
     assert done.stderr.read() == ""
     done.stderr.close()
     assert done.wait(60) == 1
 
 
-# What does not fit ----------------------------------------------------------------------------------------------------
+# Mismatches -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_reader_may_leave_early(tmp_path: Path) -> None:
 def test_what_does_not_fit_ends_with_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, options: tuple[str, ...], parts: list[str]
 ) -> None:
-    """Exit code 2, nothing on stdout, and the reason with what there is instead; the same with `--json`."""
+    """The exit code is 2, stdout is empty, and the reason names the available alternatives, also with `--json`."""
     for form in ((), ("--json",)):
         assert main(["explain", MODEL, "--rig", rig(tmp_path, text), *options, *form]) == 2
         out, err = capsys.readouterr()
@@ -244,7 +244,7 @@ def test_what_does_not_fit_ends_with_one_message(
 
 
 def test_a_missing_model_or_rig_ends_with_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each by its path."""
+    """Each missing file is named by its path."""
     for args in ([str(tmp_path / "no.xml"), "--rig", rig(tmp_path)], [MODEL, "--rig", str(tmp_path / "no.toml")]):
         assert main(["explain", *args]) == 2
         out, err = capsys.readouterr()
@@ -252,7 +252,7 @@ def test_a_missing_model_or_rig_ends_with_one_message(tmp_path: Path, capsys: py
 
 
 def test_pairs_of_contacts_are_shown_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names that belong together stand beside each other, and a list without names has no row."""
+    """Names of a pair are shown side by side, and a list without names has no row."""
     match = '{mode = "geom", pattern = "F._foot"}'
     text = "".join(
         f'[[sensor]]\nkind = "{kind}"\nprimary = {match}\n' for kind in ("collision_events", "contact_sensor")
@@ -263,7 +263,7 @@ def test_pairs_of_contacts_are_shown_side_by_side(tmp_path: Path, capsys: pytest
 
 
 def test_rays_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pattern, number of rays, the shapes that they can meet and the memory of both; the robot's trunk is not met."""
+    """Pattern, number of rays, visible shapes and the memory of both are shown; the robot's trunk is excluded."""
     text = """
 [[sensor]]
 kind = "ray_caster"

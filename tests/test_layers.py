@@ -1,7 +1,7 @@
-"""Imports point one way: a module imports at run time only from layers before its own, or from its own layer.
+"""Imports point in one direction: a module imports at run time only from layers before its own, or from its own layer.
 
-Imports inside functions count, for they run; imports under `if TYPE_CHECKING:` do not. The checker is tested on a small
-tree of its own at the end.
+Imports inside functions count, because they run; imports under `if TYPE_CHECKING:` do not. The checker is tested on a
+small tree at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LAYERS = (
     "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
-"""The modules and packages in `sensorium`, in the direction of flow."""
+"""The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
     "record": {"errors", "memory", "spec", "readings"},
@@ -31,8 +31,9 @@ OUTPUTS = {
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings"},
 }
-"""Outputs see readings and specs only; the stream's server also what it needs to build sensors from blueprints. What is
-on the wire and the client import nothing that is heavy."""
+"""Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
+The wire and client packages import nothing heavy.
+"""
 
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
 """Packages that only the engine adapters import."""
@@ -44,14 +45,14 @@ FRAMEWORKS = {"mjlab"}
 """Packages that only the module of the same name in `compat/` imports."""
 
 OTHERS = re.compile(r"isaac|mjlab|genesis|genelab|carla", re.IGNORECASE)
-"""Other systems, whose words are in `compat/` alone."""
+"""Names of other systems, which appear in `compat/` alone."""
 
 MAY_NAME_OTHERS = {"cfg/base.py": "sensorium.compat.", "engines/mujoco_warp/worlds.py": "pip install"}
-"""Files whose messages say what to write or to install, and what such a message has in it."""
+"""Files whose messages state what to write or to install, and the permitted text of such messages."""
 
 
 def run_time_imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, absolute dotted name) of every import that runs, wherever it is.
+    """Yield (line, absolute dotted name) of every import that runs, at any depth.
 
     Args:
         tree: the parsed module.
@@ -90,14 +91,14 @@ def _called(call: ast.Call) -> str:
 
 
 def lazy_names(src: Path) -> dict[str, str]:
-    """Return public name -> layer, from the stub `sensorium/__init__.pyi`."""
+    """Return the layer of each public name, from the stub `sensorium/__init__.pyi`."""
     stub = ast.parse((src / "sensorium/__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module != "sensorium"]
     return {alias.name: str(node.module).split(".")[1] for node in imports for alias in node.names}
 
 
 def violations(src: Path) -> list[str]:
-    """Return every import under `src/sensorium` that the layers forbid, one line of text each."""
+    """Return every forbidden import under `src/sensorium`, one line of text each."""
     public = lazy_names(src)
     found = []
     for path in sorted((src / "sensorium").rglob("*.py")):
@@ -117,7 +118,7 @@ def violations(src: Path) -> list[str]:
             if top != "sensorium" or rest == "__version__":
                 continue
             target = rest.partition(".")[0]
-            if target not in LAYERS:  # a public name counts as the module it lives in, the package itself as its last
+            if target not in LAYERS:  # a public name counts as its module, the package itself as its last module
                 target = public.get(target, "scene")
             if layer == "":
                 found.append(f"{where}:{line}: imports {target}; the package itself loads everything lazily")
@@ -135,9 +136,9 @@ def test_imports_point_one_way_and_only_engines_import_simulators() -> None:
 
 
 def foreign_words(src: Path) -> list[str]:
-    """Return every name and text in the code outside `compat/` that has another system's name, one line of text each.
+    """Return every identifier and text in the code outside `compat/` with another system's name, one line of text each.
 
-    Comments and docstrings may name where something comes from.
+    Comments and docstrings may name the origin of an idea.
     """
     found = []
     for path in sorted((src / "sensorium").rglob("*.py")):

@@ -1,4 +1,4 @@
-"""`sensorium.compat.mjlab` where mjlab is not installed; `make test-mjlab` tests it where it is."""
+"""`sensorium.compat.mjlab` without mjlab; `make test-mjlab` tests it with mjlab installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sensorium new-sensor` writes a package that is installed, tested, formatted and typed as it stands."""
+"""`sensorium new-sensor` writes a package that can be installed, tested, formatted and type-checked without changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIP = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", 
 
 
 def python(*args: str, cwd: Path, path: Path | None = None) -> str:
-    """Run Python with the folder `path` among its packages; returns what it printed."""
+    """Run Python with the folder `path` on its package path and return its output."""
     paths = [str(ROOT / "src"), *([str(path)] if path else []), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
@@ -89,7 +89,7 @@ def test_it_says_what_it_wrote_and_what_comes_next(
 
 
 def test_it_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder with anything in it, or a file of that name, is left alone; an empty folder is filled."""
+    """A folder with any content, or a file of that name, is left unchanged; an empty folder is filled."""
     taken = tmp_path / "taken"
     taken.mkdir()
     assert main(["new-sensor", "wind", "--out", str(taken)]) == 0
@@ -123,7 +123,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package of each kind: a short name, and the longest one with full control."""
+    """A folder with a package of each kind: a short name, and the longest name with full control."""
     folder = tmp_path_factory.mktemp("new")
     write(Names.of("ohm"), folder / "simple")
     write(Names.of(LONG), folder / "full", full_control=True)
@@ -132,7 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("package", ["simple", "full"])
 def test_a_new_package_is_clean_for_ruff(folder: Path, package: str) -> None:
-    """In format and style, by the rules in its own pyproject.toml."""
+    """The new package satisfies the format and style rules of its pyproject.toml."""
     assert len(LONG) == LONGEST
     python("-m", "ruff", "check", "--no-cache", ".", cwd=folder / package)
     python("-m", "ruff", "format", "--no-cache", "--check", ".", cwd=folder / package)
@@ -140,7 +140,7 @@ def test_a_new_package_is_clean_for_ruff(folder: Path, package: str) -> None:
 
 @pytest.mark.slow
 def test_a_new_package_is_typed(folder: Path, mypy_cache: Path) -> None:
-    """Under mypy --strict, as our own code is."""
+    """The new package passes mypy --strict, as the library does."""
     mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
     python("-m", *mypy, str(folder / "simple/src"), str(folder / "full/src"), cwd=ROOT)
 
@@ -148,7 +148,7 @@ def test_a_new_package_is_typed(folder: Path, mypy_cache: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("package", gate(["simple", "full"], {"full"}))
 def test_a_new_package_passes_its_own_tests(folder: Path, package: str) -> None:
-    """At once, in its folder, `check_sensor` among them."""
+    """The tests of the new package, including `check_sensor`, pass in its folder at once."""
     text = python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=folder / package)
     assert "4 passed" in text
 

@@ -1,4 +1,4 @@
-"""Observers: fields of several sensors as one tensor that may be kept."""
+"""Observers: fields of several sensors as a single tensor that may be kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sensorium.compat import genesis
 
 
 def rig() -> list[Any]:
-    """Lazy, eager, slow and delayed sensors, with every dtype that a probe has."""
+    """Return lazy, eager, slow and delayed sensors, with every dtype that a probe has."""
     return [
         syn.ProbeCfg(name="lazy", fields=syn.ALL_FIELDS),
         syn.ProbeCfg(name="noisy", fields=("vec", "quat"), noise={"vec": 0.5, "quat": 0.01}, random_walk={"vec": 0.1}),
@@ -50,7 +50,7 @@ def by_hand(scene: sn.Scene, fields: Iterable[str], truth: Iterable[str]) -> Ten
 
 @pytest.mark.parametrize(("capture", "shards"), [(False, 1), (True, 1), (True, 2), (False, 3)])
 def test_it_shows_what_the_views_of_a_twin_show(capture: bool, shards: int) -> None:
-    """Bit for bit, at every tick and after resets, for lazy, delayed and slow sensors, both branches and all dtypes."""
+    """Values agree bit for bit at every tick and after resets, for lazy, delayed and slow sensors and all dtypes."""
     scene, twin = syn.world(rig()), syn.world(rig(), capture=False)
     scene.compute.shards = shards
     scene.capture(capture)
@@ -67,7 +67,7 @@ def test_it_shows_what_the_views_of_a_twin_show(capture: bool, shards: int) -> N
 
 
 def test_looking_is_reading() -> None:
-    """Sensors that wait for a reader are evaluated once a tick, and not for an observer that is not asked."""
+    """Lazy sensors are evaluated once per tick on read, and not for an observer that is not called."""
     scene = syn.world([syn.ProbeCfg(name="p")])
     look = scene.observer("p.vec", truth=("p.vec",))
     look()
@@ -117,7 +117,7 @@ def test_every_dtype_becomes_float32() -> None:
 
 
 def test_infinite_values_can_be_replaced() -> None:
-    """+inf and -inf become a number and its opposite; NaN and finite values stay."""
+    """+inf and -inf become a number and its negative; NaN and finite values stay."""
     obs = syn.world([OddCfg(name="odd")]).observer("odd", replace_inf=8.0)()
     expected = np.array([1.0 / 3.0, 8.0, np.nan, 2**40 + 1, -7, 300, 8.0, -8.0, 1.5, 1e30], np.float32)
     np.testing.assert_array_equal(obs[0].numpy(), expected)
@@ -129,7 +129,7 @@ class OwnData:
 
 
 class OwnCfg(sn.SensorCfg[OwnData]):
-    """A sensor with memory of its own."""
+    """A sensor with private memory."""
 
 
 class Own(sn.Sensor[OwnCfg, OwnData]):
@@ -154,7 +154,7 @@ def test_a_sensor_with_its_own_memory() -> None:
 
 
 def test_mounts_one_or_several() -> None:
-    """A singular selector has no mount axis in the observation either; several mounts follow each other by name."""
+    """A singular selector has no mount axis in the observation either; several mounts are concatenated by name."""
     engine = sn.TensorEngine(2, 0.01, bodies=("a", "b"), provides=("pose", "velocity", "gravity"))
     engine.body_ang_vel_w[:] = torch.arange(12.0).reshape(2, 2, 3)
     fields = ("ang_vel_b",)
@@ -172,7 +172,7 @@ def test_mounts_one_or_several() -> None:
 
 
 def test_names_of_sensors_may_hold_dots_and_slashes() -> None:
-    """A name is split at its last dot, unless all of it is a sensor; a prefix may be left out."""
+    """A name is split at its last dot, unless all of it is a sensor; a prefix may be omitted."""
     cfgs = [
         syn.ProbeCfg(name="p", fields=("vec", "speed")),
         syn.ScalarCfg(name="p.vec"),
@@ -223,7 +223,7 @@ def test_bad_names_are_refused(fields: tuple[Any, ...], options: Any, error: typ
 
 
 def test_what_is_no_tensor_is_refused() -> None:
-    """A constant of the data class, and a field without an element."""
+    """A constant of the data class and a field without elements are refused."""
     engine = sn.MujocoEngine("<mujoco><worldbody><body name='b'><geom size='.1'/></body></worldbody></mujoco>")
     contact = sn.ContactSensorCfg(name="c", primary=sn.ContactMatch(mode="body", pattern="b"))
     scene = sn.Scene(engine, [contact])
@@ -244,7 +244,7 @@ def test_ambiguous_short_names_are_refused() -> None:
 
 @pytest.fixture
 def counting() -> tuple[sn.Scene, sn.Observer]:
-    """A scene whose only column is the tick in env 0."""
+    """Return a scene whose only column is the tick in env 0."""
     scene = syn.world([syn.ScalarCfg(name="s")], num_envs=2)
     return scene, scene.observer("s")
 
@@ -283,7 +283,7 @@ def test_what_is_held_in_any_way_is_not_written_again(what: str, counting: tuple
 
 
 def test_what_another_process_may_hold_is_not_written_again(counting: tuple[sn.Scene, sn.Observer]) -> None:
-    """Torch moves into shared memory what it sends to another process."""
+    """Torch moves tensors into shared memory when it sends them to another process."""
     scene, look = counting
     obs = next_obs(scene, look)
     sent = obs.share_memory_().untyped_storage()._share_filename_cpu_()
@@ -295,7 +295,7 @@ def test_what_another_process_may_hold_is_not_written_again(counting: tuple[sn.S
 
 
 def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Observer]) -> None:
-    """The gradient of a weight is the sum of the observations as they were."""
+    """The gradient of a weight is the sum of the observations at the time of each step."""
     scene, look = counting
     weight = torch.ones(1, requires_grad=True)
     loss = torch.zeros(())
@@ -306,7 +306,7 @@ def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Obser
 
 
 def test_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
-    """What is made there can be used in a backward pass outside."""
+    """Observations made in inference mode can be used in a later backward pass."""
     scene, look = counting
     with torch.inference_mode():
         kept = [next_obs(scene, look) for _ in range(6)]
@@ -315,11 +315,11 @@ def test_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
     assert weight.grad is not None and weight.grad.item() == sum(range(1, 8))
 
 
-# Sensors that change --------------------------------------------------------------------------------------------------
+# Changing sensors -----------------------------------------------------------------------------------------------------
 
 
 def test_it_follows_a_sensor_that_is_reconfigured() -> None:
-    """Also one whose branches or memory are others now, that was added anew, and in the middle of kept results."""
+    """The observer follows a sensor whose branches or memory changed, or that was re-added, while results are kept."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec",)), syn.ScalarCfg(name="s")])
     look = scene.observer("s", "p.vec", truth=("p.vec",))
     kept = look()
@@ -351,7 +351,7 @@ def test_bounds_follow_as_well() -> None:
     ],
 )  # fmt: skip
 def test_a_field_that_is_gone_is_an_error(change: Callable[[sn.Scene], object], says: str) -> None:
-    """Each time it is called, until the field is back; what was kept stays."""
+    """Each call raises until the field is back; kept results stay."""
     others = [syn.WideCfg(name="other/w", columns=5), syn.ProbeCfg(name="other/p")]
     scene = syn.world([syn.WideCfg(name="w", columns=5), syn.ProbeCfg(name="p"), *others])
     look = scene.observer("w.x", "p.vec")
@@ -364,7 +364,7 @@ def test_a_field_that_is_gone_is_an_error(change: Callable[[sn.Scene], object], 
     assert torch.equal(kept, before)
 
 
-# What the columns are -------------------------------------------------------------------------------------------------
+# Column descriptions --------------------------------------------------------------------------------------------------
 
 
 def test_columns_are_described() -> None:
@@ -410,7 +410,7 @@ def test_split_gives_views_of_any_leading_axes() -> None:
 
 
 def scan_scene(**options: Any) -> sn.Scene:
-    """Two rays down from 0.5 m, one of them onto a box, one past it."""
+    """Return a scene with two rays down from 0.5 m: one hits a box, the other passes it."""
     engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
     pattern = sn.GridPatternCfg(size=(1.0, 0.0), resolution=1.0)
     return sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="body", pattern=pattern, max_distance=4.0, **options)])
@@ -427,7 +427,7 @@ def scan_scene(**options: Any) -> sn.Scene:
     ],
 )
 def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, high: float) -> None:
-    """Those that the config declares, with what misses show; noise knows none. The truth keeps them."""
+    """Bounds are those of the config, including the values of misses; noise has no bounds. The truth keeps them."""
     scene = scan_scene(**options)
     look = scene.observer("scan.distances", replace_inf=replace_inf)
     assert (look.low[0], look.high[0]) == (low, high)
@@ -439,7 +439,7 @@ def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, h
 
 
 def test_values_keep_their_bounds() -> None:
-    """On a walking robot, all true values are within what is said of them, up to rounding."""
+    """On a walking robot, all true values are within the stated bounds, up to rounding."""
     from sensorium.demo import model_path
 
     engine = sn.MujocoEngine(model_path(), num_envs=2, keyframe="home")

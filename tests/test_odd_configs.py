@@ -1,4 +1,4 @@
-"""Whatever is written into a field of any config, the answer is a config or a `ConfigError`: no other exception."""
+"""Any value in any field of any config gives a config or a `ConfigError`: no other exception."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "GilbertElliott": {"p": 0.1, "r": 0.5},
     "ObjRef": {"type": "body", "name": "b"},
 }  # fmt: skip
-"""What a config must be given, by its class, where it is more than a body."""
+"""Required arguments of a config by its class, where a body alone is not sufficient."""
 
 ODD: list[Any] = [
     None, "", "x", "1", b"x", [], {}, (), math.nan, math.inf, -math.inf, -1, 0, True, 10**400, 1j, object(), int, len,
@@ -87,14 +87,14 @@ PLACES = re.compile(r"0x[0-9a-f]+")
 
 
 def configs() -> list[type[Cfg]]:
-    """Return our config classes: of all sensors, stages and patterns that are registered, and what is inside them."""
+    """Return the built-in config classes: of registered sensors, stages and patterns, and of configs inside them."""
     registered = [*registry.registered(), *STAGE_KINDS.values(), *PATTERN_KINDS.values()]
     ours = [cls for cls in registered if cls.__module__.startswith("sensorium.")]
     return [*sorted(ours, key=lambda cls: cls.__qualname__), OffsetCfg, ObjRef, GilbertElliott, Ring]
 
 
 def arguments(cls: type[Cfg]) -> dict[str, Any]:
-    """Return what a config of a class can be made of."""
+    """Return arguments from which a config of a class can be built."""
     if cls.__name__ in NEEDED:
         return NEEDED[cls.__name__]
     if hasattr(cls, "example"):
@@ -105,7 +105,7 @@ def arguments(cls: type[Cfg]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
 def test_an_odd_value_of_a_field_is_taken_or_refused_by_a_config_error(cls: type[Cfg]) -> None:
-    """The error names a field, what was got and what is expected."""
+    """The error names a field, the given value and the expected value."""
     given = arguments(cls)
     assert isinstance(cls(**given), cls)
     wrong = []
@@ -217,7 +217,7 @@ OFFERED = configs()
 
 
 class Awkward:
-    """An object whose every conversion raises."""
+    """An object that raises in every conversion."""
 
     def _raise(self, *args: object) -> Any:
         raise RuntimeError("awkward")
@@ -227,7 +227,7 @@ class Awkward:
 
 
 def odd_value(rng: random.Random, cls: type[Cfg], depth: int = 0) -> Any:
-    """Return something that hardly any field is meant to hold, or a plain number of any size and type."""
+    """Return a value that hardly any field accepts, or a plain number of any size and type."""
     choice = rng.random()
     if choice < 0.45 or depth > 2:
         return rng.choice([*ODD, Awkward()])
@@ -253,7 +253,7 @@ def tries(seed: int, count: int) -> Iterator[tuple[type[Cfg], dict[str, Any]]]:
 
 
 def fuzz(seed: int, count: int) -> tuple[Counter[str], list[str]]:
-    """Return how many odd configs were accepted and refused, and what else happened."""
+    """Return how many odd configs were accepted and refused, and all other outcomes."""
     told: Counter[str] = Counter()
     wrong = []
     for cls, given in tries(seed, count):
@@ -270,7 +270,7 @@ def fuzz(seed: int, count: int) -> tuple[Counter[str], list[str]]:
 
 
 def shown_safely(given: dict[str, Any]) -> str:
-    """Return arguments as text, also those that do not describe themselves."""
+    """Return arguments as text, including objects without a working `repr`."""
     return ", ".join(f"{name}={type(value).__name__} {value!r:.80}" for name, value in given.items())
 
 
@@ -297,7 +297,7 @@ FAR: list[Any] = [
 
 
 def mutated(rng: random.Random, value: Any) -> Any:
-    """Return a value of a field with something in it replaced by one of any size."""
+    """Return a value of a field with a part of it replaced by a value of any size."""
     if isinstance(value, Cfg) and rng.random() < 0.8:
         name = rng.choice(list(type(value).model_fields))
         return value.replace(**{name: mutated(rng, getattr(value, name))})
@@ -311,7 +311,7 @@ def mutated(rng: random.Random, value: Any) -> Any:
 
 
 TAKES_MEMORY = ("delay", "jitter", "history_length", "num_slots", "max_events", "max_contact_data_count_per_prim")
-"""Fields that drive the size of an allocation: what fits, but takes gigabytes, is not tried."""
+"""Fields that determine the size of an allocation: valid values that take gigabytes are not tried."""
 
 
 def numbers_of(value: Any) -> list[float]:
@@ -322,10 +322,10 @@ def numbers_of(value: Any) -> list[float]:
 
 
 def odd_sensor(rng: random.Random, offered: list[Any]) -> tuple[Any, str, Any]:
-    """Return a sensor's config with a field, or a stage's field, of any size, that field and its value.
+    """Return a sensor's config with an extreme value in a field of it or of a stage, that field and its value.
 
     Raises:
-        ConfigError: it is refused.
+        ConfigError: the value is refused.
     """
     base = rng.choice(offered)
     if rng.random() < 0.25:
@@ -340,7 +340,7 @@ def odd_sensor(rng: random.Random, offered: list[Any]) -> tuple[Any, str, Any]:
 
 
 def build_each(seed: int, count: int) -> tuple[Counter[str], list[str]]:
-    """Return how many odd sensors were refused, could not be built and were read, and what else happened."""
+    """Return how many odd sensors were refused, could not be built and were read, and all other outcomes."""
     rng = random.Random(seed)
     told: Counter[str] = Counter()
     wrong = []

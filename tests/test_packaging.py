@@ -1,4 +1,4 @@
-"""What a package of sensorium carries besides code: the licence, the authors, where it lives."""
+"""The non-code contents of the sensorium package: the licence, the authors, the project URL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pyproject() -> dict[str, Any]:
 
 
 def test_the_licence_is_the_standard_text_and_is_packaged(pyproject: dict[str, Any]) -> None:
-    """Wheels take what `license-files` names, source distributions also what they include."""
+    """Wheels include the files named in `license-files`, source distributions also their include list."""
     project = pyproject["project"]
     assert project["license"] == "Apache-2.0" and project["license-files"] == ["LICENSE"]
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
@@ -37,7 +37,7 @@ def test_authors_and_addresses_are_given(pyproject: dict[str, Any]) -> None:
 
 
 def test_every_fragment_has_a_type_of_the_changelog(pyproject: dict[str, Any]) -> None:
-    """`towncrier` leaves files of other names out."""
+    """`towncrier` ignores files with other names."""
     types = {each["directory"] for each in pyproject["tool"]["towncrier"]["type"]}
     fragments = sorted((ROOT / "changelog").glob("*.md"))
     assert fragments

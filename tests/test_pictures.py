@@ -1,7 +1,7 @@
-"""Every sensor has a page with a picture, and every picture is drawn by a script that works.
+"""Every sensor has a page with a picture, and every picture is drawn by a working script.
 
-The page of a sensor is called after its kind, `docs/sensors/KIND.md`; it shows `docs/images/KIND.png`, which
-`docs/pictures/KIND.py` draws. The picture of the IMU is the demo's own.
+The page of a sensor is named after its kind, `docs/sensors/KIND.md`; it shows `docs/images/KIND.png`, which
+`docs/pictures/KIND.py` draws. The picture of the IMU is written by the demo.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sensorium.stream import streamed
 DOCS = Path(__file__).parents[1] / "docs"
 IMAGES = DOCS / "images"
 WITH_OTHER_DEFAULTS = ("ray_cast",)
-"""Kinds that are another with other defaults, and on its page."""
+"""Kinds that differ from another kind in their defaults only and share its page."""
 OF_SCENES = [
     cfg_class.kind()
     for cfg_class in registry.registered()
@@ -38,7 +38,7 @@ OF_STREAMS = [
 ]
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])
 TOPICS = ("stages", "patterns", "taxels", "streaming")
-"""Pages with a picture that are of no kind of sensor."""
+"""Pages with a picture that do not describe a kind of sensor."""
 FURTHER = ("depth_errors", "skin_stages")
 """Further pictures of those pages."""
 PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
@@ -49,12 +49,12 @@ IMAGE = re.compile(r"^!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE)
 
 
 def pixels(path: Path) -> np.ndarray:
-    """Return a PNG as grey values `[row, column]`, 0 black to 1 white."""
+    """Return a PNG as grey values `[row, column]`, from 0 (black) to 1 (white)."""
     return matplotlib.image.imread(path)[..., :3].mean(axis=-1)
 
 
 def check_picture(path: Path, largest: int) -> None:
-    """Check that a file is a PNG that fits a page and has something on it."""
+    """Check that a file is a PNG that fits a page and is not blank."""
     assert path.stat().st_size < largest
     image = pixels(path)
     rows, columns = image.shape
@@ -88,7 +88,7 @@ def test_a_page_shows_a_picture_that_exists_and_says_what_is_on_it(page: Path) -
 
 @pytest.mark.parametrize("script", gate(SCRIPTS, SCRIPTS[::3]), ids=lambda script: script.stem)
 def test_a_script_draws_the_picture_of_its_page(script: Path, tmp_path: Path) -> None:
-    """It draws where it is told to, and in the size of the picture in the documentation."""
+    """The script writes to the given path, in the size of the picture in the documentation."""
     before = sorted(IMAGES.iterdir())
     drawn = tmp_path / "drawn.png"
     with matplotlib.rc_context():

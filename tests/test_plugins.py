@@ -1,4 +1,4 @@
-"""Plugins: the example packages install, are found and run; broken ones are named and harm nobody."""
+"""Plugins: the example packages install, are found and run; broken plugins are named and affect no others."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PACKAGES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.
 PIP = [
     "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index",
 ]  # fmt: skip
-"""Offline: nothing is fetched, neither what a package needs nor what builds it."""
+"""Offline pip: neither dependencies nor build requirements are downloaded."""
 
 
 def python(*args: str, cwd: Path, path: Path | None = None, code: int = 0) -> str:
-    """Run Python with the folder `path` among its packages; returns what it printed."""
+    """Run Python with the folder `path` on its package path and return its output."""
     paths = [str(ROOT / "src"), *([str(path)] if path else []), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
     done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
@@ -60,7 +60,7 @@ def test_there_are_three_example_packages() -> None:
 
 @pytest.mark.slow
 def test_options_alone_find_the_sensor_and_a_file_finds_the_stage(site: Path, tmp_path: Path) -> None:
-    """Only `my_proximity.options` is imported; the rest is found in the package beside it, or by its entry point."""
+    """Only `my_proximity.options` is imported; its sensor is found in the package, the stage by its entry point."""
     code = """
 import sys
 from my_proximity.options import MyProximityCfg
@@ -131,13 +131,13 @@ start = 0.1
 @pytest.mark.slow
 @pytest.mark.parametrize("package", gate(PACKAGES, PACKAGES[:1]), ids=lambda package: package.name)
 def test_an_example_package_passes_its_own_tests(package: Path) -> None:
-    """As its reader would run them: in its folder, before it is installed."""
+    """The tests run as for a reader: in the package's folder, before it is installed."""
     python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=package)
 
 
 @pytest.mark.slow
 def test_the_example_packages_are_typed(mypy_cache: Path) -> None:
-    """Under mypy --strict, as our own code is."""
+    """The example packages pass mypy --strict, as the library does."""
     mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
     python("-m", *mypy, *(str(package / "src") for package in PACKAGES), cwd=ROOT)
 
@@ -186,7 +186,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "rebinding": ("b_rebinding", SENSOR.format(name="Rebinding", work="raw = self.mount.pos_w[..., 2]")),
     "misshapen": ("b_misshapen", SENSOR.format(name="Misshapen", work="raw.value.copy_(self.mount.pos_w)")),
 }
-"""Entry point -> what it names, and the text of that module."""
+"""Entry point -> its target, and the source of that module."""
 BROKEN = {
     "raising": ["RuntimeError: no licence found (", "b_raising.py:", "Mend or update it", "pip uninstall p-raising"],
     "leaving": ["SystemExit: 3", "pip uninstall p-leaving"],
@@ -208,12 +208,12 @@ BROKEN = {
     ],
     "staging": ["b_staging.Saturation has the kind 'saturation', which belongs to sensorium", "Rename the stage class"],
 }
-"""Entry point -> what is said of it."""
+"""Entry point -> expected text of its report."""
 
 
 @pytest.fixture
 def broken_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with installed plugins, all but one broken, and a registry that has seen none of them yet."""
+    """A folder with installed plugins, all but one broken, and a registry that has not loaded them yet."""
     SENSOR_PLUGINS.load()
     folder = tmp_path / "site"
     for name, (value, text) in PLUGINS.items():
@@ -275,7 +275,7 @@ def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_ra
 
 @pytest.mark.usefixtures("broken_site")
 def test_the_others_work_and_keep_what_is_theirs() -> None:
-    """What a plugin registered before it failed is forgotten; kinds of ours stay ours."""
+    """Registrations of a plugin before its failure are undone; built-in kinds are unaffected."""
     SENSOR_PLUGINS.load(warn=False)
     saturation = STAGE_KINDS["saturation"]
     assert registry.cfg_for_kind("imu") is sn.ImuCfg
@@ -288,7 +288,7 @@ def test_the_others_work_and_keep_what_is_theirs() -> None:
 
 @pytest.mark.usefixtures("broken_site")
 def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once, in the table, and not as warnings besides."""
+    """Broken plugins appear once, in the table, and not as additional warnings."""
     assert main(["list"]) == 0
     index = capsys.readouterr().out
     assert "\n  good " in index and "broken plugins" in index
@@ -319,7 +319,7 @@ def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixtur
 def test_a_rig_that_uses_one_says_why(
     kind: str, parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message and exit code 2, whether it breaks when loaded or when tried."""
+    """A rig that uses a broken plugin gives one message and exit code 2, whether it breaks on load or on use."""
     SENSOR_PLUGINS.load(warn=False)
     rig = tmp_path / "rig.toml"
     rig.write_text(f'[[sensor]]\nkind = "{kind}"\nbody = "trunk"\n', encoding="utf-8")
@@ -339,7 +339,7 @@ def test_a_rig_without_them_runs(tmp_path: Path) -> None:
     assert [cfg.kind() for cfg in configs] == ["good"]
 
 
-# Words of others ------------------------------------------------------------------------------------------------------
+# Names of other frameworks --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_rig_without_them_runs(tmp_path: Path) -> None:
     ],
 )
 def test_the_manual_maps_every_word_of_another_framework(framework: str, names: str) -> None:
-    """What its guide to custom sensors names has a row that says what it is here."""
+    """Each name in the other framework's guide to custom sensors has a row with its equivalent."""
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split(framework)[1].split("\n##")[0]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     for name in names.split():

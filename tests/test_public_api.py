@@ -19,11 +19,11 @@ def _run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-# One list -------------------------------------------------------------------------------------------------------------
+# A single list --------------------------------------------------------------------------------------------------------
 
 
 def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
-    """As type checkers read the stub: `from module import name as name`, a submodule from the package itself."""
+    """The stub is read as type checkers do: `from module import name as name`, a submodule from the package."""
     imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
     listed = {alias.name: str(node.module) for node in imports for alias in node.names}
@@ -37,7 +37,7 @@ def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
 
 
 def test_no_public_name_hides_a_submodule() -> None:
-    # Python sets a submodule as attribute of its package, so that such a name would depend on what was imported before.
+    # Python sets a submodule as attribute of its package, so such a name would depend on earlier imports.
     modules = {path.stem for path in STUB.parent.iterdir()}
     assert modules.isdisjoint(sensorium.__all__)
 

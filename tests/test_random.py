@@ -140,7 +140,7 @@ def test_edge_words(device: str) -> None:
     ids=repr,
 )
 def test_draw_equals_sample(device: str, distribution: Distribution) -> None:
-    """`draw` in a kernel equals `sample` bit for bit, and every draw keeps to the bounds."""
+    """`draw` in a kernel equals `sample` bit for bit, and every draw respects the bounds."""
     n, count = 50_000, 3
     env = np.arange(n)
     sample = distribution.sample(KEY, 12, env, env % 5, 2, count)
@@ -180,14 +180,14 @@ def test_draw_equals_sample(device: str, distribution: Distribution) -> None:
     ],
 )
 def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, int], seven: str, ten: str) -> None:
-    """Philox gives the answers its authors published for seven and for ten rounds."""
+    """Philox gives its authors' published results for seven and for ten rounds."""
     counters = np.array(counter, np.uint32)
     for rounds, answer in ((7, seven), (10, ten)):
         assert " ".join(f"{word:08x}" for word in random.philox_numpy(counters, key, rounds)) == answer
 
 
 def test_quantile_accuracy() -> None:
-    """The table follows the normal quantile within 1e-6 from the median to the last word, and never turns back."""
+    """The table follows the normal quantile within 1e-6 from the median to the last word, and is monotonic."""
     last = (1 << 31) - 1
     u = np.concatenate([np.linspace(0, last, 1 << 19), np.geomspace(1, last, 1 << 19), np.arange(1 << 12)])
     u = np.unique(u.astype(np.int64))
@@ -219,7 +219,7 @@ def test_uniforms_are_uniform() -> None:
 
 
 def test_tails() -> None:
-    """Draws beyond 3, 4 and 5 sigma are as frequent as they should be, on either side."""
+    """Draws beyond 3, 4 and 5 sigma have the expected frequency on either side."""
     beyond = np.zeros((2, 3), int)
     n = 0
     for tick in range(32):
@@ -232,7 +232,7 @@ def test_tails() -> None:
 
 
 def test_no_correlation() -> None:
-    """Nothing is correlated across envs, columns, ticks, episodes, fields, names, purposes and seeds."""
+    """Envs, columns, ticks, episodes, fields, names, purposes and seeds are uncorrelated."""
     env = np.arange(512)
     z = random.normals_numpy(KEY, 100, env, 3, 1, 512)
     limit = 4.0 / math.sqrt(z.size - 512)
@@ -258,12 +258,12 @@ def test_ticks_and_envs_are_not_correlated_pairwise() -> None:
     by_tick = np.stack([random.normals_numpy(KEY, tick, 5, 0, 0, 4096) for tick in range(100)])
     for rows in (by_env, by_tick):
         pairs = np.corrcoef(rows)[np.triu_indices(100, 1)] * math.sqrt(4096)
-        assert np.abs(pairs).max() < 5.0  # of 4950 pairs; 4 sigma for a single one
+        assert np.abs(pairs).max() < 5.0  # of 4950 pairs; 4 sigma for a single pair
         assert abs(pairs.std() - 1.0) < 0.05
 
 
 def test_counter_convention() -> None:
-    """Word j of block q belongs to element 4 q + j, and neither the number of envs nor of columns changes a draw."""
+    """Word j of block q belongs to element 4 q + j; the numbers of envs and columns do not change a draw."""
     z = random.normals_numpy(KEY, (1 << 32) + 9, np.array([4, 2]), np.array([1, 6]), 3, 10)
     words = random.philox_numpy(np.array([9, 2, 6, 3 << 24 | 2], np.uint32), KEY)
     assert np.array_equal(z[1, 8:], random.normal_numpy(words)[:2])
@@ -276,7 +276,7 @@ def test_counter_convention() -> None:
 
 
 def test_keys() -> None:
-    """Seeds, names and purposes give different keys, however they are split, and the same ones for ever."""
+    """Seeds, names and purposes give different keys, however they are split, and the keys never change."""
     keys = {
         stream_key(seed, name, purpose)
         for seed in (-1, 0, 1, 12, 2**40)
@@ -290,7 +290,7 @@ def test_keys() -> None:
 
 
 def test_table_is_shared_and_read_only() -> None:
-    """The table is built once, cached per device and cannot be written to."""
+    """The table is built once, cached per device and read-only."""
     assert random.normal_table("cpu") is random.normal_table(wp.get_device("cpu"))
     assert random.NORMAL_TABLE is random.NORMAL_TABLE
     assert random.NORMAL_TABLE.shape == (1025, 3) and random.NORMAL_TABLE.dtype == np.float32
@@ -321,7 +321,7 @@ def test_round_trip(distribution: Distribution, data: dict[str, Any]) -> None:
 
 
 def test_bounds() -> None:
-    """Bounds are floats, or one array each where there are columns."""
+    """Bounds are floats, or arrays where there are columns."""
     assert Uniform(0, 0.02).bounds == (0.0, 0.02)
     assert Choice((3, 1, 2)).bounds == (1.0, 3.0)
     assert Normal(1, 0.5).bounds == (1.0 - 0.5 * random.MAX_NORMAL, 1.0 + 0.5 * random.MAX_NORMAL)
@@ -333,7 +333,7 @@ def test_bounds() -> None:
 
 
 def test_choice_of_vectors_is_joint() -> None:
-    """A choice of vectors gives one of them whole, a choice of numbers chooses per column; all equally often."""
+    """A choice of vectors returns a whole vector, a choice of numbers chooses per column; all are equally frequent."""
     vectors = Choice(((1, 1), (2, 2), (3, 3))).sample(KEY, 0, np.arange(30_000), 0, 0, 2)
     assert np.array_equal(vectors[:, 0], vectors[:, 1])
     numbers = Choice((1, 2, 3)).sample(KEY, 0, np.arange(30_000), 0, 0, 2)
@@ -372,6 +372,6 @@ def test_choice_of_vectors_is_joint() -> None:
     ],
 )
 def test_invalid(make: Any, message: str) -> None:
-    """A fault is a ValueError that names class, field, what was got, what is expected and the fix."""
+    """A fault is a ValueError with class, field, given value, expected value and fix."""
     with pytest.raises(ValueError, match=message):
         make()

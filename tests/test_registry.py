@@ -1,4 +1,4 @@
-"""The registry: pairs are made by type, kinds are unique, plugins are found, broken ones are named."""
+"""The registry: pairs are registered by type, kinds are unique, plugins are found, broken plugins are named."""
 
 import sys
 from dataclasses import dataclass
@@ -55,14 +55,14 @@ def _package(folder: Path, name: str, files: dict[str, str], monkeypatch: pytest
 
 
 def test_a_kind_leads_to_its_config_class() -> None:
-    """`imu` in a file is `ImuCfg`; a typo names the nearest kind."""
+    """In a file `imu` means `ImuCfg`; a typo names the nearest kind."""
     assert registry.cfg_for_kind("imu") is sn.ImuCfg
     with pytest.raises(sn.UnknownNameError, match=r"unknown sensor kind 'imuu'\. Did you mean 'imu'"):
         registry.cfg_for_kind("imuu")
 
 
 def test_two_equal_kinds_are_an_error_that_names_both() -> None:
-    """A plugin's own `ImuCfg` makes the kind `imu` ambiguous in files."""
+    """A plugin's `ImuCfg` makes the kind `imu` ambiguous in files."""
 
     @dataclass(frozen=True, slots=True)
     class OtherData:
@@ -87,7 +87,7 @@ def test_a_config_finds_its_sensor_in_a_sibling_module(tmp_path: Path, monkeypat
 
 
 def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says which module could not be imported, and why."""
+    """The message names the module that could not be imported, and the reason."""
     files = {**PLUGIN, "sensor.py": "import no_such_package"}
     _package(tmp_path, "broken_sibling", files, monkeypatch)
     from broken_sibling.options import LevelCfg  # type: ignore[import-not-found]
@@ -99,7 +99,7 @@ def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_sibling_that_is_a_program_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m my_plugin` is its author's business; nor does a sibling that ends the process end ours."""
+    """A `__main__` module is not imported, and a sibling that ends the process does not end the test's process."""
     program = {"__main__.py": "raise AssertionError('this was run')", "a_script.py": "import sys; sys.exit(1)"}
     _package(tmp_path, "program_plugin", {**PLUGIN, **program}, monkeypatch)
     from program_plugin.options import LevelCfg  # type: ignore[import-not-found]
@@ -109,7 +109,7 @@ def test_a_sibling_that_is_a_program_is_not_run(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_sibling_package_may_hold_the_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`my_plugin.options` and `my_plugin.sensors/`."""
+    """`my_plugin.options` and `my_plugin.sensors/` are paired."""
     files = {name: text for name, text in PLUGIN.items() if name != "sensor.py"}
     _package(tmp_path, "nested_plugin", files, monkeypatch)
     nested = tmp_path / "nested_plugin" / "sensors"
@@ -121,7 +121,7 @@ def test_a_sibling_package_may_hold_the_sensor(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_class_that_is_defined_anew_replaces_itself() -> None:
-    """As in a notebook, where a cell is run again: its kind stays one."""
+    """As in a notebook, where a cell is run again, the kind stays unique."""
 
     @dataclass(frozen=True, slots=True)
     class AgainData:
@@ -142,7 +142,7 @@ def test_a_class_that_is_defined_anew_replaces_itself() -> None:
 
 
 def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others still load."""
+    """The other plugins still load."""
     broken = EntryPoint("leaky", "no_such_package.sensors", SENSOR_PLUGINS.group)
     ours = EntryPoint("builtin", "sensorium.sensors.all", SENSOR_PLUGINS.group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [broken, ours])
@@ -152,7 +152,7 @@ def test_a_broken_installed_plugin_is_a_warning_with_its_name(monkeypatch: pytes
 
 
 def test_pairing_a_config_twice_is_refused() -> None:
-    """A second sensor class for `ImuCfg` is an error when it is defined."""
+    """A second sensor class for `ImuCfg` raises an error at its definition."""
     with pytest.raises(
         sn.RegistrationError, match=r"ImuCfg is already paired with sensorium\.sensors\.inertial\.imu\.Imu"
     ):
@@ -162,7 +162,7 @@ def test_pairing_a_config_twice_is_refused() -> None:
 
 
 def test_a_subclass_without_parameters_pairs_with_nothing() -> None:
-    """It does not steal its parent's config."""
+    """Such a subclass leaves its parent's config with the parent."""
 
     class Quiet(sn.Imu):
         pass

@@ -1,4 +1,4 @@
-"""The scene: access, adding and removing, control steps, time, publishing, and its refusals."""
+"""The scene: access, adding and removing, control steps, time, publishing, and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def two() -> list[Any]:
 
 
 def test_access() -> None:
-    """A sensor is found by name or config, in the order given; an unknown name lists the nearest."""
+    """A sensor is found by name or config, in the given order; an unknown name lists the nearest names."""
     cfgs = two()
     scene = syn.world(cfgs)
     assert list(scene) == ["a", "b"] and len(scene) == 2 and "a" in scene and cfgs[1] in scene
@@ -35,7 +35,7 @@ def test_access() -> None:
 
 
 def test_names_are_unique() -> None:
-    """Two sensors of one name are refused, at the start, when added, and where the name is the kind."""
+    """Two sensors with one name are refused, at the start, when added, and where the name is the kind."""
     with pytest.raises(sn.DuplicateNameError, match="'scalar'"):
         syn.world([syn.ScalarCfg(), syn.ScalarCfg()])
     scene = syn.world(two())
@@ -55,7 +55,7 @@ def test_ready_when_built() -> None:
 
 
 def test_add_and_remove() -> None:
-    """A sensor added between steps is captured at once and goes on with the grid; a removed one is gone."""
+    """A sensor added between steps is captured at once and then follows the grid; a removed sensor is gone."""
     scene = syn.world(two())
     syn.advance(scene, 7)
     added = scene.add(syn.ScalarCfg(name="c", update_period=0.05, delay=0.01, history_length=2))
@@ -70,7 +70,7 @@ def test_add_and_remove() -> None:
 
 
 def test_adding_needs_what_was_prepared() -> None:
-    """A sensor that needs what the engine was not prepared for is refused and says how to reserve it."""
+    """A sensor with a requirement that the engine was not prepared for is refused with the way to reserve it."""
     feet = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="body", pattern="body"), fields=("found",))
     provides = ("pose", "velocity", "contact")
     with pytest.raises(sn.UnsupportedError, match="reserve"):
@@ -103,7 +103,7 @@ def test_step_equals_updates() -> None:
 
 
 def test_control_steps() -> None:
-    """`is_new` asks about the control step: all its ticks, from `begin_control_step` on."""
+    """`is_new` covers the control step: all ticks from `begin_control_step` on."""
     scene = syn.world([syn.ScalarCfg(name="s", update_period=0.04), syn.ScalarCfg(name="d", delay=0.03),
                        syn.ScalarCfg(name="lazy")])  # fmt: skip
     seen = []
@@ -116,7 +116,7 @@ def test_control_steps() -> None:
 
 
 def test_an_engine_that_went_on() -> None:
-    """Where the engine's tick went on without the scene, stepping refuses and a plain update catches up."""
+    """Where the engine's tick advanced without the scene, stepping refuses and a plain update catches up."""
     scene = syn.world([syn.ScalarCfg(name="a")])
     scene.engine.step()
     with pytest.raises(sn.ScheduleError, match="update"):
@@ -134,7 +134,7 @@ FALLING = """
 
 @pytest.mark.parametrize("evaluate", ["always", "on_read"])
 def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick_old(evaluate: Any) -> None:
-    """With ``fresh=False`` a sample is of the tick before; after an edit its derived state is computed, and current."""
+    """With ``fresh=False`` a sample is of the previous tick; after an edit its derived state is current."""
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", evaluate=evaluate)])
     for _ in range(3):
@@ -145,12 +145,12 @@ def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick
     reading = scene.publish(["state"])["state"]
     assert reading["pos_w"].reshape(-1)[2] == 5.0
     assert (reading.capture_tick.tolist(), reading.stamp.tolist(), reading.age.tolist()) == ([3], [0.03], [0.0])
-    scene.step()  # which leaves derived state a tick behind again: it is of what was edited
+    scene.step()  # which leaves derived state a tick behind again: that of the edit
     assert scene["state"].capture_tick.tolist() == [3] and scene["state"].data.pos_w.reshape(-1)[2] == 5.0
 
 
 def test_a_delayed_sensor_holds_its_sample_over_an_edit() -> None:
-    """What arrives is what was captured before the edit, of the tick before, with its stamp."""
+    """The arriving sample was captured before the edit, at the previous tick, and keeps its stamp."""
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", delay=0.02, update_period=0.03)])
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_a_delayed_sensor_holds_its_sample_over_an_edit() -> None:
 
 
 def test_time_is_exact() -> None:
-    """Time is the tick times the decimal that dt was written as: a third of a million ticks do not drift."""
+    """Time is the tick times the decimal literal of dt: a third of a million ticks do not drift."""
     scene = syn.world([], 1, 0.003)
     scene.update(ticks=333_333)
     assert scene.time == 999.999
@@ -175,7 +175,7 @@ def test_time_is_exact() -> None:
 
 
 def test_publish() -> None:
-    """Published readings are copies of what sensors show; `since` leaves out what shows nothing new."""
+    """Published readings are copies of the sensors' values; `since` omits sensors without a new value."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast", delay=0.01)])
     news = scene.news()
     first = scene.publish(since=news)
@@ -192,14 +192,14 @@ def test_publish() -> None:
 
 
 def test_a_local_client_is_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`local_client` is the package's own, with the scene and the options."""
+    """`local_client` is the package's function, called with the scene and the options."""
     monkeypatch.setattr(sn, "local_client", lambda scene, **options: (scene, options), raising=False)
     scene = syn.world([])
     assert scene.local_client(token="x") == (scene, {"token": "x"})
 
 
 def test_description() -> None:
-    """The description holds what builds the same scene: kind, rate, fields and config of every sensor."""
+    """The description suffices to rebuild the same scene: kind, rate, fields and config of every sensor."""
     described = syn.world(two(), seed=9).description()
     assert described.seed == 9 and described.num_envs == 4 and list(described.sensors) == ["a", "b"]
     assert syn.ScalarCfg.from_dict(described.sensors["b"]["cfg"]) == two()[1]
@@ -207,7 +207,7 @@ def test_description() -> None:
 
 
 def test_info() -> None:
-    """`info` says what is lazy and why, the specs, the bytes and the rate."""
+    """`info` states which sensors are lazy and why, the specs, the bytes and the rate."""
     scene = syn.world([*two(), syn.ScalarCfg(name="slow", rate_hz=10.0), syn.ScalarCfg(name="on", evaluate="always")])
     assert [scene[name].info.evaluation for name in scene] == ["lazy", "eager", "eager", "eager"]
     assert "history" in scene["b"].info.why and "not due" in scene["slow"].info.why
@@ -215,7 +215,7 @@ def test_info() -> None:
 
 
 def test_reset_writes_state() -> None:
-    """`reset` writes the state it is given into the rows it names, before anything is captured."""
+    """`reset` writes the given state into the selected rows before any capture."""
     scene = syn.world(two())
     syn.advance(scene, 3)
     scene.reset([2, 0], body_pos_w=torch.tensor([[[20.0, 0, 0]], [[5.0, 0, 0]]]))
@@ -225,7 +225,7 @@ def test_reset_writes_state() -> None:
 
 
 def test_adding_and_removing_leaves_nothing_behind() -> None:
-    """A hundred sensors that came and went cost the others neither memory nor time."""
+    """A hundred added and removed sensors cost the others neither memory nor time."""
     scene = sn.Scene(tumbling_engine(2), [sn.ImuCfg(name="a", body="body", acc_noise=0.1, delay=0.004)])
     scene.step()
     line = scene["a"].buffers
@@ -240,7 +240,7 @@ def test_adding_and_removing_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_scene_and_its_engine_say_how_to_be_copied(duplicate: Callable[[object], object]) -> None:
-    """Two scenes on one memory would be a trap; the state is what travels."""
+    """Two scenes must not share memory, so copying is refused; the error names the saved state as the alternative."""
     scene = sn.Scene(sn.TensorEngine(2, 0.01), [])
     with pytest.raises(TypeError, match=r"a Scene cannot be copied or pickled.*load_state\(scene\.state\(\)\)"):
         duplicate(scene)

@@ -1,6 +1,6 @@
-"""A call of a scene that ends halfway: the scene goes on from a consistent tick, or says what to call.
+"""Interrupted calls of a scene: the scene continues from a consistent tick, or names the call that restores it.
 
-What is interrupted is compared with a twin that was not: the same ticks, the same episodes, bit for bit.
+An interrupted scene is compared with an uninterrupted twin: the same ticks, the same episodes, bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHAT_TO_CALL = r"was interrupted by (RuntimeError \(a fault\)|KeyboardInterrupt)
 
 
 class Trap:
-    """Raises an error where a hook of a name is called the next time."""
+    """Raises an error on the next call of the named hook."""
 
     where = ""
     error: BaseException = ERRORS[0]
@@ -50,7 +50,7 @@ def disarmed() -> Iterator[None]:
 
 
 class TrapStage(StageCfg):
-    """Adds noise, and half of what it added before; its hooks call `Trap.check`."""
+    """Adds noise and half of its previous addition; its hooks call `Trap.check`."""
 
     place: Place = "noise"
 
@@ -69,7 +69,7 @@ class TrapStage(StageCfg):
 
 
 class TrapCfg(SimpleSensorCfg[syn.ProbeData]):
-    """Every hook calls `Trap.check`."""
+    """A sensor whose every hook calls `Trap.check`."""
 
 
 class TrapSensor(SimpleSensor[TrapCfg, syn.ProbeData]):
@@ -114,7 +114,7 @@ class TrapSensor(SimpleSensor[TrapCfg, syn.ProbeData]):
 
 
 class TrapFusedCfg(SimpleSensorCfg[syn.ProbeData]):
-    """Truth and measured value from one hook."""
+    """A sensor with truth and measured value from a single hook."""
 
 
 class TrapFused(SimpleSensor[TrapFusedCfg, syn.ProbeData]):
@@ -130,7 +130,7 @@ class TrapFused(SimpleSensor[TrapFusedCfg, syn.ProbeData]):
 
 
 class TrapComputeCfg(SimpleSensorCfg[syn.ProbeData]):
-    """Full control."""
+    """A sensor with full control."""
 
 
 class TrapCompute(sn.Sensor[TrapComputeCfg, syn.ProbeData]):
@@ -146,7 +146,7 @@ class TrapCompute(sn.Sensor[TrapComputeCfg, syn.ProbeData]):
 
 
 class TrapLazyCfg(SimpleSensorCfg[syn.ProbeData]):
-    """Nothing but the truth, on read."""
+    """A sensor with truth only, computed on read."""
 
 
 class TrapLazy(SimpleSensor[TrapLazyCfg, syn.ProbeData]):
@@ -161,7 +161,7 @@ class TrapLazy(SimpleSensor[TrapLazyCfg, syn.ProbeData]):
 
 
 def sensors() -> list[Any]:
-    """Return the sensors with traps between others, of several rates."""
+    """Return the sensors with traps among others, at several rates."""
     rest = syn.menagerie()
     return [
         *rest[:4],
@@ -184,7 +184,7 @@ ALL = tuple(cfg.name for cfg in sensors())
 
 
 def pair(*names: str) -> tuple[sn.Scene, sn.Scene]:
-    """Return two scenes of the sensors of some names, after three ticks."""
+    """Return two scenes with the sensors of the given names, after three ticks."""
     cfgs = [cfg for cfg in sensors() if cfg.name in (names or SOME)]
     scenes = syn.world(cfgs), syn.world(cfgs)
     for scene in scenes:
@@ -206,7 +206,7 @@ def assert_same(scene: sn.Scene, twin: sn.Scene) -> None:
 
 
 def go_on(scene: sn.Scene, twin: sn.Scene, ticks: int = 7) -> None:
-    """Assert that both show the same in some ticks, with a reset of some envs and an evaluation without time."""
+    """Assert that both scenes agree over some ticks, with a reset of some envs and an evaluation without time."""
     assert_same(scene, twin)
     for k in range(ticks):
         for each in (scene, twin):
@@ -220,8 +220,8 @@ def go_on(scene: sn.Scene, twin: sn.Scene, ticks: int = 7) -> None:
 
 
 def start_again(scene: sn.Scene, twin: sn.Scene) -> None:
-    """Begin the same episode in both."""
-    twin.clock.episode.copy_(scene.clock.episode)  # a reset that was interrupted counts, or not
+    """Start the same episode in both scenes."""
+    twin.clock.episode.copy_(scene.clock.episode)  # an interrupted reset may or may not be counted
     for each in (scene, twin):
         each._own_control_steps = False
         syn.reset(each)
@@ -229,7 +229,7 @@ def start_again(scene: sn.Scene, twin: sn.Scene) -> None:
 
 
 def refuses(scene: sn.Scene) -> None:
-    """Assert that every call says what happened and what to call, but for those that mend it."""
+    """Assert that every call except the restoring calls raises with the cause and the call that restores the scene."""
     calls: list[Callable[[], object]] = [
         scene.step, scene.update, lambda: scene.update(ticks=0), scene.publish, scene.state, lambda: scene.reset([0]),
         lambda: scene.add(syn.ScalarCfg(name="late")), lambda: scene.reconfigure("noisy", noise=1.0),
@@ -254,7 +254,7 @@ OPERATIONS: dict[str, Callable[[sn.Scene], object]] = {
 
 @pytest.mark.parametrize("operation", gate(OPERATIONS, {"reset some", "load_state"}))
 def test_an_interrupt_at_every_segment_boundary(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after each segment: the scene refuses, and after a reset shows the bits of its twin."""
+    """After an interrupt before or after each segment, the scene refuses; after a reset its bits equal its twin's."""
     scene, twin = pair(*FEW)
     work, run = program.Segment.run, OPERATIONS[operation]
     state = {"left": 10**9, "after": 0}
@@ -291,7 +291,7 @@ def test_an_interrupt_at_every_segment_boundary(operation: str, monkeypatch: pyt
                 scene["noisy"].data  # noqa: B018
             start_again(scene, twin)
             assert_same(scene, twin)
-    fewest = {"load_state": 0, "again": 2}.get(operation, 21)  # again: sensors without memory alone
+    fewest = {"load_state": 0, "again": 2}.get(operation, 21)  # again: only sensors without memory
     assert boundaries >= fewest
     go_on(scene, twin)
 
@@ -306,7 +306,7 @@ HOOKS = (
 @EITHER
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_error_in_a_hook(hook: str, error: BaseException) -> None:
-    """The first cause comes out of the step and is named from then on; a reset or a saved state mends the scene."""
+    """The step raises the first cause, which later errors name; a reset or a saved state restores the scene."""
     scene, twin = pair()
     saved = twin.state()
     for mend in ("reset", "load_state"):
@@ -352,7 +352,7 @@ def test_an_error_in_a_hook_of_a_sensors_own_reset(error: BaseException) -> None
 @EITHER
 @pytest.mark.parametrize("name", ["lazy", "slow_lazy"])
 def test_an_error_in_a_lazy_read_is_gone_with_the_next_read(name: str, error: BaseException) -> None:
-    """There is no memory that could be half done: the next read computes the sample, at this tick or a later one."""
+    """No memory can be left inconsistent: the next read computes the sample, at this tick or a later tick."""
     scene, twin = pair()
     for later in (0, 1, 2):
         for each in (scene, twin):
@@ -369,7 +369,7 @@ def test_an_error_in_a_lazy_read_is_gone_with_the_next_read(name: str, error: Ba
 @EITHER
 @pytest.mark.parametrize("operation", ["add", "reconfigure"])
 def test_a_sensor_that_cannot_be_captured_leaves_the_scene_as_it_was(operation: str, error: BaseException) -> None:
-    """Without the new sensor, or with the old one; Ctrl-C is refused as everywhere."""
+    """The scene stays without the new sensor, or with the old sensor; Ctrl-C leads to a refusal as elsewhere."""
     scene, twin = pair()
     sensor = scene["trap"]
     Trap.set("reset", error)
@@ -390,7 +390,7 @@ def test_a_sensor_that_cannot_be_captured_leaves_the_scene_as_it_was(operation: 
 @pytest.mark.parametrize("call", ["step", "refresh", "reset", "count_ticks", "forward", "load_state"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before or after it did its work."""
+    """The engine raises before or after its work."""
     scene, twin = pair()
     work = getattr(scene.engine, call)
 
@@ -414,7 +414,7 @@ def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, mo
 
 
 def test_arguments_that_are_refused_change_nothing() -> None:
-    """A control, a number of ticks, envs or a state that do not fit: the scene goes on as if nothing was given."""
+    """After an invalid control, number of ticks, envs or state, the scene continues as if the call had not occurred."""
     scene, twin = pair()
     calls: list[Callable[[], object]] = [
         lambda: scene.step(torch.zeros(4, 3)), lambda: scene.step(substeps=0), lambda: scene.update(ticks=-1),
@@ -443,7 +443,7 @@ def test_an_error_in_a_callback_of_watch_leaves_a_consistent_tick(error: BaseExc
 
 
 def test_a_sensor_that_fails_can_be_removed_before_the_reset() -> None:
-    """The others, of all sorts, are as if nothing had happened."""
+    """The remaining sensors, of all kinds, are unaffected."""
     scene, twin = pair(*ALL)
     Trap.set("update_raw_data", ERRORS[0])
     with pytest.raises(RuntimeError, match="a fault"):
@@ -470,14 +470,15 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
     go_on(scene, twin)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python swallows some in finalisers
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python ignores some in finalisers
 @pytest.mark.parametrize(
     "operation", gate([*OPERATIONS, "read", "add", "publish"], {"reset some", "read", "add", "publish"})
 )
 def test_ctrl_c_at_any_point(operation: str) -> None:
-    """Signals are handled where a function begins and where one of C returns: one is raised at many such points.
+    """A reset restores the scene where it refuses; otherwise the scene is at the tick before or after the call.
 
-    Where the scene then refuses, a reset mends it; else it is at the tick before the call, or at the one after it.
+    Signals are handled at the start of a function and at the return of a C function, so they are raised at many such
+    points.
     """
     scene, twin = pair(*FEW)
     added = iter(range(10**6))
@@ -490,7 +491,7 @@ def test_ctrl_c_at_any_point(operation: str) -> None:
     events = {"count": 0, "at": -1}
 
     def profile(frame: Any, event: str, argument: Any) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_name != "__del__":  # Python swallows what is raised there
+        if event in ("call", "c_return") and frame.f_code.co_name != "__del__":  # Python ignores what is raised here
             events["count"] += 1
             if events["count"] == events["at"]:
                 sys.setprofile(None)
@@ -597,7 +598,7 @@ def test_a_scene_may_be_used_by_one_thread_after_another() -> None:
 
 
 def test_threads_that_read_at_the_same_time_get_values_or_the_error() -> None:
-    """No other error comes out of it, and the owner's step fails in none but this way."""
+    """Readers raise no other error, and the owner's step fails in no other way."""
     scene = syn.world(sensors())
     stop, foreign = threading.Event(), []
 

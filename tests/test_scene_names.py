@@ -1,4 +1,4 @@
-"""Names of sensors in a scene, and the sensors that a model declares by itself: there without a config."""
+"""Names of sensors in a scene, and sensors that a model declares and that need no config."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ IMU = sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b",))
 
 
 class Engine(sn.TensorEngine):
-    """A fake whose native values are functions of the time, and which notes what it was asked to prepare.
+    """A fake engine whose native values are functions of time, and that records the requirements it was asked to
+    prepare.
 
-    `robot/left/touch` cannot be given where `broken` says so.
+    `robot/left/touch` is unavailable where `broken` says so.
     """
 
     def __init__(self, num_envs: int = 3, broken: bool = False, fresh: bool = True) -> None:
@@ -168,7 +169,7 @@ def test_a_discovered_sensor_costs_nothing_until_it_is_read() -> None:
     scene.publish()
     scene.description()
     assert scene._table.built.keys() == {"imu"}
-    for sensor in scene.sensors.values():  # looking at it is not reading it
+    for sensor in scene.sensors.values():  # the lookup is not a read
         _ = sensor.info, sensor.name
     scene.update(force_recompute=True)
     assert engine.asked == []
@@ -195,7 +196,7 @@ def test_the_description_is_that_of_the_sensor_itself() -> None:
 
 
 def test_a_sensor_read_late_shows_the_same_as_one_read_from_the_start() -> None:
-    """Counters, too: it has been there all the time, also through resets and jumps."""
+    """Counters agree as well: the sensor has existed all the time, also through resets and jumps."""
     early, late = scene_of(allow_gaps=True), scene_of(allow_gaps=True)
     for scene in (early, late):
         _ = early["acc"].data

@@ -1,4 +1,4 @@
-"""Publishing: news of several outputs, some environments only, and poses at the capture of what is shown."""
+"""Publishing: news for several outputs, some environments only, and poses at the capture of the shown sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sensorium as sn
 
 
 def moving(cfgs: Any, num_envs: int = 3, **kwargs: Any) -> sn.Scene:
-    """Return a scene whose body is at x = tick + 1000 env, and turns by 0.01 rad a tick."""
+    """Return a scene whose body is at x = tick + 1000 env, and turns by 0.01 rad per tick."""
 
     def motion(t: float) -> dict[str, Any]:
         tick = round(100 * t)
@@ -32,7 +32,7 @@ def moving(cfgs: Any, num_envs: int = 3, **kwargs: Any) -> sn.Scene:
 
 
 def test_outputs_do_not_take_each_others_news() -> None:
-    """Three outputs: each gets every capture once, whoever asks first."""
+    """Each of three outputs gets every capture once, independent of their order."""
     scene = moving([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast")])
     one, two, three = (scene.news() for _ in range(3))
     assert set(scene.publish(since=one)) == set(scene.publish(since=two)) == {"slow", "fast"}
@@ -52,11 +52,11 @@ def test_outputs_do_not_take_each_others_news() -> None:
 
 
 def test_asking_for_news_takes_and_evaluates_nothing() -> None:
-    """`news.of` is asked twice with the same answer; a lazy sensor is not computed and a wanted one not woken."""
+    """Two calls of `news.of` give the same answer; a lazy sensor is not computed and a wanted sensor not activated."""
     scene = moving([syn.ProbeCfg(name="lazy"), syn.ProbeCfg(name="wanted", evaluate="wanted")])
     news = scene.news()
     scene.publish(since=news)
-    scene.step()  # the last publication is what it was wanted for
+    scene.step()  # wanted for the last publication
     scene.step()
     before = syn.Probe.calls
     assert news.of() == news.of() == ["lazy", "wanted"]
@@ -65,14 +65,14 @@ def test_asking_for_news_takes_and_evaluates_nothing() -> None:
     for _ in range(3):
         scene.step()
         news.of()
-    assert before <= calls and syn.Probe.calls == calls + 1  # for the publication; then nobody wanted it
+    assert before <= calls and syn.Probe.calls == calls + 1  # wanted for the publication, and then no longer
     assert news.of(["lazy"]) == ["lazy"]
     with pytest.raises(KeyError, match="unknown"):
         news.of(["unknown"])
 
 
 def test_a_delayed_sample_is_news_when_it_arrives() -> None:
-    """Measured news are arrivals, per env; with the truth, captures as well."""
+    """Measured news are arrivals, per env; with the truth, captures count as well."""
     scene = moving([syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
     news, both = scene.news(), scene.news()
     for each in (news, both):
@@ -101,7 +101,7 @@ def test_a_delayed_sample_is_news_when_it_arrives() -> None:
     ],
 )
 def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
-    """Through jitter, loss and resets: there is news exactly where the shown sample of an env is another one."""
+    """With jitter, loss and resets, an env has news exactly where its shown sample changed."""
     scene = moving([syn.ScalarCfg(name="s", **knobs)], 2, seed=3)
     news, sensor = scene.news(), scene["s"]
 
@@ -116,7 +116,7 @@ def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
             scene.reset([tick % 2])
             assert news.of(truth=False) == ["s"]
         elif tick == 40 and "delay" in knobs:
-            sensor.set("delay", 0.01)  # sooner than the config says
+            sensor.set("delay", 0.01)  # sooner than the configured period
         else:
             scene.step()
             assert (news.of(truth=False) == ["s"]) == (shown() != last), tick
@@ -127,7 +127,7 @@ def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
 
 
 def test_resets_edits_and_loading_are_news() -> None:
-    """What was captured anew at the same tick is news: after a reset, after an edit, and of a loaded state."""
+    """A repeated capture at the same tick is news: after a reset, after an edit, and for a loaded state."""
     scene = syn.world(
         [
             syn.ScalarCfg(name="lazy"),
@@ -161,7 +161,7 @@ def test_resets_edits_and_loading_are_news() -> None:
 
 
 def test_news_hold_no_sensor_that_was_removed() -> None:
-    """An output that goes on keeps nothing of sensors that are gone."""
+    """A continuing output keeps nothing of removed sensors."""
     scene = moving([])
     news = scene.news()
     for _ in range(3):
@@ -176,7 +176,7 @@ def test_news_hold_no_sensor_that_was_removed() -> None:
 
 
 def test_some_environments_only() -> None:
-    """A slice of environments has their rows, ids and poses, and nothing of the others."""
+    """A slice of environments contains their rows, ids and poses, and nothing of the others."""
     cfgs = [syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS, delay=0.01), sn.ImuCfg(name="imu", body="body")]
     scene = moving([cfgs[0], cfgs[1].replace(magnetic_field=(0, 0, 1), acceleration="difference")], 5)
     scene.step(substeps=4)
@@ -199,7 +199,7 @@ def test_some_environments_only() -> None:
 
 
 def test_ragged_fields_of_some_environments() -> None:
-    """Events of a slice of environments are those environments' rows, with offsets from 0."""
+    """Events of a slice are the rows of its environments, with offsets from 0."""
     report = sn.CollisionEventsCfg(name="hits", primary=sn.ContactMatch(mode="body", pattern="ball"))
     engine = sn.MujocoEngine(
         "<mujoco><worldbody><geom name='floor' type='plane' size='1 1 .1'/><body name='ball' pos='0 0 .3'><freejoint/>"
@@ -222,7 +222,7 @@ def test_ragged_fields_of_some_environments() -> None:
 
 
 def test_without_truth_nothing_true_is_copied() -> None:
-    """`truth=False` leaves the ground truth out and changes nothing else."""
+    """`truth=False` omits the ground truth and changes nothing else."""
     scene = moving([syn.ScalarCfg(name="s", noise=1.0)])
     full, lean = scene.publish()["s"], scene.publish(truth=False)["s"]
     assert not lean.truth and np.array_equal(lean.measured["value"], full.measured["value"])
@@ -230,7 +230,7 @@ def test_without_truth_nothing_true_is_copied() -> None:
 
 
 def test_age_and_stamp_follow_from_the_ticks() -> None:
-    """They are what the sensor says: age and capture time of a delayed sample, and the time of an own, wrong clock."""
+    """Age and capture time of a delayed sample agree with the sensor, and so does the time of a faulty sensor clock."""
     clock = sn.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5)
     scene = moving([syn.ProbeCfg(name="p", delay=0.02, jitter=0.02), syn.ProbeCfg(name="c", stages=(clock,))])
     scene.step(substeps=9)
@@ -258,13 +258,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def imu(name: str = "imu", **knobs: Any) -> sn.ImuCfg:
-    """Return an IMU one metre beside the body's origin."""
+    """Return an IMU one metre from the body's origin."""
     offset = sn.OffsetCfg(pos=(0.0, 1.0, 0.0))
     return sn.ImuCfg(name=name, body="body", offset=offset, fields=("pos_w", "quat_w", "ang_vel_b"), **knobs)
 
 
 def pose_at(ticks: np.ndarray) -> np.ndarray:
-    """Return where that IMU is at the tick of each env, float64 [env, 7]."""
+    """Return the pose of that IMU at the tick of each env, float64 [env, 7]."""
     angle = 0.01 * ticks
     x = ticks + 1000.0 * np.arange(len(ticks))
     zero = np.zeros(len(ticks))
@@ -274,7 +274,7 @@ def pose_at(ticks: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bool) -> None:
-    """In each env it is the moving body's pose at the tick at which the shown sample was captured, resets included."""
+    """In each env it is the moving body's pose at the capture tick of the shown sample, resets included."""
     scene = moving([imu(**CASES[case])], 4, seed=1)
     scene.capture(capture)
     scene.publish(poses=True)
@@ -291,14 +291,14 @@ def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bo
         reading = scene.publish(poses=True)["imu"]
         assert reading.pose is not None and reading.pose.shape == (4, 1, 7) and reading.pose.dtype == np.float32
         np.testing.assert_allclose(reading.pose[:, 0], pose_at(reading.capture_tick), atol=3e-4)
-        assert np.array_equal(reading.pose[:, 0, :3], reading.measured["pos_w"])  # bit for bit what it measured
+        assert np.array_equal(reading.pose[:, 0, :3], reading.measured["pos_w"])  # bit for bit the measured value
         assert np.array_equal(reading.pose[:, 0, 3:], reading.measured["quat_w"])
         seen.update(reading.age.tolist())
     assert (len(seen) > 1) == (case not in ("lazy", "history"))
 
 
 def test_poses_of_samples_from_before_are_unknown_and_never_of_a_later_time() -> None:
-    """Who begins to publish poses gets NaN until the first sample that was captured since is shown."""
+    """A new publisher of poses gets NaN until a sample captured since then is shown."""
     scene = moving([imu("late", delay=0.03), imu("slow", rate_hz=20.0), imu("lazy")], 2)
     scene.step(substeps=7)
     known = []
@@ -313,7 +313,7 @@ def test_poses_of_samples_from_before_are_unknown_and_never_of_a_later_time() ->
 
 
 def test_publishing_poses_changes_no_reading() -> None:
-    """Sensors with all imperfections read the same with poses and without, until and after they are forgotten."""
+    """Sensors with all imperfections give the same readings with and without poses, also after their release."""
     cfgs = [
         imu(f"imu{k}", noise={"ang_vel_b": 0.1}, gyro_random_walk=0.1, **knobs)
         for k, knobs in enumerate(CASES.values())
@@ -335,7 +335,7 @@ def test_publishing_poses_changes_no_reading() -> None:
 
 
 def test_which_sensors_have_a_pose() -> None:
-    """Those that sit somewhere: on several mounts, on the world; but not where nobody says where the bodies are."""
+    """Mounted sensors have a pose, on several mounts or on the world, but not where body poses are unavailable."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0))
     cfgs = [
         sn.BodyStateCfg(name="both"),
@@ -353,7 +353,7 @@ def test_which_sensors_have_a_pose() -> None:
 
 
 def test_poses_survive_saving_as_far_as_they_are_known() -> None:
-    """A loaded state's current samples have their poses; older ones on their way are unknown, not wrong."""
+    """Current samples of a loaded state have their poses; those of samples in transit are unknown, not wrong."""
     scene = moving([imu("now", evaluate="always"), imu("late", delay=0.02)], 2)
     scene.publish(poses=True)
     scene.step(substeps=5)

@@ -1,4 +1,4 @@
-"""Watching a scene: when callbacks are called, in which order, and what happens where one raises."""
+"""Watches of a scene: when callbacks are called, in which order, and the effect of exceptions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import sensorium as sn
 
 
 def moving(cfgs: Any, num_envs: int = 2, **kwargs: Any) -> sn.Scene:
-    """Return a scene whose body is at x = 100 * time, so at the tick."""
+    """Return a scene whose body is at x = 100 * time, equal to the tick."""
     engine = sn.TensorEngine(num_envs, 0.01, motion=lambda t: {"body_pos_w": [[[round(100 * t), 2.0, 3.0]]]})
     return sn.Scene(engine, cfgs, **kwargs)
 
 
 def test_a_watch_is_called_where_sensors_are_due_and_where_a_step_ends() -> None:
-    """A step of five ticks stops at the samples of a sensor of every second tick, and at its end."""
+    """A step of five ticks stops at the samples of a sensor that samples every second tick, and at its end."""
     scene = moving([syn.ScalarCfg(name="s", update_period=0.02)])
     seen: list[tuple[int, float]] = []
     scene.watch(lambda: seen.append((scene.tick, float(scene["s"].data[0]))))
@@ -29,7 +29,7 @@ def test_a_watch_is_called_where_sensors_are_due_and_where_a_step_ends() -> None
 
 
 def test_every_tick_is_seen_while_one_watch_wants_it() -> None:
-    """With `every_tick` a lazy sensor and the arrival of a delayed sample are seen at each tick; it can be changed."""
+    """With `every_tick` a watch sees a lazy sensor and a delayed arrival at each tick; the option can be changed."""
     scene = moving([syn.ScalarCfg(name="lazy"), syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
     seen: list[tuple[int, float, float]] = []
     scene.watch(lambda: None)
@@ -37,7 +37,7 @@ def test_every_tick_is_seen_while_one_watch_wants_it() -> None:
         lambda: seen.append((scene.tick, float(scene["lazy"].data[0]), float(scene["late"].data[0]))), every_tick=True
     )
     scene.step(substeps=10)
-    late = [0.0] * 7 + [5.0] * 3  # captured at ticks 0 and 5, three ticks on their way
+    late = [0.0] * 7 + [5.0] * 3  # captured at ticks 0 and 5, each with a delay of three ticks
     assert seen == [(tick, float(tick), late[tick - 1]) for tick in range(1, 11)]
     seen.clear()
     watch.every_tick = False
@@ -52,7 +52,7 @@ def test_every_tick_is_seen_while_one_watch_wants_it() -> None:
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
-    """A scene that stops at every tick for a watch reads bit for bit like one that does not, resets included."""
+    """A scene that stops at every tick for a watch gives the same bits as a scene without watches, resets included."""
     watched, plain = (moving(syn.menagerie(), 3, seed=5) for _ in range(2))
     for scene in (watched, plain):
         scene.capture(capture)
@@ -69,7 +69,7 @@ def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
 
 
 def test_updates_resets_and_loading_are_watched_and_adding_is_not() -> None:
-    """One call for each update, also without time, for a reset and a loaded state; none for a sensor that is added."""
+    """A watch is called per update, also without time, per reset and per loaded state, but not for an added sensor."""
     scene = syn.world([syn.ScalarCfg(name="s", delay=0.01)])
     ticks: list[int] = []
     scene.watch(lambda: ticks.append(scene.tick))
@@ -99,7 +99,7 @@ def test_a_reset_is_watched_after_it() -> None:
 
 
 def test_watches_are_called_in_order_and_may_close_themselves_and_each_other() -> None:
-    """In the order they were made; one that was closed in the same round is left out, one made in it waits."""
+    """Watches run in creation order. A watch closed in the same round is skipped; a watch created in it waits."""
     scene = moving([])
     calls: list[str] = []
 
@@ -125,7 +125,7 @@ def test_watches_are_called_in_order_and_may_close_themselves_and_each_other() -
 
 
 def test_an_exception_stops_the_step_in_a_consistent_state() -> None:
-    """It comes out of the step once all watches were called; the scene is at that tick and goes on from there."""
+    """The exception leaves the step after all watch calls; the scene is at that tick and continues from there."""
     scene = moving([syn.ScalarCfg(name="s", noise=1.0)])
     other = moving([syn.ScalarCfg(name="s", noise=1.0)])
     seen: list[int] = []

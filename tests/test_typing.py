@@ -1,4 +1,4 @@
-"""The public types mean the same to mypy and to pyright."""
+"""The public types have the same meaning for mypy and pyright."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CHECKED = "tests/typing/check_scene_types.py"
 MYPY = ["mypy", "--strict", "--allow-untyped-decorators", "--no-error-summary", "--cache-dir"]
-"""Warp's decorators, which our code has, are untyped; the checked file itself asks for typed ones."""
+"""Warp's decorators, which the package uses, are untyped; the checked file itself requires typed decorators."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`sensorium warmup`: what it compiles is all that a scene needs, once for all processes that share the cache."""
+"""`sensorium warmup` compiles all kernels that a scene needs, once for all processes that share the cache."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def environment(cache: Path) -> dict[str, str]:
 
 
 def warm_up(cache: Path, *options: str) -> str:
-    """Run the command in a process of its own and return what it printed."""
+    """Run the command in a separate process and return its output."""
     command = [sys.executable, "-m", "sensorium.cli", "warmup", "--device", "cpu", *options]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(cache))
     assert done.returncode == 0, done.stderr
@@ -60,10 +60,10 @@ def warm_up(cache: Path, *options: str) -> str:
 
 
 def run_scenes(cache: Path, sensors: int, processes: int = 1) -> list[tuple[str, list[str], list[str]]]:
-    """Run the scene in processes that start at once.
+    """Run the scene in processes that start simultaneously.
 
     Returns:
-        Of each process a digest of the readings, the modules that it compiled and those that it found compiled.
+        For each process, a digest of the readings, the modules that it compiled and those that it found compiled.
     """
     command = [sys.executable, "-c", SCENE, str(sensors)]
     running = [
@@ -82,13 +82,13 @@ def run_scenes(cache: Path, sensors: int, processes: int = 1) -> list[tuple[str,
 
 
 def own_modules() -> set[str]:
-    """Return the names of this package's modules with kernels; tests of the same process have sensors of their own."""
+    """Return the names of this package's modules with kernels; tests in the same process define further sensors."""
     return {each.name for each in kernel_modules()[0] if each.name.startswith("sensorium.")}
 
 
 @pytest.fixture(scope="module", params=gate(["cache of the tests", "empty cache"], {"cache of the tests"}))
 def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache that the command filled, and what it printed then; in the gate other tests have filled most of it."""
+    """A cache that the command filled, and the command's output; in the gate other tests have filled most of it."""
     cache = tmp_path_factory.mktemp("cache")
     if request.param == "cache of the tests":
         wp.init()
@@ -98,7 +98,7 @@ def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.slow
 def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.FixtureRequest) -> None:
-    """The first run compiles each module into the cache that it names; the second finds all there, in a second."""
+    """The first run compiles each module into the cache that it names; the second run finds all within a second."""
     cache, said = warm
     modules = own_modules()
     is_empty = "empty" in request.node.callspec.id
@@ -113,7 +113,7 @@ def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.F
 
 @pytest.mark.slow
 def test_a_scene_after_it_compiles_nothing(warm: tuple[Path, str]) -> None:
-    """An IMU, a contact sensor and rays run in a new process with what is in the cache."""
+    """An IMU, a contact sensor and rays run in a new process from the cache."""
     ((_, compiled, cached),) = run_scenes(warm[0], 3)
     assert compiled == []
     assert len(cached) > 8 and all(name.startswith("sensorium.") for name in cached)
@@ -121,7 +121,7 @@ def test_a_scene_after_it_compiles_nothing(warm: tuple[Path, str]) -> None:
 
 @pytest.mark.slow
 def test_ranks_that_start_at_once_share_an_empty_cache(tmp_path: Path) -> None:
-    """Two processes that compile into one empty cache at the same time both end, with the same numbers."""
+    """Two processes that compile into one empty cache at the same time both finish, with equal numbers."""
     (first, compiled, _), (second, _, _) = run_scenes(tmp_path, 1, processes=2)
     assert first == second
     assert compiled  # the cache was empty
@@ -129,7 +129,7 @@ def test_ranks_that_start_at_once_share_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_every_module_with_kernels_is_found() -> None:
-    """What is found from the package's names is what Warp knows of it."""
+    """The modules found from the package's names agree with those registered in Warp."""
     found = own_modules()
     known = wp._src.context.user_modules
     expected = {name for name, each in known.items() if name.startswith("sensorium.") and each.kernels}
@@ -137,7 +137,7 @@ def test_every_module_with_kernels_is_found() -> None:
 
 
 def test_kernels_of_an_installed_plugin_are_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever package registered a sensor, its kernels are compiled as well."""
+    """The kernels of a sensor are compiled whichever package registered it."""
     path = tmp_path / "wind_for_test.py"
     path.write_text("import warp as wp\n\n@wp.kernel\ndef blow(x: wp.array[float]) -> None:\n    x[0] = 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -149,7 +149,7 @@ def test_kernels_of_an_installed_plugin_are_found_too(tmp_path: Path, monkeypatc
 
 
 def test_what_an_extra_lacks_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module with kernels that cannot be imported is named with the reason; a fault of our own is raised."""
+    """A module with kernels that cannot be imported is named with the reason; a fault of the package is raised."""
     asked = module.importlib.import_module
 
     def without(name: str) -> types.ModuleType:
@@ -169,7 +169,7 @@ def test_what_an_extra_lacks_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch
 
 
 def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """For "all" one GPU of each architecture stands for its kind; what is named twice is done once."""
+    """For "all", a single GPU represents each architecture; duplicate devices are compiled once."""
     architectures = {"cuda:0": 90, "cuda:1": 90, "cuda:2": 89}
     monkeypatch.setattr("sensorium.compute.cuda_devices", lambda: list(architectures))
     monkeypatch.setattr(wp, "get_device", lambda name: types.SimpleNamespace(arch=architectures[name]))
@@ -190,7 +190,7 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_a_wrong_option_is_explained(
     options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is compiled, and without a traceback."""
+    """A wrong option ends the command before any compilation, and without a traceback."""
     monkeypatch.setattr(module, "_compile", lambda *_: pytest.fail("it compiled"))
     assert main(["warmup", *options]) == 2
     said = " ".join(capsys.readouterr().err.split())
@@ -200,7 +200,7 @@ def test_a_wrong_option_is_explained(
 
 
 def test_the_size_of_a_cache_in_which_others_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders and files that vanish while they are counted are left out."""
+    """Folders and files that vanish during the count are ignored."""
     for name in ("wp_a/a.o", "wp_a_p1_t2/a.o", "wp_b/b.o"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"1234")
@@ -238,7 +238,7 @@ PENDULUM = """
 def test_a_model_is_stepped_on_its_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --model the engine's own kernels are compiled too: the second time none is left."""
+    """With --model the engine's kernels are compiled too: the second time none is left."""
     model = tmp_path / "pendulum.xml"
     model.write_text(textwrap.dedent(PENDULUM))
     monkeypatch.setattr(module, "kernel_modules", lambda: ([], {}))

@@ -1,6 +1,6 @@
-"""One world for all sensors on both MuJoCo engines, and the state of one copied into the other at each tick.
+"""A common world for all sensors on both MuJoCo engines, and a copy of the state between them at each tick.
 
-Environment 0 is in the air throughout, environment 1 begins there and lands, environment 2 stands with a ball on it.
+Environment 0 is in the air throughout, environment 1 starts there and lands, environment 2 stands with a ball on it.
 Gravity and magnetic flux differ between the environments.
 """
 
@@ -37,11 +37,11 @@ NATIVE = (
     "knee_force", "shoulder_effort", "knee_stop", "tail_turn", "tail_rate", "foot_in_trunk", "hand_turn", "foot_speed",
     "foot_acceleration", "hand_angular_acceleration", "walker_centre", "walker_speed", "walker_spin", "clock",
 )  # fmt: skip
-"""What the model declares."""
+"""Native sensors that the model declares."""
 
 
 def sensors() -> list[sn.SensorCfg[Any]]:
-    """Return clean configs, at least one of each kind, with all that they can compute."""
+    """Return clean configs, at least one of each kind, with all fields."""
     return [
         sn.ImuCfg(name="imu", site="imu"),
         sn.ImuCfg(name="imus", bodies=".*"),
@@ -134,7 +134,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
 
 
 def reports() -> list[Requirement]:
-    """Return a contact report of each kind of element and each reduction, with all fields."""
+    """Return a contact report for each kind of element and each reduction, with all fields."""
     report, ground = sn.CONTACT_REPORT, ("geom", "ground")
     feet = ("left_foot", "right_foot", "stilt_foot")
     return [
@@ -151,10 +151,10 @@ def reports() -> list[Requirement]:
 
 
 def start(engine: Any, *, own_options: bool = True) -> None:
-    """Write the first state: in the air, about to land, and standing with a ball on the back.
+    """Write the initial state: in the air, about to land, and standing with a ball on the back.
 
     Args:
-        engine: what is written to.
+        engine: the engine to write to.
         own_options: whether each environment gets its own gravity and magnetic flux.
     """
     generator = torch.Generator().manual_seed(7)
@@ -175,14 +175,14 @@ def start(engine: Any, *, own_options: bool = True) -> None:
 
 
 def copy_state(source: Any, into: Any) -> None:
-    """Copy the state of an engine into another; what the solver starts from stays that of each."""
+    """Copy the state of an engine into another; the solver's warm start stays that of each engine."""
     for name in (*STATE, *OPTIONS):
         getattr(into, name).copy_(getattr(source, name))
 
 
 @dataclass
 class Pair:
-    """Both engines, and a scene of each with the same sensors.
+    """Both engines, and a scene with the same sensors on each.
 
     Attributes:
         touching: bool `[env]` for each tick so far: whether MuJoCo has contacts there.
@@ -194,10 +194,10 @@ class Pair:
     touching: list[torch.Tensor] = field(default_factory=list)
 
     def advance(self, *, fed: bool = False) -> None:
-        """Take one tick: both step, the state of mujoco_warp is copied into MuJoCo, both run forward and are sampled.
+        """Take a tick: both step, the state of mujoco_warp is copied into MuJoCo, and both run forward and are sampled.
 
         Args:
-            fed: also `feed`, before they are sampled.
+            fed: whether to call `feed` before the sampling.
         """
         generator = torch.Generator().manual_seed(self.warp.tick)
         ctrl = 2.0 * torch.rand(ENVS, self.warp.ctrl.shape[1], generator=generator) - 1.0
@@ -222,7 +222,7 @@ def feed(cpu: Any, warp: Any) -> None:
 
 
 def turned(angle: float) -> torch.Tensor:
-    """Return a turn about a slanted axis, wxyz."""
+    """Return a rotation about a slanted axis, wxyz."""
     half = torch.tensor(0.5 * angle, dtype=torch.float64)
     return torch.stack([half.cos(), 0.6 * half.sin(), 0.0 * half, 0.8 * half.sin()]).float()
 
@@ -236,20 +236,22 @@ def values_of(sensor: Any, *, is_measured: bool) -> dict[str, torch.Tensor]:
 # The comparison -------------------------------------------------------------------------------------------------------
 
 FORCE_UNITS = ("m/s^2", "rad/s^2", "N", "N m", "N m or N", "N s", "A")
-"""Units of what a solver is in: accelerations, forces, and what follows from them."""
+"""Units of solver results: accelerations, forces, and quantities derived from them."""
 LEVER = 0.03
-"""Radius of a foot, m. A torque is a sum of forces times levers, and may be 0 because they cancel: of a single contact
-about its own point it is. So its error is seen against that of the forces beside it, on this lever. A distance at a
-contact is what remains of a height when the radius is subtracted: its error is seen against this radius."""
+"""Radius of a foot, m. A torque is a sum of forces times levers and may cancel to 0, as for a single contact about its
+own point. Its error is therefore relative to that of the forces beside it, on this lever. A distance at a contact is
+the remainder of a height after subtraction of the radius, so its error is relative to this radius.
+"""
 LEVER_OF = {"dist": 1.0, "dist_history": 1.0}
-"""`lever` of fields that are no torques."""
+"""`lever` of fields other than torques."""
 SMALL = 0.01
-"""Share of the greatest magnitude in a field, which no item's is less than: what is smaller (a link that hardly moves,
-a static body) is what greater numbers leave when they cancel, and has their rounding errors."""
+"""Lower bound of an item's magnitude, as a share of the greatest magnitude in the field. Smaller values (a link that
+hardly moves, a static body) remain from the cancellation of larger numbers and have their rounding errors.
+"""
 
 
 def assert_report_agrees(report: Requirement, cpu: torch.Tensor, warp: torch.Tensor, touching: torch.Tensor) -> None:
-    """Assert `assert_agrees` of each field of a contact report, and that something was found."""
+    """Assert `assert_agrees` for each field of a contact report, and that contacts were found."""
     columns = contact_columns(report)
     found = cpu[..., columns["found"]]
     assert (found > 0).any() and torch.equal(found, warp[..., columns["found"]])
@@ -269,7 +271,7 @@ def assert_report_agrees(report: Requirement, cpu: torch.Tensor, warp: torch.Ten
 def assert_need_agrees(
     requirement: Requirement, cpu: dict[str, torch.Tensor], warp: dict[str, torch.Tensor], touching: torch.Tensor
 ) -> None:
-    """Assert `assert_agrees` of each array that a requirement brings."""
+    """Assert `assert_agrees` for each array that a requirement provides."""
     for name, shape in ARRAYS[requirement].items():
         assert cpu[name].shape == warp[name].shape
         assert_agrees(
@@ -293,9 +295,9 @@ def errors(
     Args:
         cpu: values of MuJoCo `[tick, env, ..., item, (vector)]`.
         warp: those of mujoco_warp.
-        rows: bool `[tick, env]`, what is looked at.
+        rows: bool `[tick, env]`, the rows to compare.
         is_vector: whether the last axis is a vector.
-        floor: no magnitude is less.
+        floor: lower bound of the magnitudes.
     """
     first, second = cpu[rows].double(), warp[rows].double()
     known = first.isfinite()
@@ -323,7 +325,7 @@ def assert_agrees(
     lever: Any = None,
     is_force: bool = False,
 ) -> None:
-    """Assert the bounds: 1e-4, and of accelerations and forces where something touches 1e-2.
+    """Assert the bounds: 1e-4, but 1e-2 for accelerations and forces during contact.
 
     Args:
         what: name for messages.
@@ -331,8 +333,8 @@ def assert_agrees(
         warp: see `errors`.
         touching: bool `[tick, env]`.
         is_vector: see `errors`.
-        lever: of a torque the forces beside it, `[tick, env, ...]`; of a distance at a contact 1; see `LEVER`.
-        is_force: whether it is an acceleration or force, or follows from one.
+        lever: for a torque, the forces beside it, `[tick, env, ...]`; for a distance at a contact, 1; see `LEVER`.
+        is_force: whether the quantity is an acceleration or force, or derived from them.
     """
     classes = [(~touching, 1e-4), (touching, 1e-2)] if is_force else [(torch.ones_like(touching), 1e-4)]
     for rows, bound in classes:
@@ -344,5 +346,5 @@ def assert_agrees(
 
 
 def stacked(history: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Return name to values `[tick, env, ...]`."""
+    """Return values `[tick, env, ...]` by name."""
     return {name: torch.stack([each[name] for each in history]) for name in history[0]}

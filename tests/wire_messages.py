@@ -1,4 +1,4 @@
-"""Readings and messages for tests of what listeners get: random numbers of a fixed seed in fields of all types."""
+"""Readings and messages for tests of listeners: random numbers from a fixed seed in fields of all types."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ DENSE = (
     spec("contact", ("mount",), (2,), "bool"),
     spec("precise", ("xyz",), (3,), "float64"),
 )
-"""Fields of every type that sensors have."""
+"""Fields of every type that sensors use."""
 
 RAGGED = (
     spec("count", (), (), "int32"),
     spec("point", ("event", "xyz"), (9, 3)),
     spec("body", ("event",), (9,), "int32"),
 )
-"""Fields of a sensor with events: `count` says how many each env has, at most 9."""
+"""Fields of a sensor with events: `count` gives the number of events of each env, at most 9."""
 
 
 def values_of(field: FieldSpec, envs: int, generator: np.random.Generator) -> Array:
-    """Return random bits for a field; bit patterns of floats that are not finite are among them."""
+    """Return random bits for a field, including bit patterns of non-finite floats."""
     dtype = np.dtype(field.dtype)
     shape = (envs, *field.shape)
     if dtype == np.bool_:
@@ -79,7 +79,7 @@ def make_info(
 
 
 def make_message(info: StreamInfo, body: Any = b"", poses: Array | None = None, **numbers: int) -> Array:
-    """Return a message as it is received: aligned bytes that must not be written."""
+    """Return a message as received: aligned, read-only bytes."""
     body = np.frombuffer(body, np.uint8) if isinstance(body, bytes) else np.asarray(body).reshape(-1).view(np.uint8)
     header = Header(
         type_id=type_id(info.type_name),
@@ -101,7 +101,7 @@ def make_message(info: StreamInfo, body: Any = b"", poses: Array | None = None, 
 def field_message(
     reading: Reading, first: int = 0, count: int | None = None, truth: bool = False, poses: Array | None = None
 ) -> Array:
-    """Return the message that some envs of a reading make."""
+    """Return the message for some envs of a reading."""
     count = len(reading.env_ids) - first if count is None else count
     body = FieldSerializer.serialize(reading, first, count, truth)
     rows = FieldSerializer.rows(reading, first, count)

@@ -28,13 +28,14 @@ from sensorium.spec import contact_array
 TICKS = 40
 BOTH_SIDES = 5
 """Slots of the reports whose primary is the first geom of some contacts and the second of others. mujoco_warp before 4
-sorts contacts without their directions, so it mistakes the sign of some normals there."""
+sorts contacts without their directions, so the sign of some normals is wrong there.
+"""
 REPORTS = [report for report in reports() if report.args[4] != BOTH_SIDES]
 
 
 @pytest.fixture(scope="module")
 def trajectory() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
-    """The arrays of MuJoCo and of mujoco_warp, `[tick, env, ...]`, and where something touches."""
+    """The arrays of MuJoCo and of mujoco_warp, `[tick, env, ...]`, and the contact flags."""
     requirements = dict.fromkeys([*NEEDS, *REPORTS], "test")
     model = sn.prepare(mujoco.MjSpec.from_file(str(MODEL)), requirements).compile()
     m, d = mujoco_warp.put_model(model), mujoco_warp.make_data(model, nworld=ENVS, nconmax=40, njmax=200)
@@ -71,7 +72,7 @@ def test_a_requirement_brings_the_same_arrays(requirement, trajectory) -> None:
 
 @pytest.mark.parametrize("report", REPORTS, ids=contact_array)
 def test_a_contact_report_has_the_same_contacts(report, trajectory) -> None:
-    """A sum of no contacts is 0 throughout on both, although both give it the axes of the world."""
+    """A sum over no contacts is 0 throughout on both, although both assign it the axes of the world."""
     cpu, warp, touching = trajectory
     array = contact_array(report)
     assert_report_agrees(report, cpu[array], warp[array], touching)

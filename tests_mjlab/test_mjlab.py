@@ -1,4 +1,4 @@
-"""Our sensors inside the real mjlab: its environment steps, resets and reads them; the numbers are our own scene's."""
+"""The library's sensors inside the real mjlab: it steps, resets and reads them, and readings equal those of a scene."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NATIVE = (
 
 
 def assert_same(env: ManagerBasedRlEnv) -> None:
-    """What mjlab's scene shows is bit for bit what our own scene shows that stands beside it."""
+    """Assert that mjlab's scene shows the same bits as the library's scene beside it."""
     scene, own = ours(env).scene, env.scene["beside"].scene
     assert scene.tick == own.tick
     for name, fields in FIELDS.items():
@@ -53,7 +53,7 @@ def reset(env: ManagerBasedRlEnv, *envs: int) -> None:
 
 
 def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
-    """Bit for bit, noise, walks, delay and history included, in a fall and on the ground, through resets of some."""
+    """Readings agree bit for bit, with noise, walks, delay and history, in air and on the ground, through resets."""
     reset(env)
     touched = False
     for step in range(40):
@@ -67,7 +67,7 @@ def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
 
 
 def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
-    """Gyro, accelerometer, position of the moved site and joint of the same step, in float32."""
+    """Gyro, accelerometer, position of the moved site and joint agree for the same step, in float32."""
     reset(env)
     for _ in range(60):
         tick(env)
@@ -81,7 +81,7 @@ def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
 
 
 def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) -> None:
-    """Randomisation replaces the model's arrays after our scene was built: each environment has its own site."""
+    """Randomisation replaces the model's arrays after the library's scene was built: each environment differs."""
     moved = env.sim.model.site_pos[:, env.sim.mj_model.site("robot/imu").id]
     assert len(torch.unique(moved, dim=0)) == ENVS
     reset(env)
@@ -90,7 +90,7 @@ def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) 
 
 
 def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
-    """The second group's IMU sees the same truth and other noise."""
+    """The second group's IMU has the same truth and other noise."""
     tick(env, 2)
     first, second = ours(env).scene["imu"], ours(env, "more").scene["tail"]
     assert torch.equal(first.ground_truth.ang_vel_b, second.ground_truth.ang_vel_b)
@@ -102,7 +102,7 @@ def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
 
 
 def test_samples_are_one_tick_old_and_say_so_and_stay_when_mjlab_goes_forward(env: ManagerBasedRlEnv) -> None:
-    """mjlab's forward() before observations reaches its own sensors; ours show what the step left, all of one tick."""
+    """mjlab's forward() before observations affects its own sensors; the library's show the end of the step."""
     reset(env)
     tick(env, 6)
     scene, own = ours(env).scene, env.scene["beside"].scene
@@ -116,7 +116,7 @@ def test_samples_are_one_tick_old_and_say_so_and_stay_when_mjlab_goes_forward(en
 
 
 def test_fresh_samples_are_of_the_current_tick(fresh_env: ManagerBasedRlEnv) -> None:
-    """With `fresh=True` truth after a control step is what mjlab's sensors say after its forward()."""
+    """With `fresh=True`, the truth after a control step equals mjlab's sensors after its forward()."""
     for _ in range(5):
         fresh_env.step(torch.ones(ENVS, 2))
         scene = ours(fresh_env).scene
@@ -128,7 +128,7 @@ def test_fresh_samples_are_of_the_current_tick(fresh_env: ManagerBasedRlEnv) -> 
 
 
 def test_a_control_step_is_that_of_the_environment(env: ManagerBasedRlEnv) -> None:
-    """What arrived in the last `decimation` ticks is new; with a sample each 2 ticks that is every control step."""
+    """Arrivals within the last `decimation` ticks are new; with a sample every 2 ticks every control step has one."""
     reset(env)
     for _ in range(3):
         env.step(torch.zeros(ENVS, 2))
@@ -143,7 +143,7 @@ def test_a_control_step_is_that_of_the_environment(env: ManagerBasedRlEnv) -> No
 
 @pytest.mark.parametrize("how", ["reset()", "auto reset"])
 def test_an_episode_begins_in_the_state_that_reset_events_wrote(env: ManagerBasedRlEnv, how: str) -> None:
-    """Its first sample is of that state and of these environments only; the others go on."""
+    """The first sample of an episode is of that state and of these environments only; the others continue."""
     reset(env)
     env.step(torch.zeros(ENVS, 2))
     scene, own = ours(env).scene, env.scene["beside"].scene
@@ -162,7 +162,7 @@ def test_an_episode_begins_in_the_state_that_reset_events_wrote(env: ManagerBase
     wanted = env.scene["robot/imu_pos"].data[1]
     torch.testing.assert_close(scene["imu"].ground_truth.pos_w[1], wanted, rtol=0, atol=1e-6)
     history = scene["late"].history.ang_vel_b[1]
-    assert torch.equal(history, history[:1].expand_as(history))  # nothing of the episode before
+    assert torch.equal(history, history[:1].expand_as(history))  # nothing of the previous episode
 
 
 def test_an_episode_that_nobody_looks_at_begins_with_the_next_tick(env: ManagerBasedRlEnv) -> None:
@@ -190,7 +190,7 @@ def test_all_forms_in_which_mjlab_names_environments_reset_them(env: ManagerBase
 
 
 def test_observation_terms_are_readings(env: ManagerBasedRlEnv) -> None:
-    """Flattened, float32, scaled and stacked by mjlab, and kept: later steps do not change them."""
+    """Terms are flattened, float32, scaled and stacked by mjlab, and kept: later steps do not change them."""
     reset(env)
     seen, kept = [], []
     for _ in range(3):
@@ -216,7 +216,7 @@ def test_a_reading_has_one_row_of_numbers_for_each_environment(env: ManagerBased
     truth = reading(env, "imu", "ang_vel_b", truth=True)
     assert torch.equal(truth, scene["imu"].ground_truth.ang_vel_b)
     assert not torch.equal(truth, reading(env, "imu", "ang_vel_b"))
-    frames.zero_()  # a tensor of its own
+    frames.zero_()  # a separate tensor
     assert scene["frames"].data.target_pos_source.abs().sum() > 0
 
 
@@ -267,7 +267,7 @@ def test_what_our_sensors_need_is_in_the_model_and_not_in_mjlabs_scene(env: Mana
 
 
 def test_a_group_may_stand_in_mjlabs_config_by_itself() -> None:
-    """The model is the same then, and mjlab wraps what was added, too."""
+    """The model is the same in this case, and mjlab wraps the added sensors too."""
     scene = MjlabScene(scene_cfg(SensoriumCfg(sensors=SENSORS)), device="cpu")
     cfg = scene_cfg()
     add_sensors(cfg, SENSORS)
@@ -291,7 +291,7 @@ def test_sensors_sit_on_what_the_configs_own_spec_fn_adds() -> None:
 
 
 class Drawn(NullDebugVisualizer):
-    """What was drawn, by the name of the method."""
+    """The drawn shapes, by method name."""
 
     def __init__(self, env: int, show_all_envs: bool = False) -> None:
         super().__init__(env, meansize=0.1)
@@ -302,7 +302,7 @@ class Drawn(NullDebugVisualizer):
 
 
 def test_only_sensors_that_shall_be_drawn_are_drawn_where_mjlab_looks(env: ManagerBasedRlEnv) -> None:
-    """Specific force as an arrow, frames and what connects them, hits of rays; of the environment that is shown."""
+    """Specific force is an arrow; frames, connections and ray hits are drawn for the displayed environment."""
     reset(env)
     tick(env, 40)
     scene = ours(env).scene

@@ -1,4 +1,4 @@
-"""What mjlab's MuJoCo lacks is said by name, and live objects of it are read as those of later ones."""
+"""Features missing from mjlab's MuJoCo are named, and its live objects are read like those of later versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_batch_engine_says_which_mujoco_it_needs() -> None:
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_live_objects_give_what_mujocos_own_sensors_say(fresh: bool) -> None:
-    """Gyro, accelerometer, position and joint in float32, of the state now or of the step that led to it."""
+    """Gyro, accelerometer, position and joint agree in float32, for the current state or the previous step's state."""
     model = sn.prepare(mujoco.MjSpec.from_string(WORLD), [IMU, FEET, JOINT]).compile()
     data = mujoco.MjData(model)
     data.qvel[3:] = 1.0
@@ -60,7 +60,7 @@ def _state(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[np.ndarray, int]
 
 
 def test_a_sum_of_no_contacts_is_zero_throughout() -> None:
-    """This MuJoCo gives it the axes of the world; a report is empty there with every MuJoCo."""
+    """This MuJoCo assigns it the axes of the world; a report is empty there with every MuJoCo."""
     report = CONTACT_REPORT(("geom", ("left_foot",)), None, ("found", "force", "normal", "tangent"), "netforce")
     spec = mujoco.MjSpec.from_string(ROBOT)
     model = sn.prepare(spec, [report]).compile()

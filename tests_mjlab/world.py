@@ -1,4 +1,4 @@
-"""One robot in one environment of mjlab with our sensors in it, and our own scene on the same simulation beside it."""
+"""A robot in an mjlab environment with the library's sensors, and the library's own scene on the same simulation."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class BesideCfg(MjlabSensorCfg):
 
 
 class Beside(MjlabSensor):
-    """Our own scene, as who owns the loop uses it: `update` after each step, `reset` where the test says so."""
+    """The library's scene as the owner of the loop uses it: `update` after each step, `reset` on request."""
 
     scene: sn.Scene | None = None
     ticks = 0
@@ -121,13 +121,13 @@ class Beside(MjlabSensor):
 
 
 def terminate(env: Any) -> torch.Tensor:
-    """End the episodes that a test wants ended."""
+    """End the episodes that a test selects."""
     wanted = getattr(env, "ending", None)
     return torch.zeros(env.num_envs, dtype=torch.bool) if wanted is None else wanted
 
 
 def robot_env_cfg() -> ManagerBasedRlEnvCfg:
-    """The environment without our sensors."""
+    """Return the environment without the library's sensors."""
     robot = EntityCfg(
         spec_fn=lambda: mujoco.MjSpec.from_string(ROBOT),
         articulation=EntityArticulationInfoCfg(actuators=(XmlActuatorCfg(target_names_expr=(".*_hip",)),)),
@@ -161,7 +161,7 @@ def robot_env_cfg() -> ManagerBasedRlEnvCfg:
 
 
 def config(fresh: bool = False) -> ManagerBasedRlEnvCfg:
-    """The environment with our sensors and terms that read them."""
+    """Return the environment with the library's sensors and terms that read them."""
     cfg = robot_env_cfg()
     add_sensors(cfg.scene, SENSORS, seed=SEED, decimation=DECIMATION, fresh=fresh)
     add_sensors(cfg.scene, [TAIL], name="more", seed=SEED + 1, fresh=fresh)
@@ -179,7 +179,7 @@ def config(fresh: bool = False) -> ManagerBasedRlEnvCfg:
 
 
 def make(fresh: bool = False) -> ManagerBasedRlEnv:
-    """Return the environment at the begin of its first episodes; our own scene beside it is there, too."""
+    """Return the environment at the start of its first episodes, with the library's scene beside it."""
     env = ManagerBasedRlEnv(config(fresh), device="cpu")
     env.reset()
     if not fresh:

@@ -1,4 +1,4 @@
-"""A program for a process that has numpy, pyzmq, msgspec and sensorium alone; it prints what it heard, as JSON.
+"""A program for a process that has only numpy, pyzmq, msgspec and sensorium; it prints the received data as JSON.
 
 Args: address of the server, whether to read shared memory (1 or 0), number of steps.
 """
@@ -17,12 +17,12 @@ import sensorium as sn
 
 
 def bits(array: Any) -> str:
-    """Return a text that stands for the bits of an array."""
+    """Return a hash of the bits of an array as text."""
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
 
 
 def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
-    """Use everything that a light client has."""
+    """Use every feature of a light client."""
     heard: dict[str, Any] = {"imu": {}, "sheet": {}, "near": [], "crossed": [], "bundles": {}}
     ended = threading.Event()
     with sn.connect(address, shared_memory=shared) as client:
@@ -68,7 +68,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
 
 
 def wait_until_taken(client: Any, sensor: Any, frame: int) -> None:
-    """Wait until a listener had its data of a frame."""
+    """Wait until a listener has received its data of a frame."""
     pause = threading.Event()
     for _ in range(2000):
         if sensor.stats.frame >= frame:

@@ -1,4 +1,4 @@
-"""The blueprint library as a client sees it: finding, choosing, comparing, and being told at once what is wrong."""
+"""The blueprint library as a client sees it: finding, choosing, comparing, and immediate error messages."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_an_attribute_is_what_it_was_when_it_was_asked_for() -> None:
 
 
 def test_blueprints_need_nothing_heavy() -> None:
-    """They are loaded where torch, Warp, pydantic and MuJoCo cannot be imported."""
+    """Blueprints load where torch, Warp, pydantic and MuJoCo cannot be imported."""
     code = (
         "import sys\n"
         "for name in ('torch', 'warp', 'pydantic', 'mujoco', 'rich', 'tyro'): sys.modules[name] = None\n"

@@ -1,4 +1,4 @@
-"""Queues of listeners: order, no overlap, clearing, ending, and what happens to what listeners raise."""
+"""Queues of listeners: order, no overlap, clearing, ending, and exceptions raised by listeners."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import pytest
 from sensorium.client.callbacks import CallbackQueue, Callbacks, ErrorLog
 
 LONG = 20.0
-"""Seconds after which something that should have happened has not."""
+"""Time-out of an expected event, s."""
 
 
 Queue = CallbackQueue[Callable[[], object]]
-"""A queue of functions: each is called."""
+"""A queue of functions, each of which is called."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def queue_of(shared: Callbacks, name: str = "a") -> Queue:
 
 
 def drained(queue: Queue) -> bool:
-    """Wait until all that was put has been handled."""
+    """Wait until all queued items have been handled."""
     done = threading.Event()
     assert queue.put([done.set])
     return done.wait(LONG) and queue.wait(LONG)
@@ -64,7 +64,7 @@ def threads() -> list[threading.Thread]:
 
 
 class Gate:
-    """A call that tells that it has begun and ends when it may."""
+    """A call that signals its start and ends when released."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -91,7 +91,7 @@ def in_thread(function: Callable[[], object]) -> threading.Thread:
 
 
 def waits(thread: threading.Thread) -> bool:
-    """Whether a thread has not ended although it had time to."""
+    """Return whether a thread is still running although it had time to end."""
     thread.join(0.05)
     return thread.is_alive()
 
@@ -312,7 +312,7 @@ def test_the_log_keeps_the_newest_and_counts_all() -> None:
 
 
 def test_a_kept_error_keeps_no_data_alive(shared: Callbacks) -> None:
-    """A listener's variables, and those of the errors an error came from, would else hold buffers for ever."""
+    """The frames of a listener and of chained errors would otherwise keep buffers alive."""
 
     class Data:
         pass
@@ -406,9 +406,9 @@ def test_a_program_ends_cleanly_with_items_waiting_and_calls_running(ending: str
 
 
 def test_many_threads_queues_and_clears_lose_and_double_nothing(shared: Callbacks) -> None:
-    """Each queue's calls come in order, without overlap, and none that was put before a clear comes after it.
+    """Each queue's calls come in order and without overlap, and no call queued before a clear comes after it.
 
-    Where nobody clears, every single call is made.
+    Without a clear, every single call is made.
     """
     seed = random.Random(1).random
     per_thread, count_of_threads, count_of_queues = 1500, 6, 9
@@ -416,7 +416,7 @@ def test_many_threads_queues_and_clears_lose_and_double_nothing(shared: Callback
     seen: list[list[tuple[int, int]]] = [[] for _ in queues]
     inside = [0] * count_of_queues
     wrong = list[str]()
-    epoch = [0] * count_of_queues  # raised by each clear, after it: calls of an older epoch must not come any more
+    epoch = [0] * count_of_queues  # raised by each clear, after it: calls of an older epoch must not follow
     put_lock = [threading.Lock() for _ in queues]
 
     def call(s: int, thread: int, i: int, at: int) -> None:
@@ -438,7 +438,7 @@ def test_many_threads_queues_and_clears_lose_and_double_nothing(shared: Callback
 
     def clear() -> None:
         for i in range(200):
-            s = i % 3  # the first three only
+            s = i % 3  # only the first three
             with put_lock[s]:
                 queues[s].clear()
                 queues[s].wait(LONG)

@@ -42,7 +42,7 @@ from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0
-"""Seconds after which something that should have happened has not."""
+"""Time-out of an expected event, s."""
 
 
 @pytest.fixture
@@ -57,19 +57,19 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is known in that test only."""
+    """Restrict a test's registrations to that test."""
     monkeypatch.setattr(ClientSensor._registry, "data", registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved(ClientEvent):
-    """Where the car was."""
+    """The position of the car."""
 
     x: float
 
 
 class Follow(ClientSensor):
-    """Tells where the car is, and notes all that is called."""
+    """Reports the position of the car, and records all calls."""
 
     def __init__(self) -> None:
         self.calls = list[Any]()
@@ -105,12 +105,12 @@ def made(host: FakeHost, cls: type[Any] = Follow, **options: Any) -> Any:
 
 
 def settle(sensor: ClientSensor) -> None:
-    """Wait until the listener has had all that was told so far."""
+    """Wait until the listener has received everything reported so far."""
     drain(sensor)
 
 
 def in_threads(count: int, function: Callable[[int], object]) -> None:
-    """Call a function in several threads at once, and wait for all."""
+    """Call a function in several threads at once, and wait for all of them."""
     errors = list[BaseException]()
 
     def run(i: int) -> None:
@@ -128,7 +128,7 @@ def in_threads(count: int, function: Callable[[int], object]) -> None:
     assert errors == []
 
 
-# A sensor's life ------------------------------------------------------------------------------------------------------
+# Life cycle of a sensor -----------------------------------------------------------------------------------------------
 
 
 def test_the_hooks_are_called_in_their_order(host: FakeHost) -> None:
@@ -448,7 +448,7 @@ def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host:
 
 
 def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) -> None:
-    """It never ticks twice at a time, no stopped listener is called, and at the end all subscriptions are gone."""
+    """Ticks never overlap, no stopped listener is called, and at the end all subscriptions are gone."""
     sensor, stopped, wrong = made(host), set[int](), list[int]()
     going = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Frames put together out of streams: order of arrival, time-outs, what is dropped, several threads."""
+"""Frames assembled from streams: order of arrival, time-outs, dropped frames, several threads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameEr
 from sensorium.wire.stream_info import StreamInfo
 
 LONG = 20.0
-"""Seconds after which something that should have happened has not."""
+"""Time-out of an expected event, s."""
 SOON = 0.02
-"""A time-out that is meant to pass, s."""
+"""A time-out that is expected to expire, s."""
 R = TypeVar("R")
 
 
 @dataclass(eq=False)
 class Data:
-    """What a stream brings, as far as it matters here."""
+    """The part of a stream's data that matters here."""
 
     name: str
     frame: int
@@ -42,7 +42,7 @@ def collector(*names: str, **options: Any) -> FrameCollector[Data]:
 
 
 def fill(sync: FrameCollector[Data], frames: range, lidar_every: int = 1) -> None:
-    """Bring imu data in all frames, lidar data in every n-th, and announce them."""
+    """Deliver imu data in all frames and lidar data in every n-th frame, and announce them."""
     for k in frames:
         due = ["imu", "lidar"] if k % lidar_every == 0 else ["imu"]
         for name in due:
@@ -55,7 +55,7 @@ def shown(bundle: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Call:
-    """A call in a thread of its own; `result` waits for it."""
+    """A call in a separate thread; `result` waits for it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -103,7 +103,7 @@ def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
 
 
 def test_hold_knows_what_came_before_the_first_announcement() -> None:
-    """Such are the newest data that a server sends to a new subscriber."""
+    """An example is the newest data, which a server sends to a new subscriber."""
     sync = collector(hold=True)
     sync.add("lidar", Data("lidar", 3))
     fill(sync, range(5, 6), lidar_every=10)
@@ -114,7 +114,7 @@ def test_hold_knows_what_came_before_the_first_announcement() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_arrival_gives_the_same_frames(seed: int) -> None:
-    """Announcements are in order; data come in order of each stream, before or after them, in any interleaving."""
+    """Announcements come in order; data come in order per stream, before or after them, in any interleaving."""
     rng, frames = random.Random(seed), range(5, 30)
     due = {k: [n for n, every in (("imu", 1), ("lidar", 3), ("gnss", 7)) if k % every == 0] for k in frames}
     lines: list[list[Callable[[FrameCollector[Data]], None]]] = [[], [], [], []]
@@ -175,7 +175,7 @@ def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
 
 
 def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
-    """The server announces what it had for anybody: it may be from before the subscription, or about other envs."""
+    """The server announces the data of all listeners: they may precede the subscription, or concern other envs."""
     sync = collector()
     for k in range(4):
         sync.add("imu", Data("imu", k))
@@ -189,7 +189,7 @@ def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
         sync.get(3, SOON)
 
 
-# What cannot be given -------------------------------------------------------------------------------------------------
+# Unavailable frames ---------------------------------------------------------------------------------------------------
 
 
 def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> None:
@@ -249,7 +249,7 @@ def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_wai
     sync.add("imu", Data("imu", 2))
     sync.end("imu", "the server was closed")
     call = Call(lambda: sync.get(2, None))
-    assert call.is_waiting()  # its announcement may be on its way
+    assert call.is_waiting()  # its announcement may still arrive
     sync.done(2, ["imu"])
     assert shown(call.result()) == {"imu": "imu2"}
     for frame in (3, None):
@@ -276,7 +276,7 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
         sync.get(11)
     with pytest.raises(StaleError, match="frame 14 was never announced: there was none between 12 and 15"):
         sync.get(14)
-    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest that was handed out is still there
+    assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest delivered frame is still available
     sync.get(17)
     with pytest.raises(StaleError, match="frame 9 was before"):
         sync.get(9)
@@ -315,12 +315,12 @@ def test_data_of_a_sensor_that_is_not_collected_are_refused() -> None:
         collector().end("imv")
 
 
-# Several messages of one sensor ---------------------------------------------------------------------------------------
+# Several messages of a sensor -----------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Missing(Data):
-    """What stands for data that a frame does not give."""
+    """A placeholder for data that a frame does not have."""
 
     count: int = 0
     mark: object = None
@@ -375,7 +375,7 @@ def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None
 
 
 def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
-    """Only their number comes, after what came before them: the announcements tell of which frames they were."""
+    """Only their number arrives, after the preceding events: the announcements give their frames."""
     sync = eventful("guard")
     counts = {1: 3, 2: 2, 3: 4, 5: 1}
     for k in (1, 1):
@@ -411,7 +411,7 @@ def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) -> None:
-    """The stream: some events arrive, runs of others are lost, and a word of each run comes before the next event."""
+    """Some events of the stream arrive and runs of others are lost; a record of each run precedes the next event."""
     rng, frames = random.Random(seed), range(5, 40)
     counts = {k: rng.choice([0, 0, 1, 1, 2, 5]) for k in frames}
     expected = {k: [0, 0] for k in frames}  # arrived, lost
@@ -466,7 +466,7 @@ def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
         bundle.of("imu", Missing)
 
 
-# What is dropped ------------------------------------------------------------------------------------------------------
+# Dropped frames -------------------------------------------------------------------------------------------------------
 
 
 def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
@@ -503,7 +503,7 @@ def test_what_nobody_asks_for_is_bounded() -> None:
 
 
 def test_frames_without_data_take_no_place() -> None:
-    """A lidar at one frame in a hundred is not dropped because of the frames between."""
+    """A lidar frame at one frame in a hundred is not dropped because of the frames between."""
     sync = collector("lidar", keep=4)
     for k in range(400):
         if k % 100 == 0:
@@ -536,7 +536,7 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
 
 
 def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> None:
-    """Frame 3 becomes complete last and is still there for who waits for it, although 4 and 5 were handed out."""
+    """Frame 3 becomes complete last and is still available to its waiting thread, although 4 and 5 were handed out."""
     sync = collector("a", "b", "c")
     due = {3: "a", 4: "b", 5: "c"}
     for k, name in due.items():
@@ -614,7 +614,7 @@ class FakeHandle:
 
 
 class FakeClient:
-    """What a `FrameSync` needs of a client, and a way to send frames."""
+    """The part of a client that `FrameSync` uses, and a way to send frames."""
 
     def __init__(self, *names: str) -> None:
         self.names = names

@@ -24,7 +24,7 @@ YARD = """
 
 
 def test_the_events_of_several_environments_are_all_in_their_frame() -> None:
-    """A crate is near the car in three of four environments; a listener of two of them gets theirs."""
+    """A crate is near the car in three of four environments; a listener of two of them gets their events."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=4), [sn.BodyStateCfg(name="state", body="car/base")])
     qpos = np.tile([0.0, 0.0, 0.5, 1, 0, 0, 0, 9.0, 0.0, 0.5, 1, 0, 0, 0], (4, 1))
     qpos[[0, 1, 3], 7] = 0.8
@@ -52,7 +52,7 @@ def test_the_events_of_several_environments_are_all_in_their_frame() -> None:
 
 
 def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -> None:
-    """The boxes fall from heights such that two of four touch the ground at once, and the others later, together."""
+    """The boxes fall from heights such that two of four touch the ground first, and the others later, together."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(YARD), num_envs=4)
     scene = sn.Scene(engine, reserve=sn.reserve_contact(engine, "car/base"))
     qpos = np.tile([0.0, 0.0, 0.3, 1, 0, 0, 0, 9.0, 0.0, 0.5, 1, 0, 0, 0], (4, 1))
@@ -75,7 +75,7 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
 
 
 def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the subscriptions of a `FrameSync` wait for a gate, as if their threads were slow."""
+    """Block the subscriptions of a `FrameSync` at a gate, to simulate slow threads."""
     add = sync._collector.add
 
     def slow(name: str, data: Any) -> None:
@@ -86,7 +86,7 @@ def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.Monke
 
 
 def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over a socket: the thread of the subscription is slow, and the announcements come."""
+    """Over a socket, the thread of the subscription is slow and the announcements arrive first."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=200)
         client.spawn(bp, name="ticker")
@@ -107,7 +107,7 @@ def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker(m
 
 
 def test_events_that_a_listener_was_too_slow_for_are_counted_in_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client takes nothing for a while: the server keeps what it may, and tells how many it could not."""
+    """While the client reads nothing, the server keeps the permitted number and reports how many it dropped."""
     burst, steps = 4000, 10
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
@@ -150,7 +150,7 @@ def test_more_events_than_are_kept_of_a_frame_are_counted() -> None:
 
 
 def test_the_fields_of_what_it_gives_are_read_without_a_cast() -> None:
-    """What `of` gives is typed; of another class it is an error."""
+    """The result of `of` is typed; another class is an error."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=2), [sn.BodyStateCfg(name="state", body="car/base")])
     with scene.local_client() as client, sn.FrameSync(client, ["state"]) as sync:
         bundle = sync.get(client.step(), PATIENCE)

@@ -1,4 +1,4 @@
-"""Lane invasion: which paths cross which markings, against exact arithmetic, and what a drive tells."""
+"""Lane invasion: crossings of paths and markings, against exact arithmetic, and the messages of a drive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0
-"""Seconds after which something that should have happened has not."""
+"""Time-out of an expected event, s."""
 Point = tuple[Fraction, Fraction]
 
 
@@ -40,7 +40,7 @@ def host() -> Iterator[FakeHost]:
 
 
 def is_on(point: Point, a: Point, b: Point) -> bool:
-    """Whether a point is on a segment, its ends included."""
+    """Return whether a point is on a segment, including its ends."""
     (x, y), (ax, ay), (bx, by) = point, a, b
     if (bx - ax) * (y - ay) != (by - ay) * (x - ax):
         return False
@@ -48,11 +48,11 @@ def is_on(point: Point, a: Point, b: Point) -> bool:
 
 
 def crosses(before: Sequence[float], now: Sequence[float], line: Sequence[Sequence[float]]) -> bool:
-    """Whether a path comes onto a line from outside of it.
+    """Return whether a path reaches a line from outside of it.
 
-    The path is cut where it can come onto the line or leave it: at its meeting with the straight line through each
-    segment, and where an end of a segment is abreast. Between two cuts it is on the line all the time or not at all, so
-    that one looks at the cuts and at the middle between them, one after the other.
+    The path is cut where it can reach or leave the line. These are its intersections with the straight line through
+    each segment, and the places where an end of a segment is abreast. Between two cuts it is either on the line
+    throughout or not at all. The function therefore checks the cuts and the midpoints between them in order.
     """
     points = [(Fraction(x), Fraction(y)) for x, y in (each[:2] for each in line)]
     segments = list(itertools.pairwise(points))
@@ -73,7 +73,7 @@ def crosses(before: Sequence[float], now: Sequence[float], line: Sequence[Sequen
 
 
 def agree(before: npt.ArrayLike, now: npt.ArrayLike, lines: Sequence[LaneMarking]) -> npt.NDArray[np.bool_]:
-    """Check all paths against all lines, and return what is crossed."""
+    """Check all paths against all lines, and return the crossings."""
     before, now = np.asarray(before, np.float64), np.asarray(now, np.float64)
     found = Lines(lines).crossed(before, now)
     expected = [
@@ -83,7 +83,7 @@ def agree(before: npt.ArrayLike, now: npt.ArrayLike, lines: Sequence[LaneMarking
     return found
 
 
-# The test of crossing -------------------------------------------------------------------------------------------------
+# The crossing test ----------------------------------------------------------------------------------------------------
 
 
 STRAIGHT = ((0, 0), (10, 0))
@@ -135,7 +135,7 @@ def test_a_path_with_a_stop_exactly_on_the_line_crosses_once() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_degenerate_cases_on_a_small_grid_are_right(seed: int) -> None:
-    """Whole coordinates from 0 to 4: ends that touch, stretches that coincide, lines that cross themselves."""
+    """All paths with whole coordinates from 0 to 4: touching ends, coinciding segments, lines that cross themselves."""
     rng = np.random.default_rng(seed)
     lines = [
         LaneMarking(points) for points in rng.integers(0, 5, (20, 4, 2)).tolist() if len({*map(tuple, points)}) > 1
@@ -146,7 +146,7 @@ def test_all_degenerate_cases_on_a_small_grid_are_right(seed: int) -> None:
 
 
 def test_paths_that_end_within_rounding_of_a_line_are_right() -> None:
-    """Points on a slanted line, rounded to float64, are beside it by less than an orientation in float64 can tell."""
+    """Points on a slanted line, rounded to float64, deviate by less than an orientation test in float64 resolves."""
     rng = np.random.default_rng(3)
     a, b = rng.uniform(-100, 100, (2, 2))
     line = LaneMarking((a, b))
@@ -160,7 +160,7 @@ def test_paths_that_end_within_rounding_of_a_line_are_right() -> None:
 
 
 def test_random_paths_over_many_long_lines_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where they are looked at in several goes."""
+    """This holds also where they are processed in several batches."""
     rng = np.random.default_rng(5)
     lines = [LaneMarking(np.cumsum(rng.normal(size=(20, 2)), 0) + rng.uniform(-9, 9, 2)) for _ in range(9)]
     before = rng.uniform(-9, 9, (30, 2))
@@ -172,7 +172,7 @@ def test_random_paths_over_many_long_lines_are_right(monkeypatch: pytest.MonkeyP
 
 
 def test_corners_follow_the_yaw_alone() -> None:
-    """Against the rotation written out: a body that is rolled and pitched has the corners of one that is not."""
+    """Against an explicit rotation, a rolled and pitched body has the same corners as a level body."""
     box = np.array([(2.5, 1.0), (2.5, -1.0), (-1.5, 1.0), (-1.5, -1.0)])
     yaw = 0.7
     turned = np.array([(x * math.cos(yaw) - y * math.sin(yaw), x * math.sin(yaw) + y * math.cos(yaw)) for x, y in box])
@@ -195,7 +195,7 @@ def lane(y: float = 3.0, **options: Any) -> LaneMarking:
 
 
 def made(host: FakeHost, *lanes: Any, envs: range = range(1), **values: Any) -> LaneInvasion:
-    """A sensor as it is spawned: the values checked by its definition."""
+    """Return a sensor as it is spawned, with values checked by its definition."""
     description = LaneInvasion.definition().describe({"lanes": list(lanes), **values})
     return spawn(LaneInvasion, host, "lanes", description, envs=envs, owner=owner_of(CAR, BODIES))
 
@@ -234,7 +234,7 @@ def test_a_corner_exactly_on_the_line_counts_when_it_comes_and_not_when_it_goes(
 
 
 def test_a_car_that_turns_about_one_corner_is_not_missed(host: FakeHost) -> None:
-    """Its back right corner, at (-1.5, -1) of the body, stays where it is while the front left one crosses the line."""
+    """Its rear right corner, at (-1.5, -1) of the body, is stationary while the front left corner crosses the line."""
 
     def turned(frame: int, yaw: float) -> Snapshot:
         c, s = math.cos(yaw), math.sin(yaw)
@@ -273,7 +273,7 @@ def test_a_jump_is_no_crossing(host: FakeHost) -> None:
 
 
 def test_a_reset_is_no_crossing_also_where_it_is_near(host: FakeHost) -> None:
-    """Env 0 is put back over the line; env 1 drives there."""
+    """Env 0 is reset to beyond the line; env 1 drives there."""
     at = [[(0, 3), (0, 3)], [(0, 3), (0, 3)], [(0, 1), (0, 1)], [(0, 3), (0, 3)]]
     captures = [(11, 11), (21, 21), (1, 31), (11, 41)]
     frames = [snapshot(k, places, captures=c) for k, (places, c) in enumerate(zip(at, captures, strict=True))]
@@ -282,7 +282,7 @@ def test_a_reset_is_no_crossing_also_where_it_is_near(host: FakeHost) -> None:
 
 
 def test_a_reset_in_a_frame_that_was_not_seen_is_no_crossing_either(host: FakeHost) -> None:
-    """Ten ticks a frame, each captured. Seen are frames 1 and 4: env 0 was reset at tick 15, env 1 goes on."""
+    """Frames of ten captured ticks; only frames 1 and 4 are seen: env 0 was reset at tick 15, env 1 continues."""
     frames = [
         snapshot(1, [(0, 3), (0, 3)], captures=(11, 11)),
         snapshot(4, [(0, 1), (0, 1)], captures=(26, 41)),
@@ -300,11 +300,11 @@ def test_a_state_that_is_not_finite_is_no_crossing(host: FakeHost) -> None:
     assert drive(made(host, lane(90.0)), host, frames) == []
 
 
-# A drive through many threads -----------------------------------------------------------------------------------------
+# A drive over many threads --------------------------------------------------------------------------------------------
 
 
 def known_drive(count: int) -> list[Snapshot]:
-    """Two cars that wind through lanes: 0.4 m a frame."""
+    """Two cars that wind through lanes at 0.4 m per frame."""
     k = np.arange(count)
     x = 0.35 * k - 90.0 * (count > 500)
     ys = np.stack((6.0 * np.sin(k / 23.0), 4.0 * np.cos(k / 17.0)), -1)
@@ -320,7 +320,7 @@ def told(events: Sequence[LaneInvasionEvent]) -> list[tuple[Any, ...]]:
 
 
 def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) -> tuple[list[tuple[Any, ...]], int]:
-    """Bring snapshots by six threads, and return what was told and how many were dropped."""
+    """Deliver snapshots from six threads, and return the messages and the number of dropped frames."""
     sensor, heard, lock, line = (
         made(host, *ROAD, envs=range(2)),
         list[LaneInvasionEvent](),

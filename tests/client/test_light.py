@@ -1,6 +1,6 @@
-"""The client in a Python that has numpy, pyzmq, msgspec and this package, and nothing else.
+"""The client in a Python that has only numpy, pyzmq, msgspec and this package.
 
-The environments are real ones (`python -m venv`), with links to what the running one has installed.
+The environments are real (`python -m venv`), with links to packages installed in the running environment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SRC = HERE.parents[1] / "src"
 ABSENT = ("torch", "warp", "mujoco", "mujoco_warp", "pydantic", "rich", "tyro", "tomli_w", "matplotlib", "pip")
 STEPS = 20
 CRATE = 1
-"""Number of the body that gets near."""
+"""Number of the body that approaches."""
 
 
 def environment(folder: Path, *packages: str) -> str:
-    """Make an environment that has some of the installed packages and this one, and return its Python."""
+    """Create an environment with some of the installed packages and this package, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for package in (*packages, "sensorium"):
@@ -48,12 +48,12 @@ def environment(folder: Path, *packages: str) -> str:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The Python of an environment that has what a client needs."""
+    """The Python of an environment with the client's requirements."""
     return environment(tmp_path_factory.mktemp("light") / "env", "numpy", "pyzmq", "msgspec")
 
 
 def run(python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python without anything from outside, warnings being errors."""
+    """Run Python isolated from the outside, with warnings as errors."""
     return subprocess.run(
         [python, "-I", "-W", "error", *arguments], capture_output=True, text=True, timeout=6 * PATIENCE, check=False
     )
@@ -84,7 +84,7 @@ def scene() -> sn.Scene:
 
 
 class Recorded:
-    """A server in this process whose loop runs in a thread, and what its sensors showed in each frame."""
+    """A server in this process whose loop runs in a thread, and the readings of its sensors in each frame."""
 
     def __init__(self, *, lockstep: bool) -> None:
         self.scene = scene()
@@ -119,7 +119,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
 
 
 def test_nothing_else_is_installed(light: str) -> None:
-    """What is heavy cannot be imported there, and all of the client and of the wire can."""
+    """Heavy packages cannot be imported there; all modules of the client and the wire package can."""
     code = f"""
 import importlib.util, pkgutil, sys
 assert not [name for name in {ABSENT!r} if importlib.util.find_spec(name)]
@@ -147,7 +147,7 @@ LIGHT = (
 @pytest.mark.parametrize("recorded", ["lock-step"], indirect=True)
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "network"])
 def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
-    """All that it hears has the server's bits; events and lanes are where geometry says."""
+    """All received data have the server's bits; events and lanes follow from geometry."""
     heard = json.loads(
         said(light, str(HERE / "light_program.py"), recorded.server.address, str(int(shared)), f"{STEPS}")
     )
@@ -163,7 +163,7 @@ def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, reco
             assert heard["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
             assert shown["acc"] != shown["true"]
         assert heard["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
-    # The box reaches 1 m before the hull, whose front is 0.5 m before its middle; the crate begins at 2.8 m.
+    # The box reaches 1 m before the hull, whose front is 0.5 m before its middle; the crate starts at 2.8 m.
     near = [[frame, 0, [CRATE]] for frame, shown in steps.items() if 0.125 * shown["tick"] + 1.5 >= 2.8]
     assert heard["near"] == near and len(near) == 10
     front, back = ["front_left", "front_right"], ["back_left", "back_right"]
@@ -174,7 +174,7 @@ def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, reco
 
 @pytest.mark.parametrize("recorded", ["free-running"], indirect=True)
 def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
-    """``python -m sensorium.client``: what there is, and samples as JSON; what is wrong is said in one line."""
+    """``python -m sensorium.client`` prints the catalogue, samples as JSON, and errors as a single line."""
     address = recorded.server.address
     table = said(light, "-m", "sensorium.client", address)
     assert all(word in table for word in ("imu", "sheet", "world", "lin_acc_b"))
@@ -191,7 +191,7 @@ def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
 
 @pytest.mark.parametrize(("package", "module"), [("pyzmq", "zmq"), ("msgspec", "msgspec")])
 def test_what_is_missing_is_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
-    """Client and server alike; what needs no connection works all the same."""
+    """Client and server both name the missing package; functions without a connection still work."""
     others = [each for each in ("numpy", "pyzmq", "msgspec") if each != package]
     python = environment(tmp_path / "env", *others)
     code = """
@@ -225,7 +225,7 @@ COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "
 
 
 def test_each_command_says_what_to_install(light: str) -> None:
-    """One line on stderr that names the package and what works without it, and no traceback."""
+    """A line on stderr names the package and the functions that work without it, without a traceback."""
     for module in ("sensorium", "sensorium.cli"):
         assert said(light, "-m", module, "--version").strip() == f"sensorium {sn.__version__}"
     for arguments in ([], *([command] for command in COMMANDS), ["listen", "tcp://127.0.0.1:7447"]):
@@ -266,6 +266,6 @@ def test_a_client_without_numpy_says_so(tmp_path: Path) -> None:
 
 
 def test_the_core_packages_are_those_of_a_full_installation() -> None:
-    """What errors name is what `pip install sensorium` brings."""
+    """The packages named in errors are those that `pip install sensorium` installs."""
     required = [entry for entry in metadata.requires("sensorium") or () if "extra ==" not in entry]
     assert sorted(re.split(r"[^\w.-]", entry)[0] for entry in required) == sorted(CORE_PACKAGES.values())

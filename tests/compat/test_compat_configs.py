@@ -1,4 +1,4 @@
-"""Configs in the words of other systems: aliases, files, kinds, and what their sensors do by default."""
+"""Configs in the notation of other systems: aliases, files, kinds, and default behaviour of their sensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def above_ground(*shapes: sn.Shape, envs: int = 1, height: float = 2.0, **option
 
 
 def configs() -> Iterator[Any]:
-    """Yield one config of every class here."""
+    """Yield a config of every class in the package."""
     rays = {"prim_path": "{ENV_REGEX_NS}/Robot/base", "mesh_prim_paths": ["/World/ground"]}
     yield isaaclab.ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/.*", filter_prim_paths_expr=["/World/ground"])
     yield isaaclab.FrameTransformerCfg(
@@ -60,13 +60,13 @@ def configs() -> Iterator[Any]:
 
 @pytest.mark.parametrize("cfg", list(configs()), ids=lambda cfg: f"{type(cfg).__module__}.{type(cfg).__name__}")
 def test_a_file_holds_our_kind_and_our_names_and_means_the_same(cfg: Any) -> None:
-    """Read back it is our own config, whose fields are those of the other."""
+    """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
     assert isinstance(cfg, ours) and not issubclass(ours, Words)
     assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
-        if name not in ("targets", "target_frames"):  # entries may be of classes of the other system
+        if name not in ("targets", "target_frames"):  # entries may be of the other system's classes
             assert getattr(again, name) == getattr(cfg, name), name
     assert again.to_dict() == cfg.to_dict()
 
@@ -122,7 +122,7 @@ def test_isaac_labs_imu_gives_all_fields_and_counts_a_fixed_gravity() -> None:
 
 
 def test_isaac_labs_histories_of_contact_have_an_entry_per_sensor_update() -> None:
-    """Sampled every 3 ticks: entry k is the force of k samples before; ours counts ticks."""
+    """With a sample every 3 ticks, entry k is the force of k samples before; the library's own history counts ticks."""
 
     def histories(cfg: Any) -> tuple[list[float], list[float], list[bool]]:
         engine = sn.MujocoEngine(FALL)

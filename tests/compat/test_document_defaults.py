@@ -1,4 +1,4 @@
-"""Every default that a contract document states is that of the class of the same name in `sensorium.compat`."""
+"""Every default that a contract document states equals that of the class of the same name in `sensorium.compat`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "mjlab.ContactMatch": {"mode": REQUIRED, "pattern": REQUIRED, "entity": None},
     "mjlab.ObjRef": {"type": REQUIRED, "name": REQUIRED, "entity": None},
-    # Genesis' Implementing Custom Sensors states none of a sensor of its own
+    # Genesis' Implementing Custom Sensors states none of a specific sensor
     "genesis.IMU": dict.fromkeys(("noise", "bias", "random_walk", "resolution", "delay", "jitter")),
     # GeneLab's KinematicTactileSensor
     "genelab.SensorCfg": {"name": ""},
@@ -51,7 +51,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "twist_scalar": 1.0, "history_length": 0,
     },
 }  # fmt: skip
-"""Class -> field by the document's name -> default as the document has it; a list is a tuple here."""
+"""Class -> field by the document's name -> default of the document; a list is a tuple here."""
 
 
 def found(path: str) -> Any:
@@ -75,7 +75,7 @@ def test_a_default_is_that_of_the_document(path: str, name: str) -> None:
 
 
 def test_a_link_must_be_given_to_genelabs_sensor() -> None:
-    """Its document has ``link_name=""``, and the link is required."""
+    """Its document has ``link_name=""``, but the link is required."""
     with pytest.raises(ConfigError, match="no selector"):
         found("genelab.KinematicTactileSensorCfg")()
 

@@ -1,4 +1,4 @@
-"""mjlab's and GeneLab's examples as they are printed, with the import changed; the scene's config is a plain class."""
+"""mjlab's and GeneLab's examples as printed, with the import changed; the scene's config is a plain class."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ TERRAIN = "<mujoco><worldbody><body name='terrain'><geom type='plane' size='5 5 
 
 @dataclass
 class SceneCfg:
-    """What both documents give the sensors to: `entities` are models by name."""
+    """The container for sensors in both documents; `entities` are models by name."""
 
     sensors: tuple[Any, ...]
     entities: Any = None
 
 
 def run(text: str, **names: Any) -> dict[str, Any]:
-    """Run an example and return its names."""
+    """Run an example and return its variables."""
     found = {"SceneCfg": SceneCfg, "InteractiveSceneCfg": SceneCfg, **names}
     exec(text, found)
     return found
@@ -206,7 +206,7 @@ def test_genelabs_example_reads_nothing_while_clear_and_ten_newtons_pressed_in_b
     scene = sn.Scene(tip, cfg.sensors)
     data: Any = scene["fingertip_taxels"].data
     assert data.force.shape == data.torque.shape == (1, 3, 3) and not data.force.any()
-    tip.body_pos_w[0, 0, 2] = 0.0  # a probe of 1 cm, its centre on the surface
+    tip.body_pos_w[0, 0, 2] = 0.0  # a probe of 1 cm, with its centre on the surface
     scene.update()
     data = scene["fingertip_taxels"].data
     assert data.raw is data.force

@@ -1,11 +1,13 @@
-"""Every sensor on both MuJoCo engines: of the same state they say the same, and noise is the same bit for bit.
+"""Every sensor on both MuJoCo engines: equal states give equal readings within bounds, and identical noise.
 
 At each tick the state of mujoco_warp (float32) is copied into MuJoCo (float64), so both have the same numbers, and both
-run forward. Errors are relative to the greatest magnitude of the item (see `two_engines.errors`). The bounds are 1e-4
-for what follows from positions and velocities, and for accelerations and forces without contact; 1e-2 for these where
-something touches, because the solver of mujoco_warp works in float32, to a tolerance of 1e-6 instead of 1e-8. Integers
-and flags are equal, and so is what each ray hits: poses differ by 1e-7 m, and there are some 10 m of edges on each m^2,
-so of the 2 * 10^4 rays cast here about 10^-2 would be expected to meet something else on the other engine.
+run forward. Errors are relative to the greatest magnitude of the item (see `two_engines.errors`). The bound is 1e-4 for
+quantities from positions and velocities, and for accelerations and forces without contact. During contact,
+accelerations and forces have a bound of 1e-2, because the solver of mujoco_warp works in float32 with a tolerance of
+1e-6, not 1e-8.
+
+Integers and flags are equal, and so are the shapes that rays hit. Poses differ by 1e-7 m, and each m^2 has some 10 m of
+edges. Of the 2 * 10^4 rays cast here, about 10^-2 would therefore be expected to hit another shape on the other engine.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ REPORTS = {contact_array(report): report for report in reports()}
 
 
 class Trajectory:
-    """What all sensors and arrays said on both engines, `[tick, env, ...]`."""
+    """The values of all sensors and arrays on both engines, `[tick, env, ...]`."""
 
     def __init__(self) -> None:
         cpu, warp = sn.MujocoEngine(MODEL, ENVS), sn.MujocoWarpEngine(MODEL, ENVS, device="cpu")
@@ -74,7 +76,7 @@ def trajectory() -> Trajectory:
 
 
 def test_every_kind_of_sensor_takes_part():
-    """Each sensor that we have is in the list, so that none is forgotten."""
+    """Each built-in sensor is in the list."""
     assert {cfg.kind() for cfg in CONFIGS.values()} == {cls.kind() for cls in OURS}
 
 
@@ -123,13 +125,13 @@ def test_a_sensor_says_the_same_on_both_engines(name, trajectory):
 
 @pytest.mark.parametrize("requirement", NEEDS, ids=lambda requirement: requirement.kind)
 def test_a_requirement_brings_the_same_arrays(requirement, trajectory):
-    """All bodies (moving, static, welded, mocap) and all joints, with gravity and flux of each environment's own."""
+    """All bodies (moving, static, welded, mocap) and joints agree, with gravity and flux per environment."""
     assert_need_agrees(requirement, *trajectory.arrays, trajectory.touching)
 
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_native_sensor_has_the_same_values(name, trajectory):
-    """What mujoco_warp's own sensors compute is what MuJoCo's do."""
+    """The results of mujoco_warp's own sensors agree with MuJoCo's."""
     cpu, warp = (arrays[f"{NATIVE_ARRAY}{name}"] for arrays in trajectory.arrays)
     sensor = next(sensor for sensor in trajectory.pair.cpu.native_sensors() if sensor.name == name)
     is_force = sensor.stage == "acc"
@@ -138,13 +140,13 @@ def test_a_native_sensor_has_the_same_values(name, trajectory):
 
 @pytest.mark.parametrize("array", REPORTS)
 def test_a_contact_report_has_the_same_contacts(array, trajectory):
-    """Each column of each reduction agrees; also of slots that are empty, and between two bodies that move."""
+    """Each column of each reduction agrees, also for empty slots and between two moving bodies."""
     cpu, warp = (arrays[array] for arrays in trajectory.arrays)
     assert_report_agrees(REPORTS[array], cpu, warp, trajectory.touching)
 
 
 def test_the_owners_own_models_and_data_give_the_same_arrays(trajectory):
-    """Live engines around the same MjData, and around mujoco_warp's Model and Data, give what the owning ones gave."""
+    """Live engines around the same MjData, and around mujoco_warp's Model and Data, give the owning engines' arrays."""
     pair = trajectory.pair
     state = mujoco.mjtState.mjSTATE_INTEGRATION
     datas = [mujoco.MjData(pair.cpu.model) for _ in range(ENVS)]
@@ -179,13 +181,13 @@ OWN_IMPERFECTIONS: dict[str, dict[str, Any]] = {
     "joint": {"backlash": 0.01, "eccentricity": (0.01, 0.02), "gear": 9.0},
     "joint_torque": {"ripple": 0.1, "gear": 50.0},
 }
-"""What a kind has besides the knobs of all."""
+"""Imperfections of a kind besides the common knobs."""
 NOISELESS = ("collision_events", "contact_sensor")
-"""Kinds that say the truth only."""
+"""Kinds that report only the truth."""
 
 
 def imperfect(cfg: Any, sensor: Any) -> Any:
-    """Return a config with every imperfection that all sensors have, and those of its kind."""
+    """Return a config with every common imperfection, and those of its kind."""
     fields = [spec for spec in sensor.specs if spec.kind in ("vector", "rotation")]
     vectors = [spec.name for spec in fields if spec.kind == "vector"]
     size = {spec.name: 0.01 for spec in fields} if len(fields) > 1 else 0.01
@@ -196,7 +198,7 @@ def imperfect(cfg: Any, sensor: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def noisy(trajectory) -> dict[str, tuple[Any, Any]]:
-    """True and measured values of imperfect sensors whose truth is identical."""
+    """True and measured values of imperfect sensors with identical truth."""
     first, pair = trajectory.pair.scenes[0], trajectory.pair
     configs = [imperfect(cfg, first[name]) for name, cfg in CONFIGS.items() if cfg.kind() not in NOISELESS]
     feed(pair.cpu, pair.warp)
@@ -213,7 +215,7 @@ def noisy(trajectory) -> dict[str, tuple[Any, Any]]:
 
 
 def test_only_sensors_of_the_truth_have_no_noise():
-    """What is left out of the comparison of noise has no knob for it."""
+    """Kinds excluded from the comparison of noise have no knob for it."""
     assert {cfg.kind() for cfg in OURS if "noise" not in cfg.model_fields} == set(NOISELESS)
 
 

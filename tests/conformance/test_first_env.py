@@ -1,6 +1,6 @@
-"""Two slices of 3 environments draw what one scene of 6 draws, bit for bit, in every kind of sensor.
+"""Two slices of 3 environments draw the same bits as a scene of 6, in every kind of sensor.
 
-Environments k and k + 3 have the same state, so their truth is the same and they differ in what is drawn alone.
+Environments k and k + 3 have the same state, so their truth is equal and they differ in their random numbers only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "kinematic_tactile": {"probe_radius_noise": 0.01},
     "proximity_taxel": {"probe_radius_noise": 0.05},
 }  # fmt: skip
-"""What a kind draws beside the standard knobs."""
+"""Random options of a kind besides the standard knobs."""
 DEPTH = {
     "stereo": sn.StereoDepth(
         fov_deg=80.0, baseline=0.05, noise_px=0.5, slow_share=0.5, slow_time=0.01, grazing=(0.1, 0.9)
@@ -52,7 +52,7 @@ DEPTH = {
 
 
 class Drawn(StageCfg):
-    """A plugin's stage, which draws tensors."""
+    """A plugin's stage that draws tensors."""
 
     place: Place = "post"
 
@@ -67,7 +67,7 @@ NATIVE = ("builtin",)
 
 
 def engine(num_envs: int) -> sn.MujocoEngine:
-    """Return an engine whose environments k and k + 3 have one state."""
+    """Return an engine whose environments k and k + 3 have the same state."""
     three = sn.MujocoEngine(MODEL, ENVS)
     start(three)
     made = sn.MujocoEngine(MODEL, num_envs)
@@ -79,7 +79,7 @@ def engine(num_envs: int) -> sn.MujocoEngine:
 
 
 def noisy(cfg: SensorCfg[Any], sensor: Any) -> SensorCfg[Any]:
-    """Return a config with all that it can draw."""
+    """Return a config with all random options."""
     kind = cfg.kind()
     changes: dict[str, Any] = dict(OF_ITS_OWN.get(kind, {}))
     if kind in UNTIMED or not isinstance(cfg, SimpleSensorCfg):
@@ -107,7 +107,7 @@ def configs() -> list[SensorCfg[Any]]:
 
 
 def run(num_envs: int, **options: Any) -> dict[str, dict[str, torch.Tensor]]:
-    """Take some ticks with a reset in between, and return what all sensors show."""
+    """Take some ticks with a reset in between, and return the readings of all sensors."""
     scene = sn.Scene(engine(num_envs), configs(), seed=5, discover=False, **options)
     home = {name: getattr(scene.engine, name)[[1]].clone() for name in ("qpos", "qvel")}
     generator = torch.Generator().manual_seed(1)
@@ -146,7 +146,7 @@ def test_every_kind_of_sensor_takes_part() -> None:
 def test_slices_draw_what_the_whole_draws(
     name: str, whole: dict[str, dict[str, torch.Tensor]], slices: list[dict[str, dict[str, torch.Tensor]]]
 ) -> None:
-    """All that a reader sees at each tick is the same in both slices; the two slices are not the same."""
+    """All values that a reader sees agree at each tick in both slices; the two slices differ from each other."""
     for k, part in enumerate((slice(0, ENVS), slice(ENVS, 2 * ENVS))):
         for key, values in slices[k][name].items():
             assert rows_of(values) == rows_of(whole[name][key], part), f"slice {k}, tick.field {key}"

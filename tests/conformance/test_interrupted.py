@@ -1,4 +1,4 @@
-"""A step that was interrupted leaves nothing behind in any kind of sensor: after a reset all are as if it had ended."""
+"""An interrupted step leaves no trace in any kind of sensor: after a reset all behave as if it had finished."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sensorium.compute import program
 from sensorium.testing.trial import snapshot
 
 UNTIMED = ("collision_events", "contact_sensor", "builtin")
-"""Kinds that are left as they are: without delay and losses, or declared in the model."""
+"""Kinds without delay and losses, or declared in the model; they are left unchanged."""
 TICKS = 4
 EVERY = 9
-"""One boundary of so many is tried."""
+"""Only each boundary of this many is tried."""
 
 
 def configs() -> list[Any]:
@@ -44,7 +44,7 @@ def compare(scene: sn.Scene, twin: sn.Scene, where: str) -> None:
 
 
 def test_every_kind_of_sensor_is_whole_after_an_interrupt_and_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupts before a segment of a step of several ticks, one after the other, against a twin without any."""
+    """Successive interrupts before a segment of a step of several ticks are compared with an uninterrupted twin."""
     scene, twin = made(), made()
     generator = torch.Generator().manual_seed(2)
     left = [10**9]

@@ -1,7 +1,7 @@
 """Whole robots of dm_control: every joint, end body and declared sensor against native sensors added beside them.
 
-The native sensors are MuJoCo's own, evaluated by mj_forward in float64 on the state of each environment; nothing of
-ours is between.
+The native sensors are MuJoCo's, evaluated by mj_forward in float64 on the state of each environment, without any code
+of this library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENVS, TICKS = 3, 25
 
 @dataclass(frozen=True)
 class Robot:
-    """A robot as it is, and with native sensors added."""
+    """An unchanged robot, and the robot with native sensors added."""
 
     path: str
     declared: tuple[str, ...]
@@ -71,7 +71,7 @@ def robot(name: str) -> Robot:
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_all_sensors_of_a_robot_are_mujocos_own(name: str) -> None:
-    """Joints within 1e-6, frames within 1e-5, declared sensors to the last bit, at every fifth tick."""
+    """Joints agree within 1e-6, frames within 1e-5, and declared sensors bit for bit, at every fifth tick."""
     bot = robot(name)
     engine = sn.MujocoEngine(bot.path, ENVS)
     frames = sn.FrameTransformerCfg.FrameCfg

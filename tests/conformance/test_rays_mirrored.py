@@ -1,8 +1,8 @@
 """Rays at meshes of mirrored and uneven scale, against the float64 reference and MuJoCo's own rays.
 
-The reference has the mesh as it was written, scaled and placed here, so it knows nothing of what MuJoCo's compiler does
-to vertices, faces and poses. MuJoCo's rays leak: one that is aimed at an edge or a vertex that triangles share may pass
-between them. Ours must not.
+The reference has the mesh as written, scaled and placed here, so it is independent of the changes of MuJoCo's compiler
+to vertices, faces and poses. MuJoCo's rays leak: a ray at a shared edge or vertex may pass between the triangles. The
+library's rays must not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sensorium.world.ray_scene import Targets
 SIGNS = tuple(product((1.0, -1.0), repeat=3))
 KINDS = ("hull", "bumpy", "open", "fine", "sheet")
 ON_EDGE = 3e-6
-"""Rays that pass an edge of a triangle within this share of the triangle's height may leak through MuJoCo's meshes."""
+"""Rays within this share of a triangle's height from its edge may leak through MuJoCo's meshes."""
 
 
 def triangles(rng: np.random.Generator, kind: str) -> tuple[Array, NDArray[np.int64]]:
-    """Return vertices and faces of a random mesh; only vertices that faces use."""
+    """Return vertices and faces of a random mesh; every vertex belongs to a face."""
     if kind == "hull":
         mesh = hull(rng, int(rng.integers(5, 40)))
         points, faces = mesh.vertices, mesh.faces
@@ -56,14 +56,14 @@ def triangles(rng: np.random.Generator, kind: str) -> tuple[Array, NDArray[np.in
 
 @dataclass(frozen=True)
 class Case:
-    """A mesh in MuJoCo, and the same by hand.
+    """A mesh in MuJoCo, and the same mesh placed by hand.
 
     Attributes:
-        label: what is in it.
+        label: description of the case.
         model: compiled by MuJoCo.
-        world: our rays at the same model.
+        world: the library's rays at the same model.
         shape: the mesh as it was written, placed by hand.
-        corners: of its triangles in the world, `[face, 3, 3]`.
+        corners: triangle corners in the world, `[face, 3, 3]`.
     """
 
     label: str
@@ -81,14 +81,14 @@ class Case:
         return float(np.ptp(self.corners.reshape(-1, 3), axis=0).max())
 
     def ours(self, starts: Array, directions: Array) -> tuple[dict[str, Array], Array, Array]:
-        """Return a cast of rays, and starts and unit directions as the sensor has them."""
+        """Return a cast of rays, and starts and unit directions as the sensor uses them."""
         rays = self.world.rays(starts, directions, alignment="world", targets=Targets(geometry="all"))
         got = {name: values[0, 0] for name, values in self.world.cast(rays).items()}
         o, d = (got[name].astype(np.float64) for name in ("start", "direction"))
         return got, o, d / np.linalg.norm(d, axis=1, keepdims=True)
 
     def mujocos(self, starts: Array, directions: Array) -> tuple[Array, Array]:
-        """Return distances, m, inf for a miss, and normals by mj_ray."""
+        """Return distances, m, inf for a miss, and normals from mj_ray."""
         data, geom, normals = mujoco.MjData(self.model), np.zeros(1, np.int32), np.zeros((len(starts), 3))
         mujoco.mj_kinematics(self.model, data)
         found = [
@@ -100,7 +100,7 @@ class Case:
 
 
 def cases(seed: int, count: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Case]:
-    """Yield random meshes under all combinations of signs, uneven scales, in random poses, static and moving."""
+    """Yield random meshes under all combinations of signs and uneven scales, in random poses, static and moving."""
     rng = np.random.default_rng(seed)
     for turn in range(count):
         kind, signs = kinds[turn % len(kinds)], np.array(SIGNS[turn % 8])
@@ -141,14 +141,14 @@ def at_edge(case: Case, reference: ReferenceHits, reach: float = ON_EDGE) -> NDA
 
 
 def differences(a: Array, b: Array) -> Array:
-    """Return |a - b|; 0 where both are inf, inf where one is."""
+    """Return |a - b|: 0 where both are inf, inf where only one is."""
     both = np.isfinite(a) & np.isfinite(b)
     return np.where(both, np.abs(np.where(both, a, 0.0) - np.where(both, b, 0.0)), np.where(a == b, 0.0, np.inf))
 
 
 @pytest.mark.parametrize(("seed", "meshes", "rays"), [(0, 40, 400), pytest.param(1, 600, 1000, marks=pytest.mark.soak)])
 def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: int, meshes: int, rays: int) -> None:
-    """Distances and normals, from outside and inside; MuJoCo's may differ only where a ray passes an edge."""
+    """Distances and normals agree, from outside and inside; MuJoCo's may differ only where a ray passes an edge."""
     rng = np.random.default_rng(100 + seed)
     hits = left_out = 0
     for case in cases(seed, meshes):
@@ -162,7 +162,7 @@ def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: 
         here, expected = got["distance"].astype(np.float64), reference.distance
         native, normals = case.mujocos(o, d)
         clear = ~reference.is_edge & (reference.tangency > np.radians(0.1))
-        # float32 places the ray to 1e-6 of its way, which a flat angle stretches
+        # float32 limits the position along the ray to 1e-6 of its length, which a flat angle amplifies
         finite = np.where(np.isfinite(expected), expected, 0.0)
         tolerance = 1e-5 * case.size + 1e-6 * (case.size + finite) / np.sin(reference.tangency)
         wrong = clear & (differences(here, expected) > tolerance)
@@ -182,7 +182,7 @@ def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: 
     ("seed", "meshes", "rays"), [(2, 16, 2000), pytest.param(3, 100, 10000, marks=pytest.mark.soak)]
 )
 def test_no_ray_leaks_through_an_edge_or_a_vertex(seed: int, meshes: int, rays: int) -> None:
-    """Rays out of stretched balls, aimed exactly at vertices and edges; MuJoCo's own leak there."""
+    """No ray from inside a stretched ball, aimed exactly at vertices and edges, escapes; MuJoCo's own rays do."""
     rng = np.random.default_rng(200 + seed)
     leaks = 0
     for case in cases(seed, meshes, ("ball",)):
@@ -199,7 +199,7 @@ def test_no_ray_leaks_through_an_edge_or_a_vertex(seed: int, meshes: int, rays: 
 
 
 def test_rays_from_afar_do_not_leak_through_a_shared_edge() -> None:
-    """The near side of a ball of 1 m from 5 m away: no ray at its vertices comes out at the far side."""
+    """No ray at the vertices of the near side of a ball of 1 m, from 5 m away, reaches the far side."""
     points, faces = icosphere(2)
     mesh = Mesh(single(points), faces, "ball")
     for is_static in (True, False):
@@ -219,7 +219,7 @@ def test_rays_from_afar_do_not_leak_through_a_shared_edge() -> None:
 
 @pytest.mark.parametrize("signs", SIGNS)
 def test_the_inside_of_a_mirrored_mesh_is_inside(signs: tuple[float, float, float]) -> None:
-    """MuJoCo turns the faces of a mirrored mesh; signed distances and surface normals keep their side."""
+    """MuJoCo reverses the faces of a mirrored mesh; signed distances and surface normals keep their side."""
     mesh = bumpy(np.random.default_rng(3), 1)
     points = " ".join(str(value) for value in mesh.vertices.ravel())
     faces = " ".join(str(value) for value in mesh.faces.ravel())

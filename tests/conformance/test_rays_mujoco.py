@@ -1,8 +1,9 @@
-"""Rays against MuJoCo's own, `mj_ray` and `mujoco.batch.Batch.ray`: robots in motion, meshes, terrains, height fields.
+"""Rays against MuJoCo's `mj_ray` and `mujoco.batch.Batch.ray`: moving robots, meshes, terrains, height fields.
 
-MuJoCo's rays meet planes from above only, and inside a height field stop at height 0, where the two halves of its solid
-meet; ours do neither. Rays where that matters are told apart by the reference and by the geometry, and counted.
-Rays at silhouettes are left out by the reference's rule; those that are aimed at robots up to 0.4 %.
+MuJoCo's rays hit planes from above only. Inside a height field they stop at height 0, where the two halves of its solid
+meet. The library's rays do neither. The reference and the geometry identify affected rays, which are counted.
+
+Rays at silhouettes are omitted by the reference's rule, up to 0.4 % of those aimed at robots.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ ROBOTS = {
     "manipulator": "suite/manipulator.xml",
 }
 FAR = 20.0
-"""Farther hits are misses, m."""
+"""Greatest distance of a hit, m; farther hits are misses."""
 
 
 def mj_rays(
     model: mujoco.MjModel, data: mujoco.MjData, starts: Array, directions: Array, exclude: int = -1, **more: Any
 ) -> tuple[Array, Array]:
-    """Return distance, m (inf for a miss), and geom id of each ray by mj_ray; directions are unit."""
+    """Return distance, m (inf for a miss), and geom id of each ray from mj_ray; directions are unit vectors."""
     geom = np.zeros(1, np.int32)
     found = []
     for start, direction in zip(starts, directions, strict=True):
@@ -50,13 +51,13 @@ def mj_rays(
 
 
 def geom_ids(engine: sn.Engine, model: mujoco.MjModel) -> Array:
-    """Return the geom id of each shape, by its name; the last is that of a miss."""
+    """Return the geom id of each shape, by its name; the last entry is that of a miss."""
     named = {(model.geom(i).name or f"geom_{i}"): i for i in range(model.ngeom)}
     return np.array([*(named[shape.name] for shape in engine.shapes()), -1])
 
 
 def aimed(rng: np.random.Generator, places: Array, n: int) -> tuple[Array, Array]:
-    """Return rays from around places to near them, which float32 can hold."""
+    """Return rays from around the places to points near them, exact in float32."""
     reach = 0.5 * float(np.ptp(places, axis=0).max()) + 0.2
     aim = places[rng.integers(len(places), size=n)] + rng.normal(scale=0.2 * reach, size=(n, 3))
     starts = (places.mean(axis=0) + rng.normal(scale=1.2 * reach, size=(n, 3))).astype(np.float32).astype(np.float64)
@@ -76,16 +77,16 @@ def path_of(robot: str) -> str:
 
 
 SLOW = ("quadruped", "dog")
-"""A height field of 80,000 triangles, and meshes of as many: the reference tries all, so their rays are fewer."""
+"""Robots with a height field or meshes of 80,000 triangles: the reference tries all of them, so they get fewer rays."""
 
 
 @pytest.mark.parametrize(
     "robot", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ROBOTS]
 )
 def test_a_robot_in_motion(robot: str) -> None:
-    """Every 100 of 300 ticks under random controls: `Batch.ray`, `mj_ray` and the reference meet what our rays meet.
+    """At every 100 of 300 ticks under random controls, `Batch.ray`, `mj_ray` and the reference agree with the library.
 
-    From the world, and from the robot's root, which does not see itself.
+    Rays start from the world, and from the robot's root, which does not see itself.
     """
     envs, n = 2, 200 if robot in SLOW else 600
     engine = sn.MujocoEngine(path_of(robot), envs)
@@ -136,14 +137,14 @@ def test_a_robot_in_motion(robot: str) -> None:
 
 
 def below_planes(engine: sn.Engine, reference: Any) -> Array:
-    """Return which rays meet a plane from below, as mj_ray's do not."""
+    """Return which rays hit a plane from below, which mj_ray's do not."""
     kinds = np.array([*(shape.kind == "plane" for shape in engine.shapes()), False])
     under: Array = kinds[reference.shape] & ((reference.normal * reference.directions).sum(axis=1) > 0.0)
     return under
 
 
 def same_hits(distance: Array, geom: Array, native: Array, native_geom: Array, second: Array) -> None:
-    """Check distances within 1e-4 m, the same misses, and the same geoms unless another is within 1e-4 m."""
+    """Check distances within 1e-4 m, equal misses, and equal geoms unless another geom is within 1e-4 m."""
     both = np.isfinite(native)
     np.testing.assert_array_equal(np.isfinite(distance), both)
     np.testing.assert_allclose(distance[both], native[both], atol=1e-4)
@@ -155,7 +156,7 @@ def same_hits(distance: Array, geom: Array, native: Array, native_geom: Array, s
 
 
 def scene_of(xml: str) -> tuple[mujoco.MjModel, mujoco.MjData, World, Array]:
-    """Return a model that stands still, its data, our rays in it, and the geom id of each shape."""
+    """Return a static model, its data, the library's rays in it, and the geom id of each shape."""
     model = mujoco.MjModel.from_xml_string(xml)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
@@ -165,7 +166,7 @@ def scene_of(xml: str) -> tuple[mujoco.MjModel, mujoco.MjData, World, Array]:
 
 
 def same_as_mujoco(xml: str, starts: Array, directions: Array, **more: Any) -> dict[str, Array]:
-    """Cast rays, compare all of them with mj_ray and the reference but those at silhouettes; return what was cast."""
+    """Cast rays and return the cast; compare all rays except those at silhouettes with mj_ray and the reference."""
     model, data, world, ids = scene_of(xml)
     d = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     got = world.cast(world.rays(starts, d, targets=Targets(geometry="all"), **more))
@@ -195,7 +196,7 @@ TETRAHEDRON = """
     ("scale", "euler", "turn"), [("1 1 1", "0 0 0", "0 0 0"), ("1.5 -.4 .7", "20 -50 130", "70 10 -30")]
 )
 def test_an_asymmetric_mesh_is_met_wherever_it_is(scale: str, euler: str, turn: str, joint: str) -> None:
-    """A tetrahedron, far from its centre of mass, by 5781 rays: as many hits as by all its triangles, one by one."""
+    """5781 rays hit a tetrahedron, far from its centre of mass, as often as a test of all its triangles."""
     xml = TETRAHEDRON.format(scale=scale, euler=euler, turn=turn, joint=joint)
     x, y = np.meshgrid(np.linspace(-2.003, 3.001, 123), np.linspace(-2.002, 2.001, 47))
     aim = np.stack([x.ravel(), y.ravel(), 0.3 + 0.0 * x.ravel()], axis=1) * [1.0, 0.7, 1.0]
@@ -211,7 +212,7 @@ def test_an_asymmetric_mesh_is_met_wherever_it_is(scale: str, euler: str, turn: 
 
 
 def tried(triangles: Array, starts: Array, directions: Array) -> Array:
-    """Return which rays meet a triangle, each tried on each (T. Moeller and B. Trumbore, 1997)."""
+    """Return which rays hit a triangle, by a test of all pairs (T. Moeller and B. Trumbore, 1997)."""
     a, e1, e2 = (part[None] for part in (triangles[:, 0], *(triangles[:, k] - triangles[:, 0] for k in (1, 2))))
     p = np.cross(directions[:, None], e2)
     det, s = (e1 * p).sum(-1), starts[:, None] - a
@@ -222,13 +223,13 @@ def tried(triangles: Array, starts: Array, directions: Array) -> Array:
 
 
 def terrain_xml(kind: str, n: int = 40) -> str:
-    """Return a hilly ground as a mesh or a height field, turned, with boxes and a moving mesh over it."""
+    """Return a hilly ground as a mesh or a height field, rotated, with boxes and a moving mesh above it."""
     rng = np.random.default_rng(80)
     row, column = np.mgrid[:n, :n]
     z = 0.5 + 0.25 * np.sin(0.31 * row) + 0.2 * np.cos(0.23 * column) + rng.uniform(0.0, 0.03, (n, n))
     z = (z - z.min()) / np.ptp(z)
     if kind == "hfield":
-        heights = " ".join(f"{value:.6f}" for value in z[::-1].ravel())  # MuJoCo reads the row of most y first
+        heights = " ".join(f"{value:.6f}" for value in z[::-1].ravel())  # MuJoCo reads the row of greatest y first
         asset = f'<hfield name="t" nrow="{n}" ncol="{n}" size="5 4 .9 .3" elevation="{heights}"/>'
     else:
         x, y = np.meshgrid(np.linspace(-5, 5, n), np.linspace(-4, 4, n))
@@ -257,7 +258,7 @@ def terrain_xml(kind: str, n: int = 40) -> str:
 @pytest.mark.parametrize("how", ["slanted", "down"])
 @pytest.mark.parametrize("kind", ["mesh", "hfield"])
 def test_a_terrain_with_boxes_and_a_scaled_mesh(kind: str, how: str) -> None:
-    """From above, in all directions or down, past the rim as well."""
+    """Rays from above, in all directions or down, agree, also past the rim."""
     rng = np.random.default_rng(81)
     starts = rng.uniform([-6, -5, 1.8], [6, 5, 3.0], (2000, 3)).astype(np.float32).astype(np.float64)
     directions = rng.normal(size=(2000, 3)) * [1.0, 1.0, 0.2] - [0.0, 0.0, 0.5]
@@ -267,7 +268,7 @@ def test_a_terrain_with_boxes_and_a_scaled_mesh(kind: str, how: str) -> None:
     assert 500 < np.isfinite(got["distance"]).sum() < 2000
 
 
-# Which geoms are met --------------------------------------------------------------------------------------------------
+# Visible geoms --------------------------------------------------------------------------------------------------------
 
 SELECTION = """
 <mujoco>
@@ -292,7 +293,7 @@ SELECTION = """
 @pytest.mark.parametrize("groups", [None, (0,), (0, 2), (3, 4), (1, 2, 3)])
 @pytest.mark.parametrize("own", [True, False], ids=["own", "all"])
 def test_groups_alpha_and_the_own_body_are_mujocos(groups: tuple[int, ...] | None, own: bool) -> None:
-    """`geometry="all"` is mj_ray's rule: geoms with alpha 0 are not met, nor other groups, nor the excluded body."""
+    """`geometry="all"` follows mj_ray's rule: geoms with alpha 0, other groups and the excluded body are invisible."""
     engine = sn.MujocoEngine(SELECTION, 1)
     engine.refresh()
     row = engine.names("body").index("robot")
@@ -331,7 +332,7 @@ def test_groups_alpha_and_the_own_body_are_mujocos(groups: tuple[int, ...] | Non
     ],
 )
 def test_visual_and_collision_geometry(geometry: Any, expected: set[str]) -> None:
-    """Visual: visible and of groups 0 to 2; collision: what takes part in contacts, visible or not; all: visible."""
+    """Visual means visible and of groups 0 to 2; collision means collidable, visible or not; all means visible."""
     engine = sn.MujocoEngine(SELECTION, 1)
     world = World(engine, [(engine.names("body").index("robot"), (0.0, 0.0, 0.0))])
     chosen = world.scene.select(Targets(geometry=geometry), "Test")

@@ -1,7 +1,7 @@
 """Rays against the slow float64 reference, ray by ray: every fast path, in scenes of all kinds of shapes.
 
-Rays that pass a silhouette or touch a surface are left out by the reference's rule; in each test they are at most
-0.1 % of all rays, and one.
+Rays that pass a silhouette or touch a surface are omitted by the reference's rule. In each test they are at most 0.1 %
+of all rays, plus a single ray.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import Targets
 
 FAR = 40.0
-"""Planes are unbounded and tilted by a few degrees only: farther away float32 holds no place to 1e-4 m."""
+"""Planes are unbounded and tilted by a few degrees only: beyond this distance float32 cannot resolve 1e-4 m."""
 LOOSE = 1.0
-"""For single comparisons: what is left out is counted over all of a test."""
+"""Limit for single comparisons: omitted rays are counted over the whole test."""
 
 
 def few_left_out(reports: Iterable[CastComparison]) -> int:
-    """Check that at most 0.1 % of all rays, and one, were left out, and that a tenth hit; return the hits."""
+    """Check that at most 0.1 % of all rays, plus a single ray, were omitted, and that a tenth hit; return the hits."""
     found = list(reports)
     rays, out = sum(report.rays for report in found), sum(report.left_out for report in found)
     assert out <= 1e-3 * rays + 1, f"{out} of {rays} rays are skipped"
@@ -49,13 +49,13 @@ def kernels(world: World, cast: RayCast) -> str:
 
 
 def into(world: World, env: int, mount: int, starts: Array, directions: Array) -> tuple[Array, Array]:
-    """Return rays of the world in the frame of a mount."""
+    """Return world rays in the frame of a mount."""
     pos, turn = world.mount_pose(env, mount)
     return (starts - pos) @ turn, directions @ turn
 
 
 def upright(fields: Sequence[tuple[HeightField, tuple[float, float, float], float]], **more: Any) -> list[Shape]:
-    """Return height fields at places, turned about the vertical by angles, rad."""
+    """Return height fields at given places, rotated about the vertical by angles, rad."""
     return [
         Shape("hfield", f"field {i}", pos=pos, quat=(np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)), hfield=field, **more)
         for i, (field, pos, yaw) in enumerate(fields)
@@ -74,9 +74,10 @@ def hills(rng: np.random.Generator, points: tuple[int, int], size: tuple[float, 
 
 @pytest.mark.parametrize("seed", gate(range(4), {0, 2}))
 def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> None:
-    """All kinds, most of them moving, in envs of different poses; mounts on the world and on bodies.
+    """Shapes of all kinds, most of them moving, are hit in envs of different poses, from mounts on the world and on
+    bodies.
 
-    Mounts do not see the body they sit on. The poses of another env would explain none of it.
+    Mounts do not see their own body. The poses of another env would not explain the hits.
     """
     rng = np.random.default_rng([10, seed])
     bodies, envs = 5, 3
@@ -105,7 +106,7 @@ def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> Non
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world", "yaw_starts"])
 def test_rays_leave_from_where_the_alignment_says(alignment: Any) -> None:
-    """Starts and directions against float64 rotations of the mount's pose, with an offset and both drifts."""
+    """Starts and directions agree with float64 rotations of the mount's pose, with an offset and both drifts."""
     rng = np.random.default_rng(11)
     poses = [random_poses(rng, 2) for _ in range(3)]
     world = World(
@@ -136,7 +137,7 @@ def test_rays_leave_from_where_the_alignment_says(alignment: Any) -> None:
     "kind", ["mesh", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:8] if kind != "mesh")]
 )
 def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
-    """Meshes scaled, mirrored, open and closed; height fields tilted, with and without a base; moving and standing."""
+    """Meshes are scaled, mirrored, open and closed; height fields are tilted, with and without base; both may move."""
     rng = np.random.default_rng([12, KINDS.index(kind)])
     shapes = random_shapes(rng, 10 if kind == "hfield" else 24, kinds=(kind,), bodies=4)
     poses = [random_poses(rng, 4) for _ in range(2)]
@@ -149,7 +150,7 @@ def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
 
 
 def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
-    """All of 110 ahead, so that a block cannot keep those in its cone; in another env all around it."""
+    """All of 110 are ahead, so a block cannot store those in its cone; in another env they surround it."""
     rng = np.random.default_rng(13)
     shapes = crowd(rng)
     narrow = rng.uniform(-1.0, 1.0, (110, 3)) * [4.0, 0.4, 0.4] + [9.0, 0.0, 0.0]
@@ -175,14 +176,14 @@ def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
 
 
 def crowd(rng: np.random.Generator) -> list[Shape]:
-    """Return 110 shapes, each the middle of a body of its own."""
+    """Return 110 shapes, each at the centre of a separate body."""
     kinds = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
     shapes = random_shapes(rng, 110, kinds, extent=2.0)
     return [replace(shape, pos=(0, 0, 0), body=i, is_static=None) for i, shape in enumerate(shapes)]
 
 
 def kept(cast: RayCast, centres: Array, block: Array) -> int:
-    """Return how many bounding spheres a cone about the middle of a block of rays from the origin meets."""
+    """Return how many bounding spheres intersect a cone about the middle of a block of rays from the origin."""
     radius = cast.view.instances.radius.numpy()
     far = np.linalg.norm(centres, axis=1)
     wide = np.arccos((block @ block[len(block) // 2]).min())
@@ -191,7 +192,7 @@ def kept(cast: RayCast, centres: Array, block: Array) -> int:
 
 
 def test_neighbours_that_point_everywhere_and_start_far_apart() -> None:
-    """A block wider than a half space, with starts up to 20 m apart."""
+    """A block wider than a half space, with starts up to 20 m apart, agrees."""
     rng = np.random.default_rng(14)
     shapes = random_shapes(rng, 24, bodies=10)
     poses = [random_poses(rng, 10) for _ in range(2)]
@@ -246,7 +247,7 @@ def test_a_hit_nearer_than_the_least_distance_is_a_miss_and_hides_what_is_behind
 
 @pytest.mark.parametrize("directions", [[0.0, 0.0, 1.0], [0.1, 0.0, 1.0]], ids=["vertical", "slanted"])
 def test_an_infinite_greatest_distance_has_misses(directions: list[float]) -> None:
-    """Where nothing is, nothing is met, also of an analytic shape that every ray is tried on."""
+    """Rays into empty space miss, also with an analytic shape that every ray is tested against."""
     world = World(
         tensor_engine([Shape("plane", "deck", (1.0, 1.0), pos=(0, 0, 1)), Shape("sphere", "s", (1.0,))], 0, 1)
     )
@@ -259,7 +260,7 @@ def test_an_infinite_greatest_distance_has_misses(directions: list[float]) -> No
 
 
 def flat_world(rng: np.random.Generator, envs: int = 2, **more: Any) -> tuple[World, list[Any]]:
-    """Return a world that vertical rays meet by look-ups alone: meshes, boxes, planes, upright fields, and movers."""
+    """Return a world that vertical rays hit by look-ups alone: meshes, boxes, planes, upright fields, moving shapes."""
     still = [
         *random_shapes(rng, 6, ("mesh", "box")),
         *upright(
@@ -278,7 +279,7 @@ def flat_world(rng: np.random.Generator, envs: int = 2, **more: Any) -> tuple[Wo
 
 
 def over(rng: np.random.Generator, n: int) -> Array:
-    """Return starts over, in and under the world, sorted so that neighbours are near each other."""
+    """Return starts above, inside and below the world, sorted so that neighbours are near each other."""
     starts = rng.uniform(-7.0, 7.0, (n, 3)).astype(np.float32).astype(np.float64)
     return starts[np.lexsort((starts[:, 1], np.floor(starts[:, 0])))]
 
@@ -286,7 +287,7 @@ def over(rng: np.random.Generator, n: int) -> Array:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
-    """Standing meshes, boxes, planes and upright fields turned about the vertical, all kinds moving; down and up."""
+    """Static meshes, boxes, planes and upright fields, turned about the vertical, and all moving kinds agree."""
     rng = np.random.default_rng([20, seed])
     world, _ = flat_world(rng)
     cast = world.rays(over(rng, 800), np.broadcast_to([0, 0, sign], (800, 3)), alignment="world", limits=(0.0, FAR))
@@ -298,7 +299,7 @@ def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", gate(range(3), {0}))
 def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> None:
-    """Spheres, tilted fields and the like beside the index of what has triangles."""
+    """Spheres, tilted fields and the like are hit beside the index of triangle shapes."""
     rng = np.random.default_rng([21, seed])
     shapes = random_shapes(rng, 40, bodies=3)
     poses = [random_poses(rng, 3) for _ in range(2)]
@@ -311,7 +312,7 @@ def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> No
 
 @pytest.mark.slow
 def test_vertical_rays_from_turned_mounts() -> None:
-    """Yaw alignment on tumbling bodies: starts turn with the heading, rays stay vertical, own bodies are not seen."""
+    """With yaw alignment on tumbling bodies, starts follow the heading, rays stay vertical, own bodies are hidden."""
     rng = np.random.default_rng(22)
     world, _ = flat_world(rng, mounts=[(0, (0.2, 0.1, 0.5), (0.7, 0.1, 0.5, -0.4)), (2, (0.0, 0.0, 0.0))])
     cast = world.rays(over(rng, 1000), np.broadcast_to([0, 0, -1.0], (1000, 3)), alignment="yaw", limits=(0.0, FAR))
@@ -329,7 +330,7 @@ def test_vertical_rays_from_turned_mounts() -> None:
 
 
 def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
-    """110 of them above each other."""
+    """110 moving shapes are above each other."""
     rng = np.random.default_rng(24)
     shapes = crowd(rng)
     place = rng.uniform(-1.0, 1.0, (110, 3)) * [0.4, 0.4, 9.0]
@@ -344,7 +345,7 @@ def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
 
 
 def test_one_height_field_alone_by_each_way() -> None:
-    """The shortest one, for distances and points only, and that with ids and normals."""
+    """The shortest path, for distances and points only, agrees, and so does the path with ids and normals."""
     rng = np.random.default_rng(24)
     field = upright([(hills(rng, (17, 23), (4.0, 3.0), base=0.2), (1.0, -2.0, 0.3), 2.4)])
     poses = [random_poses(rng, 1, 2.0) for _ in range(2)]
@@ -356,14 +357,14 @@ def test_one_height_field_alone_by_each_way() -> None:
         short, whole = world.cast(cast, ("distance", "point")), world.cast(cast)
         few_left_out(world.compare(whole, env, 0, max_distance=FAR, most_left_out=LOOSE) for env in range(2))
         hit = np.isfinite(whole["distance"])
-        # the look-up of the short way rounds the place otherwise: at a cliff 1 in 1000 may fall to the other side
+        # the look-up of the short path rounds the position differently: at a cliff 1 in 1000 may fall to the other side
         same = np.isclose(short["distance"], whole["distance"], atol=2e-5) | (~hit & ~np.isfinite(short["distance"]))
         assert (~same).mean() < 1e-3
         np.testing.assert_allclose(short["point"][hit & same], whole["point"][hit & same], atol=3e-5)
 
 
 def test_offsets_that_may_change_make_no_ray_vertical() -> None:
-    """A ray along -z of a frame that a tensor turns by 90 degrees about y goes along -x."""
+    """A ray along -z of a frame that a tensor rotates by 90 degrees about y points along -x."""
     box = Shape("box", "box", (1.0, 1.0, 1.0))
     world = World(tensor_engine([box, Shape("plane", "ground", pos=(0, 0, -3))], 0, 1))
     half = float(np.sqrt(0.5))
@@ -380,7 +381,7 @@ def test_offsets_that_may_change_make_no_ray_vertical() -> None:
 
 @pytest.mark.parametrize("how", ["upright", pytest.param("tilted", marks=pytest.mark.slow), "moving"])
 def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
-    """Of many cells, so that rays cross blocks of both levels; rays at all angles, from above, below and inside."""
+    """With many cells, rays cross blocks of both levels; rays come at all angles, from above, below and inside."""
     rng = np.random.default_rng([31, len(how)])
     grids = [hills(rng, (70, 45), (4.0, 3.0)), hills(rng, (12, 40), (1.5, 2.5), base=0.5), hills(rng, (2, 2), (1, 1))]
     places = [(0.0, 0.0, -1.0), (1.0, 2.0, 1.0), (-2.0, -1.0, 1.5)]
@@ -400,11 +401,11 @@ def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
     assert (got["face"] > 100).any()
 
 
-# What is not seen -----------------------------------------------------------------------------------------------------
+# Invisible shapes -----------------------------------------------------------------------------------------------------
 
 
 def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only() -> None:
-    """Two mounts, one of them on a body of shapes of all kinds that stands still; rays of all directions and down."""
+    """Two mounts, one of them on a static body of shapes of all kinds, cast rays in all directions and down."""
     rng = np.random.default_rng(40)
     shapes = random_shapes(rng, 24, bodies=2)
     welded = [
@@ -431,7 +432,7 @@ def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only(
 
 
 def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dict[str, Array]], list[Any]]:
-    """Scan for 12 ticks with a window that moves over a period, from a mount that flies and tumbles among movers."""
+    """Scan for 12 ticks with a window that moves over a period, from a tumbling mount among moving shapes."""
     rng = np.random.default_rng(50)
     shapes = [shape for shape in random_shapes(rng, 60, bodies=5) if shape.kind != "plane"]
     shapes = [replace(shape, body=1 + shape.row % 5 if not shape.is_static else -1) for shape in shapes]
@@ -453,7 +454,7 @@ def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dic
         poses.append([np.asarray(part, np.float32) for part in random_poses(rng, 6)])
         engine.body_pos_w, engine.body_quat_w = (part[None] for part in poses[-1])
         if tick:
-            last, now = poses[-2][1][0], poses[-1][1][0]  # the mount turns by steps a sensor may see
+            last, now = poses[-2][1][0], poses[-1][1][0]  # the mount rotates by steps that a sensor may see
             engine.body_quat_w[0, 0] = torch.from_numpy(last + 0.2 * now) / np.linalg.norm(last + 0.2 * now)
             engine.body_pos_w[0, 0] = torch.from_numpy(poses[-2][0][0] + 0.1 * poses[-1][0][0])
             poses[-1] = [engine.array(name)[0].numpy().copy() for name in ("body_pos_w", "body_quat_w")]
@@ -466,7 +467,7 @@ def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dic
 
 @pytest.mark.parametrize("alignment", ["base", *(pytest.param(a, marks=pytest.mark.slow) for a in ("yaw", "world"))])
 def test_each_ray_of_a_scan_meets_what_moves_where_it_is_at_the_nearest_tick(alignment: Any) -> None:
-    """Whatever block it is in: against the reference with the poses of the tick nearest to when the ray fires."""
+    """In every block, rays agree with the reference at the poses of the tick nearest to the ray's firing time."""
     world, _, found, poses = swept(32, alignment)
     reports = []
     for tick in (7, 9, 11):
@@ -490,7 +491,7 @@ def test_a_scan_that_takes_time_does_not_depend_on_the_blocks(alignment: Any) ->
 
 
 def test_the_last_block_of_a_window_is_as_wide_as_the_others() -> None:
-    """A window whose rays are no whole number of blocks, over a pattern that jumps up and down."""
+    """A window whose rays are not a whole number of blocks, over a pattern that jumps up and down, agrees."""
     rng = np.random.default_rng(51)
     shapes = [Shape("sphere", f"{i}", (0.5,), body=i) for i in range(40)]
     poses = rng.uniform(-8.0, 8.0, (40, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (40, 1))
@@ -513,11 +514,11 @@ def test_the_last_block_of_a_window_is_as_wide_as_the_others() -> None:
         assert all(same_bits(a, b) for a, b in zip(found[1], found[block], strict=True))
 
 
-# One result, however it is computed -----------------------------------------------------------------------------------
+# Equal results of all code paths --------------------------------------------------------------------------------------
 
 
 def both_kinds(rng: np.random.Generator, envs: int, **more: Any) -> tuple[World, list[tuple[Array, Array]]]:
-    """Return a world with many movers, and rays of all directions and down."""
+    """Return a world with many moving shapes, and rays in all directions and down."""
     world, poses = flat_world(rng, envs, **more)
     anywhere = random_rays(rng, world.scene.shapes, 700, poses=poses[0])
     return world, [anywhere, (over(rng, 700), np.broadcast_to([0.0, 0.0, -1.0], (700, 3)))]
@@ -535,7 +536,7 @@ def test_block_sizes_make_no_difference(which: int) -> None:
 @pytest.mark.parametrize("envs", [1, 2, 5])
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
 def test_shards_make_no_difference(which: int, envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads against one; with one env its rays are shared."""
+    """Two threads agree with a single thread; with a single env its rays are shared."""
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     found = []
     for threads in (1, 2):
@@ -568,12 +569,12 @@ def test_a_captured_graph_makes_no_difference(which: int) -> None:
         segment.run()
         found.append({name: tensor.numpy() for name, tensor in outputs.items()})
     assert same_bits(*found)
-    world.compare(found[-1], 1, 0, max_distance=FAR, most_left_out=LOOSE)  # where what moves is now
+    world.compare(found[-1], 1, 0, max_distance=FAR, most_left_out=LOOSE)  # where moving shapes are now
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
 def test_a_reset_casts_the_rays_of_its_envs_only(which: int) -> None:
-    """By the mask: the others keep every bit, and remember where things were."""
+    """A reset uses the mask: the other envs keep every bit, and remember earlier positions."""
     world, rays = both_kinds(np.random.default_rng(63), 3)
     cast = world.rays(*rays[which], alignment="yaw", limits=(0.0, FAR))
     outputs = world.outputs(cast)
@@ -592,7 +593,7 @@ def test_a_reset_casts_the_rays_of_its_envs_only(which: int) -> None:
 
 
 class _Given(PatternBaseCfg):
-    """Rays from a seed, at anything."""
+    """Rays from a seed, in arbitrary directions."""
 
     seed: int = 0
 
@@ -604,7 +605,7 @@ class _Given(PatternBaseCfg):
 
 @pytest.mark.usefixtures("at_once")
 def test_a_captured_scene_is_the_plain_one() -> None:
-    """Ray casters in a scene with `capture=True`, over steps and a reset of one env: the same bits."""
+    """Ray casters in a scene with `capture=True` give the same bits, over steps and a reset of an env."""
     rng = np.random.default_rng(64)
     shapes = random_shapes(rng, 24, bodies=3)
     motion = [random_poses(rng, 3) for _ in range(3)]
@@ -637,7 +638,7 @@ def test_a_captured_scene_is_the_plain_one() -> None:
 
 
 def test_a_hit_on_a_moving_mesh_follows_it_in_the_same_step() -> None:
-    """A mirrored wedge is met where its body is now, in each env, with its faces and normals; nothing is rebuilt."""
+    """A mirrored wedge is hit at its body's current pose, in each env, with its faces and normals and no rebuild."""
     points = np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]]) - 0.3
     wedge = Mesh(points, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "wedge")
     engine = tensor_engine([Shape("mesh", "wedge", body=0, mesh=wedge, scale=(1.0, -0.5, 0.7))], 1, 2)

@@ -1,7 +1,7 @@
-"""Every kind of sensor goes over the wire bit for bit: fields, truth, flags, times, rows of events, and poses.
+"""Every kind of sensor is transmitted bit for bit: fields, truth, flags, times, rows of events, and poses.
 
-The world is that of `two_engines`, with every sensor once as it is and once late and with losses, so that captures,
-stamps, ages and flags differ between environments.
+The world is that of `two_engines`, with every sensor once unchanged and once late and lossy. Captures, stamps, ages and
+flags therefore differ between environments.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def assert_same(data: FieldData, reading: Reading, part: slice, truth: bool) -> 
 
 
 def test_every_kind_of_sensor_takes_part(scene: sn.Scene) -> None:
-    """Each of ours is here, most of them late as well, and there are rows of events in some environments only."""
+    """Each built-in sensor is included, most of them late as well; only some environments have rows of events."""
     assert {cfg.kind() for cfg in CONFIGS.values()} == OURS
     assert {cfg.kind() for cfg in LATE.values()} == OURS - {*TRUTHFUL, *NATIVE}
     late = scene.publish([*LATE])
@@ -95,7 +95,7 @@ def test_every_kind_of_sensor_takes_part(scene: sn.Scene) -> None:
 
 @pytest.mark.parametrize("name", [*CONFIGS, *LATE])
 def test_arrays_of_a_reading_are_read_only(name: str, scene: sn.Scene) -> None:
-    """All outputs share them: fields of both branches, times, flags, poses, rows of events; of some envs as well."""
+    """All outputs share them: fields of both branches, times, flags, poses and rows of events, also of some envs."""
     for envs in (None, slice(1, 2)):
         reading = scene.publish([name], poses=True, envs=envs)[name]
         arrays = [*reading.measured.values(), *reading.truth.values(), reading.pose, reading.offsets, reading.env_ids]
@@ -134,7 +134,7 @@ def test_a_reading_comes_out_of_a_message_bit_for_bit(name: str, scene: sn.Scene
 
 
 def test_listeners_of_all_sensors_get_what_the_scene_shows_in_each_frame(scene: sn.Scene) -> None:
-    """With and without truth, of all environments and of some. Who captured nothing in a frame sends nothing in it."""
+    """This holds with and without truth, for all and some envs. A sensor without a capture in a frame sends nothing."""
     got: dict[tuple[int, str], Any] = {}
     marks: list[Any] = []
     shown: dict[int, dict[str, Reading]] = {}

@@ -1,1 +1,1 @@
-"""The contract documents as TOML tables: what each names, and where it is here; `test_contract.py` checks them."""
+"""The contract documents as TOML tables: what each names, and its equivalent here; `test_contract.py` checks them."""

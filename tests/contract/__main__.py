@@ -1,4 +1,4 @@
-"""``python -m tests.contract`` writes `docs/contract.md` anew."""
+"""``python -m tests.contract`` regenerates `docs/contract.md`."""
 
 from .render import PAGE, render
 

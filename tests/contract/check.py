@@ -1,4 +1,4 @@
-"""Checks one row against the package: returns what is wrong with it, in words; nothing for a row that holds."""
+"""Check of a single row against the package: it returns faults as text, and nothing for a valid row."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NEEDS_TEST = ("error", "guarantee", "example")
 def resolve(path: str) -> Any:
     """Return the object of a dotted path.
 
-    A field of a config is its `FieldInfo`; what objects of a class have, or its constructor takes, or what is an
-    attribute of the blueprint of a streamed sensor, is None.
+    A field of a config gives its `FieldInfo`. Instance attributes, constructor parameters and blueprint attributes of a
+    streamed sensor give None.
 
     Raises:
-        LookupError: there is no such thing; the message says where the path ends.
+        LookupError: the path does not exist; the message states where it ends.
     """
     parts = ["sensorium" if path.startswith("sn.") else path.split(".")[0], *path.split(".")[1:]]
     found = import_module(parts[0])
@@ -58,13 +58,13 @@ def resolve(path: str) -> Any:
 
 
 def fields_of(cfg_class: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a config by all their names."""
+    """Return the fields of a config by all their names, aliases included."""
     aliases = {info.alias: info for info in cfg_class.model_fields.values() if info.alias}
     return {**cfg_class.model_fields, **aliases}
 
 
 def _instance_attributes(owner: type) -> set[str]:
-    """Return names that a class sets on its objects: annotations, and what `__init__` assigns to self."""
+    """Return the names that a class sets on its objects: annotations, and assignments to self in `__init__`."""
     names: set[str] = set()
     for base in owner.__mro__:
         names |= set(inspect.get_annotations(base))
@@ -78,7 +78,7 @@ def _instance_attributes(owner: type) -> set[str]:
 
 
 def exists(path: str) -> str:
-    """Return why a path does not exist; an empty text where it does."""
+    """Return why a path does not exist, or an empty text if it exists."""
     try:
         resolve(path)
     except (LookupError, ImportError, AttributeError) as error:
@@ -87,7 +87,7 @@ def exists(path: str) -> str:
 
 
 def faults(row: Row, collected: Collected) -> list[str]:
-    """Return everything that is wrong with a row."""
+    """Return all faults of a row."""
     found = []
     if row.kind not in get_args(Kind):
         found.append(f"{row.kind!r} is no kind")
@@ -182,10 +182,10 @@ def _cfg_field(row: Row, status: Present) -> list[str]:
 
 
 def same(ours: Any, stated: str) -> bool:
-    """Compare a default with a stated one; a list equals its tuple, True is not 1.
+    """Compare a default with the stated default; a list equals its tuple, True differs from 1.
 
     Raises:
-        ValueError: the stated one is neither a literal nor the class of ours with all its defaults.
+        ValueError: the stated default is neither a literal nor a class of this package with all its defaults.
     """
     if stated == "required":
         return ours is inspect.Parameter.empty

@@ -1,6 +1,6 @@
-"""A pytest plugin that writes down which tests there are and which of them may be skipped.
+"""A pytest plugin that lists all tests and marks those that may be skipped.
 
-`collect_files(paths)` runs pytest with it in a process of its own, which only collects.
+`collect_files(paths)` runs pytest with it in a separate process that only collects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def collect_files(paths: Iterable[str], out: Path) -> dict[str, str]:
 
     Args:
         paths: test files, relative to the root; those that do not exist have no tests.
-        out: a file to write to.
+        out: path of the output file.
     """
     files = sorted({path for path in paths if (ROOT / path).is_file()})
     if not files:
@@ -57,7 +57,7 @@ def collect_files(paths: Iterable[str], out: Path) -> dict[str, str]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write every collected test down."""
+    """Write all collected tests to the output file."""
     if OUT in os.environ:
         found = {item.nodeid: why_skipped(item) for item in session.items}
         Path(os.environ[OUT]).write_text(json.dumps(found), encoding="utf-8")
@@ -79,7 +79,7 @@ def why_skipped(item: Any) -> str:
 
 
 def skipping_call(function: Any, seen: frozenset[str] = frozenset()) -> str:
-    """Return the call by which a function, or one of its own module that it names, skips a test."""
+    """Return the call by which a function, or a function of its module that it names, skips a test."""
     module = inspect.getmodule(function)
     names, calls = _parts(inspect.unwrap(function))
     if calls:
@@ -94,7 +94,7 @@ def skipping_call(function: Any, seen: frozenset[str] = frozenset()) -> str:
 
 @cache
 def _parts(function: Any) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names a function uses, and its skipping calls."""
+    """Return the names that a function uses, and its skipping calls."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):

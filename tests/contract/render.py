@@ -1,4 +1,4 @@
-"""Writes `docs/contract.md` from the tables."""
+"""The generator of `docs/contract.md` from the tables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def render(documents: Iterable[Document] = DOCUMENTS) -> str:
 
 
 def summary(document: Document) -> str:
-    """Return one sentence with the numbers of a document."""
+    """Return a sentence with the statistics of a document."""
     count = Counter(status_word(row) for row in document.rows)
     parts = [f"{count[name]} {name}" for name in ("present", "alias", "replaced", "not applicable") if count[name]]
     waiting = Counter(row.status.issue for row in document.rows if isinstance(row.status, With))

@@ -1,13 +1,13 @@
-"""One row per thing that a contract document names, and what became of it here.
+"""Rows of the tables: one per item that a contract document names, with its equivalent here.
 
-A row says what the document says (name, kind, default, shape, a short paraphrase) and has one status:
+A row repeats the document's statement (name, kind, default, shape, a short paraphrase) and has one status:
 `Present`, `Alias`, `Replaced`, `NotApplicable` or `With` (comes with later work). The fields are the keys of the TOML
 files, which `tables.py` reads.
 
 Defaults are Python expressions: ``"0.0"``, ``"'ros'"``, ``"required"`` where there is none, and ``"ImuCfg()"`` for a
 config with all its defaults. Names that only another library can resolve, e.g. of a marker config, are never compared.
 
-Names of things here are dotted paths; `sn.` is short for `sensorium.`: ``"sn.ImuCfg.update_period"``,
+Items of this package are dotted paths; `sn.` is short for `sensorium.`: ``"sn.ImuCfg.update_period"``,
 ``"sensorium.testing.check_sensor"``.
 """
 
@@ -24,7 +24,7 @@ ISSUES = {
     "Cameras": "cameras and rendering",
     "Viewer": "a live view that draws sensors",
 }
-"""Later work that a row may wait for."""
+"""Later work that a row may depend on."""
 
 FOREIGN = {
     "Omniverse": "its extensions, its timeline, its carb settings and its USD assets",
@@ -33,25 +33,25 @@ FOREIGN = {
     "CARLA's build": "its C++ source tree, make targets and Boost.Python bindings",
     "Genesis": "its solver and entity objects, its modules and paths",
 }
-"""Engines whose handles and assets cannot exist here, and nothing else is `NotApplicable`."""
+"""Engines whose handles and assets cannot exist here; only these are `NotApplicable`."""
 
 
 @dataclass(frozen=True)
 class Present:
-    """It is here, and a test shows it.
+    """An item that exists here and has a test.
 
     Args:
-        where: dotted path of it; may be empty for guarantees and examples.
+        where: dotted path of the item; may be empty for guarantees and examples.
         test: ``"tests/a/test_b.py::test_c"``, with ``[id]`` for one parameter set (an ending ``*`` takes all ids that
             begin so). Required for errors, guarantees and examples. Must be collected, and never skipped.
         our_default: our default, where the document states none or a different one; a different one needs `why`.
-        why: why it is different.
+        why: reason for the difference.
         call: parameters a method must take, with defaults, as in a signature: ``"env_ids=None"``.
-        our_shape: our shape, where the document states it in other words; sizes and axis words, ``["env", 3]``.
+        our_shape: our shape, where the document's wording differs; sizes and axis words, ``["env", 3]``.
         unit: the field's unit.
         dtype: the field's dtype, where it is not float32.
         builtin: exception of Python that an error must also be, e.g. ``"ValueError"``.
-        note: anything a reader must know.
+        note: further information for the reader.
     """
 
     where: str = ""
@@ -68,9 +68,10 @@ class Present:
 
 @dataclass(frozen=True)
 class Alias:
-    """Another name here for the same thing: `where` exists and is `of`.
+    """Another name here for the same item: `where` exists and is `of`.
 
-    With `where` empty the thing has one name only, that of another contract document; `why` then says which.
+    An empty `where` means that the item has a single name, that of another contract document; `why` then names the
+    document.
     """
 
     of: str
@@ -81,7 +82,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Replaced:
-    """The need is met by something else: `by` are dotted paths that exist, and `test` shows that it is."""
+    """An item replaced by others: `by` holds existing dotted paths, and `test` shows the equivalence."""
 
     by: Sequence[str]
     why: str
@@ -90,7 +91,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """A handle or an asset of another engine, which is one of `FOREIGN`."""
+    """A handle or an asset of another engine, listed in `FOREIGN`."""
 
     engine: str
     why: str
@@ -98,7 +99,7 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class With:
-    """Comes with a later issue. `where`: the planned path; once it exists the row must be turned to present."""
+    """An item of later work. `where` is the planned path; once the path exists, the row must become present."""
 
     issue: str
     where: str = ""
@@ -114,13 +115,13 @@ STATUSES: Mapping[str, type[Status]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that a document names.
+    """An item that a document names.
 
     Args:
         name: as in the document: ``"ContactSensorCfg.force_threshold"``; a short title for guarantees and examples.
-        kind: what it is.
-        status: what became of it.
-        says: what the document says, in short and in our own words.
+        kind: kind of the item.
+        status: its equivalent here.
+        says: short paraphrase of the document's statement.
         default: the document's default of a cfg field.
         shape: the document's shape of a data field: sizes and axis words, ``["env", 3]``.
         section: the document's section.
@@ -140,12 +141,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Document:
-    """One contract document.
+    """A contract document.
 
     Args:
         name: short name, e.g. ``"mjlab"``.
         title: title of the page.
-        sections: every section of the document -> how many rows it has.
+        sections: every section of the document -> its number of rows.
         rows: the table.
     """
 

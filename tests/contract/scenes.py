@@ -1,4 +1,4 @@
-"""One small scene per data class, so that the shapes a document states are those of real readings."""
+"""A small scene per data class, so that the documented shapes are compared with real readings."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SENSORS: dict[str, Callable[[], Any]] = {
     "CameraData": _camera,
     "KinematicTactileSensorData": _skin,
 }
-"""Name of a data class -> a sensor that has all its fields. One with two names has two forms, one under each."""
+"""Name of a data class -> a sensor with all its fields. A class with two names has two shapes, one under each name."""
 
 
 @cache
@@ -108,14 +108,14 @@ def _built(name: str) -> Any:
 
 
 def sensor_for(data_class: type, name: str = "") -> Any:
-    """Return a sensor whose data are of this class.
+    """Return a sensor with data of this class.
 
     Args:
         data_class: the class.
-        name: the name by which it is called, where it has several.
+        name: the name to use, where the class has several.
 
     Raises:
-        LookupError: none is given in `SENSORS`.
+        LookupError: `SENSORS` has no such sensor.
     """
     name = name if name in SENSORS else data_class.__name__
     if name not in SENSORS:

@@ -1,4 +1,4 @@
-"""Reads the documents: one TOML file each, whose first lines explain the keys."""
+"""The reader of the documents: one TOML file each, whose first lines explain the keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def load(path: Path) -> Document:
     """Return the document of a TOML file.
 
     Raises:
-        TypeError: a row has a key that its status does not have, or lacks one that it needs.
+        TypeError: a row has a key that its status does not define, or lacks a required key.
         ValueError: a row does not have exactly one status.
     """
     table = tomllib.loads(path.read_text(encoding="utf-8"))

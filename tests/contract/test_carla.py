@@ -1,6 +1,6 @@
 """CARLA's tutorial, followed to the end: a new sensor from its definition to the callback of a client.
 
-The names are those of the tutorial's steps. Server and client speak over the network, also within this process.
+The names are those of the tutorial's steps. Server and client communicate over the network, also within this process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sensorium.wire.world import Snapshot
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
 EGO, AUDI, COUPE, WALKER = range(4)
 STORY: list[tuple[Any, ...]] = []
-"""What was called, in order."""
+"""The calls, in order."""
 
 
 # 1. The sensor actor --------------------------------------------------------------------------------------------------
 
 
 class SafeDistanceSensor(sn.StreamedSensor):
-    """The tutorial's sensor: which vehicles are in a box around the owner."""
+    """The tutorial's sensor: it reports the vehicles in a box around the owner."""
 
     events: ClassVar[bool] = True
 
@@ -110,7 +110,7 @@ class SafeDistanceEvent(sn.ArrayData):
 
     @property
     def nearest_first(self) -> int:
-        """A method of its own."""
+        """Return the first item."""
         return int(self[0])
 
 
@@ -140,7 +140,7 @@ def scene(num_envs: int = 1) -> sn.Scene:
 
 @pytest.fixture
 def world() -> Iterator[sn.Client]:
-    """A client of a server in lock-step."""
+    """A client of a lock-step server."""
     STORY.clear()
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client:
@@ -151,7 +151,7 @@ def world() -> Iterator[sn.Client]:
 
 
 def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, capsys: pytest.CaptureFixture[str]) -> None:
-    """Find, spawn, listen; vehicles that are too close are printed at each update at which they are."""
+    """A client finds, spawns and listens; vehicles that are too close are printed at each update."""
     events: list[SafeDistanceEvent] = []
     blueprint = world.blueprints.find("sensor.other.tutorial_safe_distance")
     blueprint.set_attribute("safe_distance_front", "1.5")
@@ -193,7 +193,7 @@ def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, caps
 
 
 def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client) -> None:
-    """Length, iteration, index; past the end is an IndexError; nothing of it can be written, and it can be kept."""
+    """The event has length, iteration and index; an index past the end is an IndexError. It is read-only."""
     kept: list[Any] = []
     world.spawn("sensor.other.tutorial_safe_distance", attach_to=ROAD[EGO]).listen(kept.append)
     for _ in range(40):
@@ -218,7 +218,7 @@ def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client)
 
 
 def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None:
-    """With its attributes, recommended values and defaults; values that are not recommended are taken, others not."""
+    """The blueprint has its attributes, recommended values and defaults; other valid values are accepted as well."""
     assert streamed.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
     assert "sensor.other.tutorial_safe_distance" in world.blueprints.filter("*safe_distance*").ids
     blueprint = world.blueprints.find("sensor.other.tutorial_safe_distance")
@@ -237,7 +237,7 @@ def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None
 
 
 def test_the_serializer_that_belongs_to_the_sensor_is_found_by_its_type() -> None:
-    """Both sides know it by a number that its name stands for."""
+    """Both sides identify it by a number derived from its name."""
     assert SafeDistanceSensor.serializer is SafeDistanceSerializer
     assert serializers.by_name("sensorium.tests.TutorialSafeDistanceEvent/1") is SafeDistanceSerializer
     number = serializers.type_id("sensorium.tests.TutorialSafeDistanceEvent/1")
@@ -248,7 +248,7 @@ def test_the_serializer_that_belongs_to_the_sensor_is_found_by_its_type() -> Non
 
 @pytest.mark.parametrize("engine", ["tensor", "mujoco"])
 def test_ids_of_bodies_are_the_same_on_both_sides(engine: str) -> None:
-    """The place in the engine's list of bodies; name, kind and box come with it."""
+    """The id is the position in the engine's list of bodies; name, kind and box come with it."""
     made = scene()
     if engine == "mujoco":
         worldbody = "".join(
@@ -270,7 +270,7 @@ def test_ids_of_bodies_are_the_same_on_both_sides(engine: str) -> None:
 
 
 class Sender(sn.StreamedSensor):
-    """Sends its own name and the frame, in a buffer of its pool; in a thread of its own where it is told to."""
+    """Sends its name and the frame, in a buffer of its pool; on request in a separate thread."""
 
     events: ClassVar[bool] = True
     memory: ClassVar[dict[str, set[int]]] = {}
@@ -334,7 +334,7 @@ Sender.serializer = SenderSerializer
 
 
 def test_every_sensor_has_a_stream_and_a_pool_of_its_own(world: sn.Client) -> None:
-    """What one sends only its listener hears; the memory of one's messages is used again, and never by the other."""
+    """Only the sensor's listener gets its messages; their memory is reused by the same sensor, and never by another."""
     Sender.memory.clear()
     heard: dict[str, list[str]] = {"left": [], "right": []}
     for name, texts in heard.items():
@@ -352,7 +352,7 @@ def test_every_sensor_has_a_stream_and_a_pool_of_its_own(world: sn.Client) -> No
 
 
 def test_a_tick_that_sends_asynchronously(world: sn.Client) -> None:
-    """The capture is taken in tick, sent by another thread, and what arrives is of the frame it was taken in."""
+    """The capture is taken in tick and sent by another thread; the message belongs to the frame of the capture."""
     heard: list[tuple[int, float, str]] = []
     sensor = world.spawn("tutorial_sender", sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])
     world.destroy(sensor)
@@ -373,7 +373,7 @@ def test_a_tick_that_sends_asynchronously(world: sn.Client) -> None:
 
 
 class Odometer(sn.ClientSensor):
-    """Runs in the client: tells how far its owner is, at every update."""
+    """A client-side sensor that reports the distance of its owner at every update."""
 
     @classmethod
     def definition(cls) -> sn.SensorDefinition:
@@ -385,7 +385,7 @@ class Odometer(sn.ClientSensor):
 
 
 def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
-    """The server, and everybody, knows that it exists; it neither ticks nor sends there, and costs nothing unheard."""
+    """The server and all clients know the sensor; on the server it neither ticks nor sends, and costs nothing."""
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client, sn.connect(server.address) as other:
             odometer = client.spawn("tutorial_odometer", attach_to=ROAD[AUDI])

@@ -1,4 +1,4 @@
-"""What the pages of mjlab and Isaac Lab promise of their contact sensors, and their examples, in our words."""
+"""The guarantees and examples of mjlab's and Isaac Lab's pages on contact sensors, in this library's names."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def on(mode: Any, pattern: Any, entity: str | None = None) -> sn.ContactMatch:
 
 
 def script(*bodies: str, num_envs: int = 2, **fields: Any) -> sn.Scene:
-    """Return a scene with one contact sensor, whose contacts are written by `tick`."""
+    """Return a scene with a contact sensor, whose contacts are written by `tick`."""
     engine = sn.TensorEngine(num_envs, DT, bodies=bodies, provides=("pose", "contact"))
     return sn.Scene(engine, [sn.ContactSensorCfg(name="x", **fields)])
 
 
 def press(engine: sn.TensorEngine, forces: Mapping[tuple[int, str], float], friction: float = 0.0) -> None:
-    """Write one contact from below for each (env, body), with its normal force and a friction along both tangents."""
+    """Write a contact from below for each (env, body), with its normal force and a friction along both tangents."""
     for report, array in engine.contacts.items():
         (_, names), _, columns, reduce, _ = report.args
         array.zero_()
@@ -53,14 +53,14 @@ def press(engine: sn.TensorEngine, forces: Mapping[tuple[int, str], float], fric
 
 
 def tick(scene: sn.Scene, forces: Mapping[tuple[int, str], float], friction: float = 0.0) -> Any:
-    """Let one tick pass that ends with these contacts, and return the sensor, unread."""
+    """Take a tick that ends with these contacts, and return the sensor, unread."""
     press(scene.engine, forces, friction)
     scene.update()
     return scene["x"]
 
 
 def test_every_tick_is_looked_at_whether_it_is_read_or_not() -> None:
-    """Ticks that nobody read are in the history and in the times; what is written after a tick belongs to the next."""
+    """Unread ticks are in the history and in the times; contacts written after a tick belong to the next tick."""
     scene = script("foot", num_envs=1, prim_path="foot", history_length=3, track_air_time=True)
     for force in (10.0, 20.0, 30.0):
         sensor = tick(scene, {(0, "foot"): force})
@@ -73,8 +73,11 @@ def test_every_tick_is_looked_at_whether_it_is_read_or_not() -> None:
 
 
 def test_history_is_kept_where_a_length_is_given() -> None:
-    """Fields called history have a length of their own, newest first and 0 before the episode; at the default of 0 they
-    have the present entry, or are None with `primary`. A history of all fields beside them there is not."""
+    """History fields have a separate length, newest first, with 0 before the episode.
+
+    At the default length of 0 they have the present entry, or are None with `primary`. There is no second history of
+    all fields.
+    """
     scene = script("foot", num_envs=1, prim_path="foot", history_length=3)
     sensor = tick(scene, {(0, "foot"): 7.0})
     assert sensor.data.net_forces_w_history[0, :, 0, 2].tolist() == [7.0, 0.0, 0.0]
@@ -87,7 +90,7 @@ def test_history_is_kept_where_a_length_is_given() -> None:
 
 
 def test_friction_is_in_no_entry_of_the_history_of_net_forces() -> None:
-    """Of a contact with 10 N of normal force and friction besides, 10 N along the normal are in every entry."""
+    """For a contact with 10 N of normal force plus friction, every entry holds 10 N along the normal."""
     scene = script("foot", num_envs=1, prim_path="foot", history_length=2)
     for _ in range(2):
         sensor = tick(scene, {(0, "foot"): 10.0}, friction=4.0)
@@ -95,9 +98,9 @@ def test_friction_is_in_no_entry_of_the_history_of_net_forces() -> None:
 
 
 def test_the_environment_namespace_stands_for_all_environments() -> None:
-    """In the path and in the filters `{ENV_REGEX_NS}/...` is `/World/envs/env_.*/...`: the same bodies in every env."""
+    """In the path and the filters, `{ENV_REGEX_NS}/...` means `/World/envs/env_.*/...`: the same bodies per env."""
     for space in ("{ENV_REGEX_NS}", "/World/envs/env_.*"):
-        scene = script(  # the leaf alone would fit two bodies
+        scene = script(  # the leaf alone would match two bodies
             "Robot/sensor", "Object", "Spare/sensor", prim_path=f"{space}/Robot/sensor",
             filter_prim_paths_expr=[f"{space}/Object"],
         )  # fmt: skip
@@ -107,7 +110,7 @@ def test_the_environment_namespace_stands_for_all_environments() -> None:
 
 
 def test_it_draws_the_net_force_on_each_body() -> None:
-    """An arrow of 0.01 m per newton from the body, where the force exceeds the threshold; it has no markers."""
+    """An arrow of 0.01 m per newton starts at the body where the force exceeds the threshold; there are no markers."""
     scene = script("FL", "FR", num_envs=1, prim_path="F.", track_pose=True)
     scene.engine.body_pos_w[0] = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     sensor = tick(scene, {(0, "FL"): 50.0, (0, "FR"): 0.5})
@@ -119,7 +122,7 @@ def test_it_draws_the_net_force_on_each_body() -> None:
 
 
 def test_columns_are_primary_major_and_times_per_primary() -> None:
-    """Slot s of primary p is column p * num_slots + s; times are per primary, and any filled slot is contact."""
+    """Slot s of primary p is column p * num_slots + s; times are per primary, and any filled slot counts as contact."""
     scene = script(
         "a", "b", "c", num_envs=2, primary=on("body", "[abc]"), num_slots=2, track_air_time=True, latch=False
     )
@@ -138,8 +141,10 @@ def test_columns_are_primary_major_and_times_per_primary() -> None:
 
 
 def test_landing_and_taking_off() -> None:
-    """Control steps of four ticks: a foot that lands at the third tick of one and leaves at the second of the next is
-    reported by both, once each, and its times count ticks and not control steps."""
+    """Landing and take-off within control steps of four ticks are each reported once, and times count ticks.
+
+    The foot lands at the third tick of a control step and leaves at the second tick of the next.
+    """
     scene = script("foot", num_envs=1, primary=on("body", "foot"), track_air_time=True)
     seen, dt = [], 4 * DT
     for forces in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 9.0, 9.0), (9.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)):
@@ -154,8 +159,10 @@ def test_landing_and_taking_off() -> None:
 
 
 def test_a_brief_self_collision_is_in_the_history() -> None:
-    """Of a decimation of four one tick has contact: `found` is 0 at the end, and the norm of the history tells 12 N
-    from 9 N."""
+    """With a decimation of four and contact in one tick, `found` is 0 at the end.
+
+    The norm of the history distinguishes 12 N from 9 N.
+    """
     pelvis = on("subtree", "pelvis", "robot")
     scene = script("pelvis", primary=pelvis, secondary=pelvis, fields=("found", "force"), history_length=4)
     scene.begin_control_step()
@@ -200,8 +207,10 @@ def settled(xml: str, *cfgs: sn.ContactSensorCfg, ticks: int = 400) -> sn.Scene:
 
 
 def test_the_feet_on_the_terrain() -> None:
-    """One column per foot that the pattern finds, in the order of the model: contacts and forces of the dog that
-    stands, air time of the one that falls."""
+    """The pattern gives one column per foot, in the order of the model.
+
+    The standing dog has contacts and forces, the falling dog has air time.
+    """
     cfg = sn.ContactSensorCfg(
         name="feet_contact",
         primary=on("geom", r".*_foot$", "robot"),
@@ -224,7 +233,7 @@ def test_the_feet_on_the_terrain() -> None:
 
 
 def test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor() -> None:
-    """A model without sensors gets MuJoCo's own contact sensors, by the config alone, and only those."""
+    """The config alone adds MuJoCo's own contact sensors to a model without sensors, and no others."""
     scene = settled(
         world(free("ball", 'size=".1" mass="2"', "0 0 .1")), sn.ContactSensorCfg(name="x", prim_path="ball")
     )
@@ -245,7 +254,7 @@ ARMS = """
 
 
 def test_a_subtree_that_collides_with_itself() -> None:
-    """Two hands that springs press together are one contact of the pelvis' subtree with itself."""
+    """Two hands pressed together by springs are a contact of the pelvis' subtree with itself."""
     pelvis = on("subtree", "pelvis", "robot")
     cfg = sn.ContactSensorCfg(name="self_collision", primary=pelvis, secondary=pelvis, fields=("found",))
     scene = sn.Scene(sn.MujocoEngine.compose({"robot": ARMS}, num_envs=2), [cfg])
@@ -284,7 +293,7 @@ def test_the_centre_of_pressure_of_a_flat_foot() -> None:
 
 
 def test_netforce_is_a_wrench_at_the_force_weighted_centre() -> None:
-    """Sum of the corners' forces, at the mean of their points weighted by force, with what moment is left about it."""
+    """The force is the sum of the corners' forces, at their force-weighted mean point, with the remaining moment."""
     foot = on("body", "foot")
     corners = sn.ContactSensorCfg(
         name="corners", primary=foot, fields=("force", "torque", "pos"), num_slots=4, global_frame=True
@@ -304,8 +313,7 @@ def test_netforce_is_a_wrench_at_the_force_weighted_centre() -> None:
 
 
 def test_the_contacts_of_fingertips_balance_what_they_hold() -> None:
-    """Contacts of two fingertips with an object: their forces carry its weight, without a moment about its centre of
-    mass."""
+    """The forces of two fingertips carry an object's weight, without a moment about its centre of mass."""
     fingers = "".join(
         f'<body name="finger_{k}" pos="{x} 0 .1"><geom type="box" size=".02 .03 .02"/></body>'
         for k, x in enumerate((-0.1, 0.1))
@@ -331,7 +339,7 @@ def test_the_contacts_of_fingertips_balance_what_they_hold() -> None:
 
 
 def test_a_foot_that_tips_has_fewer_corners_on_the_ground() -> None:
-    """Flat it has four contacts, pitched by 3 degrees two, those of the edge that is down."""
+    """A flat foot has four contacts; pitched by 3 degrees it has two, those of the lower edge."""
     cfg = sn.ContactSensorCfg(name="x", primary=on("body", "foot"), fields=("found", "pos"), num_slots=4)
     scene = sn.Scene(sn.MujocoEngine(world(BOX_FOOT), num_envs=2), [cfg])
     pitch, depth = np.deg2rad(3.0), 1e-3
@@ -343,7 +351,7 @@ def test_a_foot_that_tips_has_fewer_corners_on_the_ground() -> None:
 
 
 def test_a_sphere_on_a_plane_fills_one_slot_of_eight() -> None:
-    """MuJoCo finds one point between them, so seven slots stay 0, tick for tick."""
+    """MuJoCo finds a single contact point, so seven slots stay 0 at every tick."""
     every = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
     cfg = sn.ContactSensorCfg(name="x", primary=on("body", "ball"), fields=every, num_slots=8)
     scene = settled(world(free("ball", 'size=".1" mass="2"', "0 0 .1")), cfg, ticks=5)
@@ -356,8 +364,10 @@ def test_a_sphere_on_a_plane_fills_one_slot_of_eight() -> None:
 
 @pytest.mark.parametrize("condim", [1, 4])
 def test_without_friction_there_is_a_normal_force_only(condim: int) -> None:
-    """A ball that slides and spins presses with its normal force alone where the pair has no friction; with friction it
-    is dragged along both tangents and turned about the normal."""
+    """Without friction of the pair, a ball that slides and spins exerts its normal force alone.
+
+    With friction it is dragged along both tangents and turned about the normal.
+    """
     xml = world(free("ball", f'size=".1" mass="2" condim="{condim}"', "0 0 .099"))
     xml = xml.replace('type="plane"', f'type="plane" condim="{condim}"')
     cfg = sn.ContactSensorCfg(name="x", primary=on("body", "ball"), fields=("found", "force", "torque"))
@@ -371,7 +381,7 @@ def test_without_friction_there_is_a_normal_force_only(condim: int) -> None:
 
 
 def test_all_feet_against_one_object_take_one_sensor() -> None:
-    """Of two feet one stands on the object, one on the ground: both are pressed upwards, one of them by the object."""
+    """One of two feet stands on the object, the other on the ground: both are pressed upwards, one by the object."""
     bodies = (
         free("Object", 'type="box" size=".2 .2 .05" mass="5"', "1 0 .05")
         + free("L_FOOT", 'size=".1" mass="2"', "1 0 .2")
@@ -388,7 +398,7 @@ def test_all_feet_against_one_object_take_one_sensor() -> None:
 
 
 def test_a_base_reports_ground_and_object_apart() -> None:
-    """A base that lies on the ground and carries an object is pressed up by the one and down by the other."""
+    """A base that lies on the ground and carries an object is pressed up by the ground and down by the object."""
     bodies = free("base", 'type="box" size=".2 .2 .1" mass="4"', "0 0 .1") + free(
         "Object", 'type="box" size=".1 .1 .05" mass="1.5"', "0 0 .25"
     )

@@ -1,4 +1,4 @@
-"""Every row of the contract documents holds, and the checker finds rows that do not."""
+"""Every row of the contract documents holds, and the checker finds invalid rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [pytest.param(row, id=f"{document.name}: {row}") for document in DOCUMENT
 
 @pytest.fixture(scope="session")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All tests in the files that rows name, with why each may be skipped."""
+    """All tests in the files that rows name, with the reason why each may be skipped."""
     named = [getattr(row.status, "test", "") for document in DOCUMENTS for row in document.rows]
     here = Path(__file__).relative_to(Path(__file__).parents[2]).as_posix()
     return collect_files(
@@ -167,7 +167,7 @@ def test_helper(): helper()
 
 
 def test_every_way_to_skip_is_found(tmp_path: Path) -> None:
-    """A mark, a condition, an expected failure, a call in the test, in a fixture, in a helper."""
+    """A mark, a condition, an expected failure, and a call in the test, a fixture or a helper are found."""
     (tmp_path / "test_skippers_of_contract.py").write_text(SKIPPERS, encoding="utf-8")
     found = collect_files([str(tmp_path / "test_skippers_of_contract.py")], tmp_path / "out.json")
     reasons = {name.partition("::")[2]: why for name, why in found.items()}

@@ -1,4 +1,4 @@
-"""What the guide on custom sensors promises of hooks, and its worked examples, in the words of this library."""
+"""The guarantees for hooks in the guide on custom sensors, and its worked examples, in this library's names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mounted(*cfgs: Any, num_envs: int = 4) -> sn.Scene:
 
 
 def test_the_positions_of_the_guide() -> None:
-    """A sensor that returns the position of its links, `[env, mount, 3]`."""
+    """The example sensor returns the position of its links, `[env, mount, 3]`."""
 
     class PositionsCfg(sn.MountedSensorCfg[PosData]):
         pass
@@ -62,7 +62,7 @@ def test_the_positions_of_the_guide() -> None:
 
 
 def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
-    """One call per tick, with the memory of all environments and mounts; a second sensor is called for itself."""
+    """A tick calls the hook once, with the memory of all environments and mounts; a second sensor has its own call."""
     calls: list[tuple[int, ...]] = []
 
     class CountedCfg(sn.MountedSensorCfg[PosData]):
@@ -84,7 +84,7 @@ def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
 
 
 def test_setup_is_called_once_per_sensor() -> None:
-    """When the scene is built, for each config, with its parameters at hand."""
+    """`setup` is called when the scene is built, for each config, with its parameters available."""
     seen: list[str] = []
 
     class SetUpCfg(sn.MountedSensorCfg[PosData]):
@@ -106,7 +106,7 @@ def test_setup_is_called_once_per_sensor() -> None:
 
 
 def test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields() -> None:
-    """Two sensors of a class differ in shape; dtypes stand in the data class and need no instance."""
+    """Two sensors of a class differ in shape; dtypes are declared in the data class and need no instance."""
     scene = syn.world([syn.WideCfg(name="few", columns=2), syn.WideCfg(name="many", columns=5), syn.CastCfg(name="c")])
     assert scene["few"].data.x.shape == (4, 2) and scene["many"].data.x.shape == (4, 5)
     assert scene["few"].data.x.dtype == scene["many"].data.x.dtype == torch.float32
@@ -117,7 +117,7 @@ def test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields() -> None
 
 
 def test_fields_of_a_data_class_share_one_block_of_memory() -> None:
-    """Hooks write into contiguous `[env, ...]` views, one per field in order, of one float32 block."""
+    """Hooks write into contiguous `[env, ...]` views, one per field in order, of a common float32 block."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS)])
     record = scene["p"].buffers.truth
     floats = [record[name] for name in ("vec", "speed", "quat")]
@@ -128,7 +128,7 @@ def test_fields_of_a_data_class_share_one_block_of_memory() -> None:
 
 
 def test_apply_transform_is_called_on_both_branches() -> None:
-    """First truth, then measured, each with its own timeline, in which `at(0)` is the data."""
+    """The truth is first, then the measured branch, each with a separate timeline in which `at(0)` is the data."""
     seen: list[tuple[bool, bool]] = []
 
     class BranchCfg(sn.MountedSensorCfg[PosData]):
@@ -156,7 +156,7 @@ def test_apply_transform_is_called_on_both_branches() -> None:
 
 
 def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
-    """Velocity turned into the link's frame on both branches, then a lag on the measured one: a closed recurrence."""
+    """The velocity is rotated into the link's frame on both branches, then filtered on the measured branch."""
     alpha = 0.75
 
     class RcCfg(sn.MountedSensorCfg[PosData]):
@@ -188,7 +188,7 @@ def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
 
 
 def test_the_threshold_of_the_guide() -> None:
-    """Float inside, bool outside; noise acts on the float, so it can flip the flag and never makes it another type."""
+    """Values are float inside and bool outside; noise acts on the float, so it can flip the flag but keeps its type."""
 
     class HighCfg(sn.MountedSensorCfg[HighData]):
         threshold: float = 0.0
@@ -219,7 +219,7 @@ def test_the_threshold_of_the_guide() -> None:
 
 
 class ClampCfg(sn.MountedSensorCfg[PosData]):
-    """Clamps in return space what it remembers unclamped."""
+    """Clamps in return space; its memory stays unclamped."""
 
 
 def clamp_class() -> type[Any]:
@@ -243,7 +243,7 @@ def clamp_class() -> type[Any]:
 
 
 def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None:
-    """A running sum that is clamped for readers goes on unclamped inside, in memory of its own."""
+    """A running sum that is clamped for readers continues unclamped in its separate memory."""
     clamp_class()
     scene = mounted(ClampCfg(name="c", body="body"))
     total = scene.engine.body_pos_w[:, 0].clone()
@@ -259,7 +259,7 @@ def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None
 
 
 def test_intermediate_fields_default_to_the_fields() -> None:
-    """Also where the config decides which fields there are, and in which shape."""
+    """This holds also where the config determines the fields and their shapes."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "flag")), syn.WideCfg(name="w", columns=5)])
     assert list(scene["p"].intermediate_fields()) == ["vec", "flag"]
     assert scene["w"].intermediate_fields()["x"].shape == (5,)
@@ -269,7 +269,7 @@ def test_intermediate_fields_default_to_the_fields() -> None:
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
-    """A lag in return space, on the measured branch only, built on `timeline.at(0)`; once per branch and sample."""
+    """A lag in return space on the measured branch uses `timeline.at(0)`, once per branch and sample."""
     calls: list[bool] = []
 
     class DspCfg(sn.MountedSensorCfg[PosData]):
@@ -309,7 +309,7 @@ def test_noise_acts_before_post_process() -> None:
 
 
 def test_signal_dependent_noise_of_the_guide() -> None:
-    """`super()` runs the standard chain; noise in proportion to the signal comes on top, and none where it is 0."""
+    """`super()` runs the standard chain; noise in proportion to the signal is added, and is zero for a zero signal."""
 
     class FloorCfg(sn.SimpleSensorCfg[PosData]):
         pass
@@ -334,7 +334,7 @@ def test_signal_dependent_noise_of_the_guide() -> None:
 
 
 def test_the_fused_hook_replaces_raw_and_physics() -> None:
-    """Truth and a noised phenomenon from one pass; the two hooks it stands for are not called; the rest follows."""
+    """A single pass gives truth and a noisy phenomenon; the two replaced hooks are not called, all later stages are."""
 
     class FusedCfg(sn.MountedSensorCfg[PosData]):
         pass
@@ -366,7 +366,7 @@ def test_the_fused_hook_replaces_raw_and_physics() -> None:
 
 
 def echo_class(*, is_fused: bool) -> type[Any]:
-    """Return the config of a sensor whose physics noise remembers; with a fused hook that only calls the default."""
+    """Return the config of a sensor with stateful physics noise and a fused hook that only calls the default."""
 
     class OwnCfg(sn.MountedSensorCfg[PosData]):
         pass
@@ -395,7 +395,7 @@ def echo_class(*, is_fused: bool) -> type[Any]:
 
 
 def test_the_default_of_the_fused_hook_mirrors_raw_and_applies_physics_imperfections() -> None:
-    """A hook that only calls the default gives what a sensor without the hook gives, bit for bit, after a reset too."""
+    """A hook that only calls the default gives the same bits as a sensor without the hook, also after a reset."""
     plain, fused = echo_class(is_fused=False), echo_class(is_fused=True)
     scene = mounted(
         plain(name="plain", body="body", bias=1.0, delay=0.004), fused(name="fused", body="body", bias=1.0, delay=0.004)
@@ -456,7 +456,7 @@ def test_the_default_hooks_do_nothing() -> None:
 
 @pytest.mark.parametrize("copy", [None, False])
 def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
-    """`at(0, copy=False)` is `at(0)`; a copy is refused with what to write."""
+    """`at(0, copy=False)` equals `at(0)`; a copy is refused with the replacement."""
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5)])
     timeline = scene["c"].buffers.slot_timeline
     assert (timeline.at(0) if copy is None else timeline.at(0, copy=copy)) is scene["c"].buffers.slot
@@ -465,7 +465,7 @@ def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
 
 
 def test_read_returns_the_data_class_with_memory_of_its_own() -> None:
-    """Every field of the data class, equal to `data`, for all environments or for some, by either name of the ids."""
+    """Every field of the data class equals `data`, for all or some environments, with either name of the ids."""
     scene = mounted(sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b", "lin_vel_b")))
     scene.step(substeps=3)
     sensor = scene["imu"]
@@ -510,7 +510,7 @@ def test_one_tensor_of_n_scalars(columns: int) -> None:
 
 
 def test_a_state_is_kept_from_step_to_step_and_begins_anew_with_an_episode() -> None:
-    """A counter and a filter in `new_state` are those of the closed recurrence at every sample."""
+    """A counter and a filter in `new_state` follow the closed recurrence at every sample."""
 
     class KeptCfg(sn.MountedSensorCfg[PosData]):
         pass
@@ -559,7 +559,7 @@ FOREIGN = {
 @pytest.mark.parametrize("where", ["class", "mixin"])
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_hook_with_a_name_of_another_library_is_refused_with_ours(name: str, where: str) -> None:
-    """A `TypeError` where the class is defined, on full control too, also where a mixin brings the hook."""
+    """The class definition raises a `TypeError`, also with full control and for a hook from a mixin."""
 
     class PlainCfg(sn.MountedSensorCfg[PosData]):
         pass
@@ -587,7 +587,7 @@ def test_uses_ring_pipeline_is_true_unless_a_class_says_otherwise() -> None:
 
 @pytest.mark.parametrize("name", ["with rings", "without"])
 def test_uses_ring_pipeline_is_read_once(name: str) -> None:
-    """Memory is made when the scene is built; what the class says afterwards changes nothing for it."""
+    """Memory is allocated when the scene is built; later changes of the class attribute do not affect it."""
 
     class OwnCfg(sn.SimpleSensorCfg[PosData]):
         pass
@@ -611,7 +611,7 @@ def test_uses_ring_pipeline_is_read_once(name: str) -> None:
 
 @pytest.mark.parametrize("knob", ["noise", "bias", "random_walk", "resolution", "delay", "jitter"])
 def test_setters_of_the_guide_are_set(knob: str) -> None:
-    """`set_bias(value, env_ids)` does what `set("bias", value, env_ids)` does."""
+    """`set_bias(value, env_ids)` is equivalent to `set("bias", value, env_ids)`."""
     knobs = {"noise": 0.0, "bias": 0.0, "random_walk": 0.0, "resolution": 0.0, "delay": 0.05, "jitter": 0.05}
     scenes = [syn.world([syn.ScalarCfg(name="s", **knobs)]) for _ in range(3)]
     for scene in scenes[:2]:  # so that a jitter of the other settings cannot hide the change
@@ -648,7 +648,7 @@ class Proximity(sn.SimpleSensor[ProximityCfg, ProximityData]):
 
 
 def test_the_proximity_sensor_of_the_guide() -> None:
-    """Distance from the origin, clamped at each sensor's own range; imperfections come with it."""
+    """The distance from the origin is clamped at each sensor's range; imperfections are included."""
     registry.pair(ProximityCfg, Proximity)
     near, far = ProximityCfg(name="near", body="body", max_range=0.2), ProximityCfg(name="far", body="body")
     scene = mounted(near, far)

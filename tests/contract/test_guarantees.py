@@ -1,4 +1,4 @@
-"""Single sentences of the contract documents that hold for every sensor."""
+"""Single statements of the contract documents that hold for every sensor."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_fields_of_every_config_are_keyword_only(cfg_class: type[SensorCfg[Any]]
 
 
 PLAIN = [sensor for _, sensor in OURS if sensor is not sn.Contact]
-"""A contact switch takes back what the chain did where nothing presses: tests/sensors/test_contact.py has its laws."""
+"""A contact switch undoes the chain where nothing presses: tests/sensors/test_contact.py has its laws."""
 
 
 @pytest.mark.parametrize("sensor_class", PLAIN, ids=lambda sensor: sensor.__name__)
 def test_our_sensors_take_the_standard_chain_as_it_is(sensor_class: type[Any]) -> None:
-    """None of them has an imperfection model of its own beside the chain and the stages."""
+    """None of them has an imperfection model besides the chain and the stages."""
     assert sensor_class.apply_hardware_imperfections is sn.SimpleSensor.apply_hardware_imperfections
 
 
@@ -45,7 +45,7 @@ def test_one_env_keeps_its_axis() -> None:
 
 
 def test_an_incomplete_sensor_is_refused_when_it_is_defined_or_built() -> None:
-    """No raw value, no data class, a data class without fields of ours: each is a `RegistrationError`, a TypeError."""
+    """A missing raw value, data class or declared field is a `RegistrationError`, which is a TypeError."""
 
     @dataclass(frozen=True, slots=True)
     class LoneData:

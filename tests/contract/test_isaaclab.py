@@ -1,4 +1,4 @@
-"""What Isaac Lab's page promises of every sensor, of prim paths and of examples, in the words of this library."""
+"""The guarantees of Isaac Lab's page for every sensor, for prim paths and for examples, in this library's names."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ SENSORS = {
 """Class of the document -> config of such a sensor on the body, and the field that holds the body's position."""
 each_sensor = pytest.mark.parametrize("name", SENSORS)
 each_plain_sensor = pytest.mark.parametrize("name", [name for name in SENSORS if name != "ContactSensor"])
-"""Those that may be left to their reader, and that have the history of every sensor: not so a contact sensor."""
+"""Sensors that can be lazy and have the common history, which excludes contact sensors."""
 PROVIDES = ("pose", "velocity", "gravity", "contact")
 SHAPES = (sn.Shape("plane", "ground"),)
 
 
 def built(name: str, **fields: Any) -> sn.Scene:
-    """Return a scene with one sensor of a class; its body is at `synthetic.signal(tick)`."""
+    """Return a scene with a sensor of a class; its body is at `synthetic.signal(tick)`."""
     return syn.world([SENSORS[name][0](**fields)], num_envs=3, provides=PROVIDES, shapes=SHAPES)
 
 
@@ -77,7 +77,7 @@ def position(scene: sn.Scene, name: str) -> torch.Tensor:
 
 @each_plain_sensor
 def test_data_are_computed_on_access_or_by_force(name: str) -> None:
-    """Not before somebody looks, once per step, and at the update itself with `force_compute`."""
+    """Data are computed on access, once per step, or during the update with `force_compute`."""
     scene = built(name)
     syn.advance(scene)
     scene.engine.body_pos_w += 1.0
@@ -91,7 +91,7 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
 
 @each_plain_sensor
 def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
-    """Without period and memory, or where the config says so; `info` says which. Else at each due tick."""
+    """Sensors without period and memory, or with the option, are lazy, as `info` shows; others compute at due ticks."""
     for options, evaluation in (
         ({}, "lazy"),
         ({"evaluate": "always"}, "eager"),
@@ -104,7 +104,7 @@ def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
         sensor = scene["x"]
         assert sensor.info.evaluation == evaluation and sensor.is_lazy is (evaluation == "lazy")
         syn.advance(scene, 3)
-        scene.engine.body_pos_w += 1.0  # what is computed from now on shows it
+        scene.engine.body_pos_w += 1.0  # later computations show it
         expected = syn.signal(1 if "delay" in options else 3, 3)
         assert position(scene, name).equal(expected + 1.0 if evaluation == "lazy" else expected)
     for options in ({"history_length": 2}, {"delay": 0.02}):
@@ -112,7 +112,7 @@ def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
             built(name, **options, evaluate="on_read")
         scene = built(name, **options, evaluate="wanted")
         syn.advance(scene, 8)
-        assert scene["x"].frame.tolist() == [2] * 3  # at the start and at the first tick: then nobody had read it
+        assert scene["x"].frame.tolist() == [2] * 3  # at the start and at the first tick: before then it was unread
         scene["x"].data  # noqa: B018 - somebody does
         syn.advance(scene)
         assert scene["x"].frame.tolist() == [3] * 3
@@ -129,7 +129,7 @@ def test_a_period_of_zero_samples_at_every_step(name: str) -> None:
 
 @each_sensor
 def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) -> None:
-    """Every third step, held in between; a reader who comes late and seldom reads what everybody else reads."""
+    """Every third step has a new sample, which is held in between; late and rare reads give the same values."""
     often, seldom = built(name, update_period=0.03), built(name, update_period=0.03)
     for tick in range(1, 13):
         syn.advance(often)
@@ -141,7 +141,7 @@ def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) ->
 
 @each_plain_sensor
 def test_history_is_kept_where_a_length_is_given(name: str) -> None:
-    """The newest first, the first sample repeated where there are no others yet; none at the default of 0."""
+    """The newest sample is first, and the first sample fills the rest; the default of 0 keeps no history."""
     scene = built(name, history_length=3)
     syn.advance(scene)
     history = getattr(scene["x"].history, SENSORS[name][1])
@@ -153,7 +153,7 @@ def test_history_is_kept_where_a_length_is_given(name: str) -> None:
 
 @each_sensor
 def test_reset_starts_the_given_envs_anew_or_all(name: str) -> None:
-    """In the middle of a long period envs 0 and 2 are captured anew, then, without ids, all."""
+    """Within a long period, envs 0 and 2 are captured again, then, without ids, all envs."""
     scene = built(name, update_period=0.1)
     syn.advance(scene, 4)
     scene["x"].reset([0, 2])
@@ -169,7 +169,7 @@ def test_reset_starts_the_given_envs_anew_or_all(name: str) -> None:
 
 @each_sensor
 def test_a_sensor_is_ready_when_the_scene_is_built(name: str) -> None:
-    """There is no sensor that is not initialised: its first sample is there before the first step."""
+    """Every sensor is initialised: its first sample exists before the first step."""
     scene = built(name)
     assert scene["x"].is_initialized is True
     assert position(scene, name).equal(syn.signal(0, 3))
@@ -181,7 +181,7 @@ def test_a_sensor_is_ready_when_the_scene_is_built(name: str) -> None:
     ids=list(SENSORS),
 )
 def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> None:
-    """Three envs with one place each; six instances where a plural selector finds two bodies in each."""
+    """Three envs give three instances with a single place, and six where a plural selector finds two bodies in each."""
     cfg = SENSORS[name][0](**{} if name == "SensorBase" else {"bodies": ".*"})
     one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES), [SENSORS[name][0]()])
     two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES, shapes=SHAPES), [cfg])
@@ -194,14 +194,14 @@ def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> No
     ids=list(SENSORS),
 )
 def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> None:
-    """True where it does, False where it does not; asked for in the config it is no error either way."""
+    """The result is True for a sensor that draws and False otherwise; requesting it in the config is never an error."""
     sensor = built(name, debug_vis=True)["x"]
     assert sensor.has_debug_vis_implementation is draws
     assert sensor.set_debug_vis(True) is draws and sensor.set_debug_vis(False) is draws
 
 
 def test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page() -> None:
-    """No more and no fewer, each refused by name."""
+    """Exactly these types are refused, each by name."""
     row = next(row for row in DOCUMENTS[0].rows if row.name == "RayCasterCamera.UNSUPPORTED_TYPES")
     words = row.says.partition(": ")[2].split(", ")
     assert {*words} == sn.RayCasterCamera.UNSUPPORTED_TYPES
@@ -236,14 +236,15 @@ PRIM_PATHS = {
     "FrameTransformer": ("robot/base", "body", ["robot/base"]),
     "Imu": ("robot/base", "body", ["robot/base"]),
 }
-"""Sensor of the table -> its example path below the world, and the kind and names of what lies there."""
+"""Sensor of the table -> its example path below the world, and the kind and names of its elements."""
 
 
 @pytest.mark.parametrize("sensor", PRIM_PATHS)
 def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> None:
-    """In every notation of the namespace; the camera by its own name, bodies before sites of the same name.
+    """Every notation of the namespace works; the camera is found by its name, and bodies precede sites of the same
+    name.
 
-    Where the path has to lead to one element, one that matches several is refused; a leaf that is not there always is.
+    Where the path must lead to a single element, several matches are refused; a missing leaf is always refused.
     """
     path, kind, names = PRIM_PATHS[sensor]
     engine = robot()
@@ -260,7 +261,7 @@ def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> No
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "Imu"])
 def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
-    """On a body of an articulation or on a free rigid body; not on several, and not on what does not exist."""
+    """The path may name an articulation body or a free rigid body, but not several bodies or a missing body."""
     make, field = SENSORS[sensor]
     engine = robot()
     for path, body in (("/World/robot/base", "robot/base"), ("{ENV_REGEX_NS}/robot/feet_left", "robot/feet_left"),
@@ -277,18 +278,18 @@ def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "RayCasterCamera", "Imu"])
 def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> None:
-    """`{ENV_REGEX_NS}/Robot/sensor` is what `/World/envs/env_.*/Robot/sensor` is: the sensor's place in each env."""
+    """`{ENV_REGEX_NS}/Robot/sensor` equals `/World/envs/env_.*/Robot/sensor`: the sensor's place in each env."""
     make, field = SENSORS[sensor]
     for path in ("{ENV_REGEX_NS}/Robot/sensor", "/World/envs/env_.*/Robot/sensor"):
         engine = sn.MujocoEngine.compose({"Robot": ROBOT, "Spare": (ROBOT, (0.0, 2.0, 0.0))}, num_envs=2)
-        scene = sn.Scene(engine, [make(prim_path=path)])  # the leaf alone would fit two sites
+        scene = sn.Scene(engine, [make(prim_path=path)])  # the leaf alone would match two sites
         assert scene["x"].info.mounts == ("Robot/sensor",)
         torch.testing.assert_close(getattr(scene["x"].data, field), torch.tensor([[0.1, 0.0, 1.0]] * 2))
 
 
 @pytest.mark.parametrize("space", NAMESPACES)
 def test_an_entity_alone_is_its_root_body_in_every_selector(space: str) -> None:
-    """As a mount, a target frame, a source and a filter of contacts, and what rays hit; its root has another name."""
+    """This holds for mounts, target frames, contact sources and filters, and ray targets; the root has another name."""
     path = {name: f"{space}{name}" for name in ("Robot", "Cube")}
     scene = sn.Scene(
         sn.MujocoEngine.compose({"Robot": ROBOT, "Cube": BOX}, num_envs=2),
@@ -338,7 +339,7 @@ COMPOSED = """
 
 
 def test_an_entity_with_several_roots_and_a_name_without_an_entity_are_refused() -> None:
-    """Also where the kinematic tree is unknown; a body of that very name comes first."""
+    """This holds also where the kinematic tree is unknown; a body with that exact name takes precedence."""
     engine = sn.MujocoEngine(COMPOSED)
     assert match_prim_path("{ENV_REGEX_NS}/Robot", engine, "Cfg") == ("body", ["Robot/base"])
     assert match_prim_path("{ENV_REGEX_NS}/Hand", engine, "Cfg") == ("body", ["Hand/held"])
@@ -367,7 +368,7 @@ ARM = """
 
 
 def test_the_end_effector_of_an_arm_seen_from_its_base() -> None:
-    """A point 0.3 m beyond the hand of a planar arm, in the axes of the base: the textbook's forward kinematics."""
+    """A point 0.3 m beyond the hand of a planar arm, in the axes of the base, follows textbook forward kinematics."""
     tool = FRAME(prim_path="{ENV_REGEX_NS}/Robot/hand", name="tool", offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)))
     cfg = sn.FrameTransformerCfg(prim_path="{ENV_REGEX_NS}/Robot/arm_base", target_frames=[tool])
     scene = sn.Scene(sn.MujocoEngine(ARM, num_envs=3), [cfg])

@@ -1,4 +1,4 @@
-"""What mjlab's page promises, and its examples, in the words of this library."""
+"""The guarantees of mjlab's page and its examples, in this library's names."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_update_and_reset_make_the_next_read_compute_anew() -> None:
 
 
 def test_an_authors_reset_is_called_with_the_mask_of_envs() -> None:
-    """State of a sensor's own is set for the envs that are reset and for no other."""
+    """A sensor's private state is reset for the selected envs only."""
     scene = syn.world([syn.SumCfg(name="sum")])
     syn.advance(scene, 3)
     before: Any = scene["sum"].read()
@@ -95,7 +95,7 @@ def test_an_authors_reset_is_called_with_the_mask_of_envs() -> None:
 
 
 def test_the_first_example_reads_an_accelerometer() -> None:
-    """Named without the entity, found with it: at rest in free fall 0, `[env, 3]`, one tensor."""
+    """The sensor is named without the entity and found with it; in free fall it reads 0, `[env, 3]`, as a tensor."""
     scene = sn.Scene(robot(), [sn.BuiltinSensorCfg(name="imu_acc", sensor_type="accelerometer", obj=site())])
     assert "robot/imu_acc" in scene
     acc = scene["robot/imu_acc"].data
@@ -118,7 +118,7 @@ CATEGORIES = {
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_sensors_of_each_category_equal_mujocos_own(category: str) -> None:
-    """The type's word, an element: `[env, dim]` of what MuJoCo computes for the same state, to the bit in float32."""
+    """The type's name and an element give `[env, dim]` of MuJoCo's result for the same state, bit-exact in float32."""
     objtype, name, types = CATEGORIES[category]
     attribute = {"site": 'site="{}"', "joint": 'joint="{}"'}.get(objtype, f'objtype="{objtype}" objname="{{}}"')
     if category == "other":
@@ -166,7 +166,7 @@ def test_the_joint_limit_example_is_clamped_at_its_cutoff() -> None:
 
 
 def test_the_frame_position_example_is_relative_to_its_base() -> None:
-    """The end effector in the base's axes does not change when the base is moved and turned."""
+    """The end effector in the base's axes does not change when the base is moved and rotated."""
     cfg = sn.BuiltinSensorCfg(
         name="ee_pos",
         sensor_type="framepos",
@@ -182,7 +182,7 @@ def test_the_frame_position_example_is_relative_to_its_base() -> None:
 
 
 def test_sensors_of_the_xml_are_discovered_under_their_entity() -> None:
-    """Without a config they are in the scene, prefixed, and read what MuJoCo computes."""
+    """Without a config they are in the scene, prefixed, and read MuJoCo's results."""
     imu, hip = '<accelerometer name="trunk_imu" site="imu_site"/>', '<jointpos name="hip_sensor" joint="knee_joint"/>'
     engine = robot(sensors=f"<sensor>{imu}{hip}</sensor>")
     scene = sn.Scene(engine)

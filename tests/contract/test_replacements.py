@@ -1,4 +1,4 @@
-"""What stands in for classes and calls of the contract documents that are not here by name."""
+"""Replacements for classes and calls of the contract documents that do not exist here by name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TravelData:
 
 
 def test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it() -> None:
-    """`new_state`: one per config, zero at the start and in the envs that are reset, restored with the scene."""
+    """`new_state` is per config, zero at the start and in reset envs, and restored with the scene."""
 
     class TravelCfg(sn.MountedSensorCfg[TravelData]):
         pass
@@ -64,7 +64,7 @@ def test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it() -> None:
 
 
 def test_hooks_read_the_engines_state() -> None:
-    """The engine is at hand in hooks; it has what `requires` names, and reading anything else is an error."""
+    """Hooks have access to the engine; it provides the arrays in `requires`, and reading other arrays is an error."""
 
     class HeightCfg(sn.SensorCfg[TravelData]):
         array: str = "body_pos_w"
@@ -92,7 +92,7 @@ def _turn(quat: wp.array[wp.vec4], vector: wp.array[wp.vec3], out: wp.array[wp.v
 
 
 def test_kernels_turn_vectors_by_quaternions() -> None:
-    """`quat_rotate` in a kernel is what SciPy says of the quaternions (w, x, y, z)."""
+    """`quat_rotate` in a kernel agrees with SciPy for quaternions (w, x, y, z)."""
     rng = np.random.default_rng(0)
     turns, vectors = Rotation.random(50, rng=rng), rng.normal(size=(50, 3))
     quats = turns.as_quat(scalar_first=True).astype(np.float32)

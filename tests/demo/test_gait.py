@@ -1,4 +1,4 @@
-"""The demo robot stands, trots over its uneven ground without falling, and its leg kinematics invert exactly."""
+"""The demo robot stands and trots over its uneven ground without falling, and its leg kinematics invert exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _up(qpos: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def model() -> mujoco.MjModel:
-    """Load the demo model, which declares a touch sensor under every foot, first of all."""
+    """Load the demo model, with a touch sensor under every foot as its first sensors."""
     model = mujoco.MjModel.from_xml_path(str(model_path()))
     assert [model.sensor(k).name for k in range(4)] == [f"{leg}_touch" for leg in LEGS]
     return model
@@ -67,7 +67,7 @@ def test_none_falls(walk: dict[str, Array]) -> None:
 
 
 def test_every_env_walks_forward(walk: dict[str, Array]) -> None:
-    """Every robot gets well ahead along its initial heading and drifts little to the side."""
+    """Every robot walks well ahead along its initial heading and drifts little to the side."""
     moved = walk["qpos"][:, -1, :2] - walk["start"]
     cos, sin = np.cos(walk["yaw"]), np.sin(walk["yaw"])
     assert (moved[:, 0] * cos + moved[:, 1] * sin).min() > 1.0
@@ -104,7 +104,7 @@ def test_home_stands_still(model: mujoco.MjModel) -> None:
 
 
 def test_inverse_kinematics_round_trip() -> None:
-    """Forward kinematics of the targets gives the commanded feet back, in both precisions."""
+    """Forward kinematics of the targets reproduces the commanded feet, in both precisions."""
     trot = Trot(turn_rate=0.5, body_height=0.28)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
         time = torch.linspace(0.0, 3.0, 1001, dtype=dtype)
@@ -113,7 +113,7 @@ def test_inverse_kinematics_round_trip() -> None:
 
 
 def test_inverse_kinematics_matches_model(model: mujoco.MjModel) -> None:
-    """MuJoCo puts the model's feet where the leg formulas say, for joint angles over most of their range."""
+    """MuJoCo's foot positions agree with the leg formulas, for joint angles over most of their range."""
     data = mujoco.MjData(model)
     rng = np.random.default_rng(5)
     g = Geometry()
@@ -137,7 +137,7 @@ def test_feet_out_of_reach_give_finite_targets() -> None:
 
 
 def test_time_shapes() -> None:
-    """A number, one time per environment and any other shape of times give the same targets at the same time."""
+    """A scalar, a time per environment and any other shape of times give the same targets at the same time."""
     trot = Trot()
     assert trot.targets(1.3).shape == (12,)
     assert trot.targets(torch.linspace(0.0, 1.0, 5)).shape == (5, 12)
@@ -147,7 +147,7 @@ def test_time_shapes() -> None:
 
 
 def test_foot_path_is_smooth() -> None:
-    """Past the soft start, feet never jump, and they leave and meet the ground at the speed of the stance feet."""
+    """Past the soft start, feet never jump, and they leave and reach the ground at the speed of the stance feet."""
     trot = Trot()
     time = torch.arange(0.6, 3.0, 1e-4, dtype=torch.float64)
     velocity = torch.diff(trot.feet(time), dim=0) / 1e-4
@@ -167,13 +167,13 @@ def test_start_and_height() -> None:
 
 @pytest.mark.parametrize("bad", [{"frequency": 0.0}, {"duty": 1.0}, {"duty": 0.0}, {"ramp": -1.0}])
 def test_bad_parameters_are_refused(bad: dict[str, float]) -> None:
-    """Parameters without meaning raise at construction."""
+    """Invalid parameters raise at construction."""
     with pytest.raises(ValueError, match=next(iter(bad))):
         Trot(**bad)  # type: ignore[arg-type]
 
 
 def test_ground_follows_its_formula(model: mujoco.MjModel) -> None:
-    """The height field has the shape its comment states, level at the origin, and nothing sticks out at the rim."""
+    """The height field has the documented shape, is level at the origin, and does not protrude at the rim."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     group = np.ones(mujoco.mjNGROUP, dtype=np.uint8)
@@ -198,7 +198,7 @@ def test_ground_follows_its_formula(model: mujoco.MjModel) -> None:
 
 
 def test_import_is_light() -> None:
-    """Importing the package loads neither torch nor MuJoCo; asking it for Trot works."""
+    """Importing the package loads neither torch nor MuJoCo; access to `Trot` works."""
     code = (
         "import sys, sensorium.demo as demo; assert demo.model_path().is_file();"
         "assert not {'torch', 'mujoco'} & set(sys.modules), 'heavy import';"

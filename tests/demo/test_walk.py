@@ -1,4 +1,4 @@
-"""The demo's robot walks on its ground for as long as it is simulated."""
+"""The demo's robot walks on its ground for as long as the simulation runs."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def check_it_walks(poses: Array) -> None:
 
 
 def test_it_stays_on_its_ground() -> None:
-    """A straight walk of 100 s would end 38 m from where it starts, 8 m beyond the edge of the ground."""
+    """A straight walk of 100 s would end 38 m from its start, 8 m beyond the edge of the ground."""
     check_it_walks(walk(2, 100.0))
 
 
 @pytest.mark.soak
 def test_it_walks_for_hours() -> None:
-    """Two hours in each of two environments."""
+    """The robot walks for two hours in each of two environments."""
     check_it_walks(walk(2, 7200.0))
 
 
 def test_it_turns_to_the_middle_only_near_the_rim() -> None:
-    """Yaw rates are 0 in the middle, turn to the nearer side elsewhere, and change steadily with the place."""
+    """Yaw rates are 0 in the middle, turn to the nearer side elsewhere, and change steadily with the position."""
 
     def rate(x: float, y: float, yaw: float) -> float:
         pose = torch.tensor([[x, y, 0.3, np.cos(yaw / 2.0), 0.0, 0.0, np.sin(yaw / 2.0)]], dtype=torch.float64)
@@ -68,7 +68,7 @@ def test_it_turns_to_the_middle_only_near_the_rim() -> None:
 
 @pytest.mark.parametrize("late", [3600.0, 86_400.0 * 30])
 def test_the_gait_is_the_same_after_a_month(late: float) -> None:
-    """Strides repeat: after any whole number of them the targets are those of the first ones."""
+    """Strides repeat: after any whole number of strides the targets equal those of the first."""
     trot = Trot(frequency=2.5)
     for time in np.arange(1.0, 1.4, PERIOD):
         torch.testing.assert_close(trot.targets(time + late), trot.targets(time), rtol=0.0, atol=1e-5)

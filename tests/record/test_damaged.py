@@ -1,4 +1,4 @@
-"""Files that are damaged, hostile or oddly named: one ModelError that names file and place, or an equal recording."""
+"""Damaged, hostile and oddly named files: a ModelError that names file and place, or an equal recording."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def same(one: Recording, two: Recording) -> bool:
 
 
 def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
-    """Flipped, missing, doubled and swapped bytes anywhere in a file, 1500 times, and after any number of bytes."""
+    """Bytes are flipped, removed, doubled and swapped anywhere in a file, 1500 times, and the file is truncated."""
     original = recording(sensor("robot/imu"), sensor("hits", ragged=True))
     content = original.save(tmp_path / "whole.npz").read_bytes()
     path, rng, refused = tmp_path / "run.npz", np.random.default_rng(0), 0
-    directory = content.rindex(b"PK\x05\x06") - 2500  # where a flip hits what zipfile reads
+    directory = content.rindex(b"PK\x05\x06") - 2500  # where a flip hits bytes that zipfile reads
     for number in range(1500):
         damaged = bytearray(content)
         first = directory if number % 3 else 0
@@ -92,7 +92,7 @@ def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
 
 
 def member(array: Array | bytes, *, shape: str | None = None) -> bytes:
-    """Return an array as a file of its own; `shape` is what its header says instead of the true shape."""
+    """Return an array as a separate file; `shape` replaces the true shape in its header."""
     if isinstance(array, bytes):
         return array
     out = BytesIO()
@@ -111,7 +111,7 @@ def write(path: Path, members: Mapping[str, bytes], compression: int = zipfile.Z
 
 
 def whole(tmp_path: Path, **changes: Any) -> dict[str, bytes]:
-    """Return the members of a sound file with some changed; None leaves one out."""
+    """Return the members of a valid file with some of them changed; None removes a member."""
     path = recording(sensor("imu"), sensor("hits", ragged=True)).save(tmp_path / "sound.npz")
     with zipfile.ZipFile(path) as archive:
         found: dict[str, Any] = {name: archive.read(name) for name in archive.namelist()}
@@ -164,7 +164,7 @@ def test_a_file_that_was_compressed_afterwards_reads_the_same(tmp_path: Path) ->
 
 
 def test_a_small_file_takes_no_large_memory(tmp_path: Path) -> None:
-    """0.4 MB that expand to 400 MB are refused, or left alone where nothing describes them, with 150 MB to spend."""
+    """0.4 MB that expand to 400 MB are refused, or ignored where nothing describes them, within 150 MB of memory."""
     zeros = member(np.zeros(50_000_000))
     small = tmp_path / "run.npz"
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -219,7 +219,7 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
     link = tmp_path / "run.npz"
     link.symlink_to("there/true.npz")
     whole = recording(sensor("imu"))
-    for _ in range(2):  # the file is made, then replaced
+    for _ in range(2):  # the file is created, then replaced
         assert whole.save(link) == link
         assert link.is_symlink() and not (tmp_path / "there/true.npz").is_symlink()
         assert same(load(link), whole)
@@ -229,7 +229,7 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
 
 
 def test_every_name_survives(tmp_path: Path) -> None:
-    """Sensors and fields of any names come back; no key of the file leads out of a folder or looks like another's."""
+    """Sensors and fields of any names survive; no key of the file leads out of a folder or equals another."""
     names = dict.fromkeys(ODD)
     fields = tuple(dict.fromkeys(each for each in ODD if each != "A"))
     saved = recording(*(sensor(name, fields=fields) for name in names))
@@ -250,7 +250,7 @@ def test_keys_are_unique_and_plain_names_stay() -> None:
 
 
 def test_a_sensor_that_the_description_lacks_is_kept(tmp_path: Path) -> None:
-    """It was removed from its scene before the description was made, say."""
+    """For example, it was removed from its scene before the description was created."""
     from test_npz import described, reading
 
     recorder = NpzRecorder()

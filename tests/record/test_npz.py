@@ -1,4 +1,4 @@
-"""The recorder keeps each sample once, with ticks that align truth and measurement; its file comes back equal."""
+"""The recorder keeps each sample once, with ticks that align truth and measurement; its file is read back equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def value(tick: int, envs: int) -> Array:
 
 
 def reading(tick: int, *, delay: int = 0, period: int = 1, envs: int = 2, name: str = "gyro") -> Reading:
-    """Return what a sensor with period and delay in ticks shows; its measured value is its truth plus 0.5."""
+    """Return the reading of a sensor with period and delay in ticks; its measured value is its truth plus 0.5."""
     newest = tick // period * period
     arrived = max((tick - delay) // period * period, 0)
     ones = np.ones(envs, dtype=np.int64)
@@ -49,7 +49,7 @@ def described(delay: float | None, name: str = "gyro") -> dict[str, object]:
 
 
 def test_every_capture_and_arrival_is_one_row() -> None:
-    """Readings at every tick give a row where something is new, with the ticks of truth and measurement."""
+    """Readings at every tick give a row for each change, with the ticks of truth and measurement."""
     recorder = NpzRecorder()
     for tick in range(13):
         recorder.add(reading(tick, delay=3, period=4))
@@ -64,7 +64,7 @@ def test_every_capture_and_arrival_is_one_row() -> None:
 
 
 def test_paired_compares_equal_captures() -> None:
-    """With the latency taken out, measured minus true is the error that was put in."""
+    """After removal of the latency, measured minus true equals the injected error."""
     recorder = NpzRecorder()
     for tick in range(20):
         recorder.add(reading(tick, delay=3, period=4))
@@ -75,7 +75,7 @@ def test_paired_compares_equal_captures() -> None:
 
 
 def test_a_sensor_without_delay_has_one_row_per_capture() -> None:
-    """Truth and measured value of a row are then of one capture."""
+    """Truth and measured value of a row then belong to the same capture."""
     recorder = NpzRecorder()
     for tick in range(9):
         recorder.add_all([reading(tick, period=4)])
@@ -87,7 +87,7 @@ def test_a_sensor_without_delay_has_one_row_per_capture() -> None:
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Save and load keep every array, the description and names with slashes; and plain NumPy reads the file."""
+    """Save and load keep every array, the description and names with slashes; plain NumPy reads the file."""
     recorder = NpzRecorder()
     for tick in range(200):
         recorder.add(reading(tick, name="robot/gyro"))
@@ -109,7 +109,7 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Only the first envs are kept, and a full recorder says so once and stops."""
+    """Only the first envs are kept, and a full recorder reports this once and stops."""
     recorder = NpzRecorder(max_envs=2)
     recorder.add(reading(0, envs=5))
     sensor = recorder.recording(described(None))["gyro"]
@@ -123,7 +123,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_what_was_saved_stays_when_saving_fails(tmp_path: Path) -> None:
-    """A description that is no JSON leaves the old file and no partial one."""
+    """A description that is not JSON leaves the old file and no partial file."""
     recorder = NpzRecorder()
     recorder.add(reading(0))
     path = recorder.save(tmp_path / "run.npz", described(None))

@@ -1,4 +1,4 @@
-"""One nursery of processes for all tests of streams."""
+"""A single nursery of processes for all tests of streams."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streaming import Nursery
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    """Makes servers and clients in processes of their own."""
-    with tempfile.TemporaryDirectory() as folder:  # its path is short, as that of a socket must be
+    """A nursery that starts servers and clients as separate processes."""
+    with tempfile.TemporaryDirectory() as folder:  # its path is short, as required for a socket
         made = Nursery(Path(folder))
         yield made
         made.close()

@@ -1,4 +1,4 @@
-"""What is promised of blueprints and of large sensors, with the sensors that the package itself has."""
+"""Documented guarantees of blueprints and large sensors, tested with the built-in sensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COURT = """
 
 
 def court(sensor: sn.SensorCfg[Any], num_envs: int = 2) -> sn.Scene:
-    """Return a scene in which the sensor, and something that it sees, move and turn."""
+    """Return a scene in which the sensor and a visible body move and rotate."""
     scene = sn.Scene(sn.MujocoEngine(COURT, num_envs=num_envs), [sensor], seed=3)
     scene.reset(qvel=[[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]])
     return scene
@@ -37,7 +37,7 @@ def court(sensor: sn.SensorCfg[Any], num_envs: int = 2) -> sn.Scene:
 
 
 def test_the_blueprints_of_a_served_scene_offer_the_devices_of_their_kind() -> None:
-    """The attribute `preset` has the names of `sn.presets()`; a spawned device is configured as `sn.preset` says."""
+    """The attribute `preset` offers the names of `sn.presets()`; a spawned device is configured as by `sn.preset`."""
     with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
         for blueprint in client.blueprints:
             names = [name for name, info in presets().items() if info.kind == blueprint.kind]
@@ -59,11 +59,11 @@ def test_the_blueprints_of_a_served_scene_offer_the_devices_of_their_kind() -> N
             client.server.spawn("imu", {"preset": "vlp16"}, attach_to="robot/base")
 
 
-# One environment ------------------------------------------------------------------------------------------------------
+# A single environment -------------------------------------------------------------------------------------------------
 
 
 def test_a_sensor_of_the_scene_cannot_be_for_one_environment_and_the_error_says_what_can() -> None:
-    """Where there is one environment only, it is that one."""
+    """Such a spawn is refused, except in a server with a single environment."""
     with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
         with pytest.raises(sn.StreamError, match=r"env: got 1, expected None: .* Listen with envs=1"):
             client.spawn("sensor.other.imu", attach_to="robot/base", env=1)
@@ -79,7 +79,7 @@ def test_a_sensor_of_the_scene_cannot_be_for_one_environment_and_the_error_says_
 def test_a_lidar_casts_no_ray_while_nobody_listens_and_then_sends_what_it_would_have(
     preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first scan, which begins before anybody listened, is that of a lidar which is always on, bit for bit."""
+    """The first scan, which started before anybody listened, equals that of an always active lidar bit for bit."""
     cfg = sn.preset(preset, name="lidar", body="robot/base", range_noise=0.02)
     always_on = court(cfg.replace(evaluate="always"))
     scans: dict[int, Any] = {}
@@ -108,7 +108,7 @@ def test_a_lidar_casts_no_ray_while_nobody_listens_and_then_sends_what_it_would_
 
 
 def test_what_must_see_every_sample_is_not_computed_on_demand() -> None:
-    """A contact sensor refuses `evaluate="wanted"`; a stage that averages over ticks needs each of them."""
+    """A contact sensor refuses `evaluate="wanted"`; a stage that averages over ticks needs each tick."""
     contact = sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="robot/base"))
     mean = sn.ImuCfg(name="mean", body="robot/base", rate_hz=50.0, stages=(sn.WindowAverage(fields=("ang_vel_b",)),))
     always = sn.LidarCfg(name="always", body="robot/base", evaluate="always")
@@ -123,11 +123,11 @@ def test_what_must_see_every_sample_is_not_computed_on_demand() -> None:
     ]
 
 
-# Listeners that block -------------------------------------------------------------------------------------------------
+# Blocking listeners ---------------------------------------------------------------------------------------------------
 
 
 def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Such as one that puts data into a queue that is full and that nobody empties."""
+    """An example is a listener that puts data into a full queue that is never emptied."""
     scene = court(sn.ImuCfg(name="imu", body="robot/base"))
     full: queue.Queue[Any] = queue.Queue(maxsize=2)
     client = scene.local_client()
@@ -151,11 +151,11 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sensorium-listener")])
 
 
-# Messages that are too long -------------------------------------------------------------------------------------------
+# Oversized messages ---------------------------------------------------------------------------------------------------
 
 
 def test_listening_to_messages_that_are_too_long_for_the_client_ends_with_words() -> None:
-    """The connection does not break over it, and what is short enough still comes."""
+    """The connection survives, and shorter messages still arrive."""
     scene = sn.Scene(
         sn.MujocoEngine(COURT, num_envs=2),
         [sn.ImuCfg(name="imu", body="robot/base"), sn.preset("vlp16", name="lidar", body="robot/base")],
@@ -175,7 +175,7 @@ def test_listening_to_messages_that_are_too_long_for_the_client_ends_with_words(
 
 
 def test_a_listener_is_told_the_names_that_ids_stand_for() -> None:
-    """Shapes and labels, where a sensor has them among its fields; else they are not sent."""
+    """Shapes and labels are sent if the sensor has them among its fields, otherwise they are omitted."""
     semantics = {"wall": "wall"}
     model = COURT.replace('<geom type="box" pos="5', '<geom name="wall" type="box" pos="5')
     cfgs = [
@@ -198,7 +198,7 @@ def test_a_listener_is_told_the_names_that_ids_stand_for() -> None:
 
 @pytest.mark.parametrize("protocol", [1, say.PROTOCOL - 1, say.PROTOCOL + 1])
 def test_a_client_of_another_protocol_is_refused_with_both_versions(protocol: int) -> None:
-    """An old client, or a newer one. The refusal says what to do, and the server goes on."""
+    """Older and newer clients are refused with the fix, and the server continues."""
     with sn.serve(court(sn.ImuCfg(name="imu", body="robot/base")), "tcp://127.0.0.1:0") as server:
         with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
             dealer.linger = 0
@@ -218,11 +218,11 @@ def test_a_client_of_another_protocol_is_refused_with_both_versions(protocol: in
 
 
 def test_a_frame_sync_gives_all_events_of_a_frame_as_a_listener_gets_them() -> None:
-    """One message for each environment; by name it gives the last."""
+    """A `FrameSync` gives one message per environment; access by name gives the last message."""
     scene = court(sn.ImuCfg(name="imu", body="robot/base"), num_envs=3)
     with scene.local_client() as client:
         blueprint = client.blueprints.find("safe_distance").set_attributes(safe_distance_front=3)
-        guard = client.spawn(blueprint, sn.Pose((0.0, 0.0, -1.0)), "robot/base")  # as high as the ball
+        guard = client.spawn(blueprint, sn.Pose((0.0, 0.0, -1.0)), "robot/base")  # at the height of the ball
         got: queue.SimpleQueue[Any] = queue.SimpleQueue()
         guard.listen(got.put)
         with sn.FrameSync(client, [guard.name]) as sync:

@@ -1,4 +1,4 @@
-"""Blueprints out of configs, and configs out of blueprints: nothing is lost, and nothing is accepted that is wrong."""
+"""Blueprints from configs and configs from blueprints: nothing is lost, and invalid values are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sensorium as sn
-import sensorium.sensors.all  # registers ours
+import sensorium.sensors.all  # registers the built-in sensors
 from sensorium import registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
@@ -30,7 +30,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "ray_caster_camera": {"pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "touch": {"site": "pad"},
 }
-"""What must be chosen, of kinds that are not content with a body."""
+"""Required choices of kinds for which a body is not sufficient."""
 
 
 def built(kind: str, **chosen: Any) -> Any:
@@ -58,7 +58,7 @@ def test_every_registered_sensor_has_a_blueprint_by_carlas_id_where_carla_has_it
 
 @pytest.mark.parametrize("kind", OURS)
 def test_every_field_is_an_attribute_but_name_and_offset_and_selectors_that_are_refused(kind: str) -> None:
-    """Each with the meaning that the config's source has."""
+    """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = set(cfg_class.model_fields) - {each.id for each in definition}
@@ -117,12 +117,12 @@ BESIDE = {
     "contact_sensor": {"filter_prim_paths_expr", "track_pose", "max_contact_data_count_per_prim"},
     "radar": {"reference_range", "rcs", "incidence_exponent"},
 }  # fmt: skip
-"""Fields that a config refuses, even with their default, unless something else is given."""
+"""Fields that a config refuses, even with their default, unless another field is given."""
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_choosing_every_default_by_its_text_changes_nothing(kind: str) -> None:
-    """So types, defaults and texts are right: the config that comes out is equal to the one without choices."""
+    """Types, defaults and texts are correct: the resulting config equals the config without choices."""
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
     texts = {each.id: each.default for each in definition if each.default and each.id not in left_out}
@@ -258,7 +258,7 @@ def test_a_fault_names_blueprint_attribute_value_and_what_is_accepted(
 )
 @pytest.mark.parametrize("name", ["loss", "stages", "fields", "noise", "body", "gravity_bias", "delay"])
 def test_values_of_any_form_make_a_config_or_a_config_error(name: str, value: Any) -> None:
-    """What arrives from elsewhere never ends in another error."""
+    """Received values never cause any other error."""
     try:
         assert isinstance(build_cfg("imu", {name: value}), sn.ImuCfg)
     except ConfigError as error:
@@ -277,7 +277,7 @@ def test_a_preset_gives_the_fields_that_were_not_chosen() -> None:
         build_cfg("imu", {"preset": "bmi088"}, attach_to=BODY)
 
 
-# Where it is attached -------------------------------------------------------------------------------------------------
+# Attachment -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_sensor_sits_on_the_body_or_the_world_and_a_selector_of_its_own_wins() -> None:
@@ -336,7 +336,7 @@ def test_a_pose_is_refused_where_a_sensor_has_none() -> None:
 
 
 def test_a_spawned_imu_reads_what_its_pose_says() -> None:
-    """Turned by 90 degrees about y its x axis points down: at rest it reads -g there."""
+    """Turned by 90 degrees about y, the x axis of the IMU points down: at rest it reads -g there."""
     half = 0.5**0.5
     cfg = build_cfg("imu", attach_to="body", transform=Pose(rot=(half, 0.0, half, 0.0)))
     scene = sn.Scene(sn.TensorEngine(2, 0.01, provides=("pose", "velocity", "gravity")), [cfg])
@@ -345,13 +345,13 @@ def test_a_spawned_imu_reads_what_its_pose_says() -> None:
 
 
 def test_a_spawned_camera_looks_along_x_as_every_other_sensor_does() -> None:
-    """Half a metre ahead of the body, 2 m from a wall, it sees the wall at 1.5 m, the right way up."""
-    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # its face is at x = 2
-    floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # its face is at z = -1
+    """Half a metre ahead of the body and 2 m from a wall, the camera sees the wall at 1.5 m, upright."""
+    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # the wall's face is at x = 2
+    floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # the floor's face is at z = -1
     cfg = build_cfg("sensor.camera.depth", {"res": "[32, 24]"}, attach_to="body", transform=Pose((0.5, 0.0, 0.0)))
     image = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(wall, floor)), [cfg])["depth_camera"].read_image()[0]
     torch.testing.assert_close(image[:12], torch.full((12, 32), 1.5), rtol=1e-6, atol=0.0)
-    assert (image[-1] < 1.5).all()  # the floor is at the bottom
+    assert (image[-1] < 1.5).all()  # the floor is at the bottom of the image
 
 
 CAMERA = {"kind": "pinhole_camera", "width": 9, "height": 9, "focal_length": 12.0, "horizontal_aperture": 12.0}
@@ -366,7 +366,7 @@ DIRECTED = [
     ("radar", {"points": 400}, ""),
     ("ray_caster", {"pattern": {"kind": "spherical", "n_points": [9, 9], "fov": [20.0, 20.0]}}, ""),
 ]
-"""Every kind that looks somewhere, with devices."""
+"""Every directed kind of sensor, with devices."""
 
 
 @pytest.mark.parametrize(("kind", "values", "device"), DIRECTED)
@@ -374,7 +374,7 @@ DIRECTED = [
 def test_what_looks_somewhere_looks_along_x_of_its_transform(
     kind: str, values: dict[str, Any], device: str, attach: str | None
 ) -> None:
-    """Turned by 90 degrees to the left and 30 degrees down, it sees a ball there in the middle, 2 m away."""
+    """Turned by 90 degrees to the left and 30 degrees down, the sensor sees a ball 2 m away in its centre."""
     turn = Pose(rot=(0.5**0.5, 0.0, 0.0, 0.5**0.5)) @ Pose(
         rot=(math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
     )
@@ -387,7 +387,7 @@ def test_what_looks_somewhere_looks_along_x_of_its_transform(
     for _ in range(11):
         scene.update()
     pose = scene.publish(["it"], poses=True)["it"].pose[0, 0]
-    np.testing.assert_allclose(pose, [*transform.pos, *transform.rot], atol=1e-6)  # which is what listeners get
+    np.testing.assert_allclose(pose, [*transform.pos, *transform.rot], atol=1e-6)  # the values that listeners get
     truth = scene["it"].ground_truth
     if isinstance(cfg, sn.DepthCameraCfg | sn.RayCasterCameraCfg):
         image = truth.distance_to_image_plane[0].squeeze()
@@ -418,11 +418,11 @@ def test_a_camera_of_the_model_keeps_its_own_axes() -> None:
     assert build_cfg("depth_camera", {"camera": "wrist"}) == sn.DepthCameraCfg(camera="wrist")
 
 
-# What others bring ----------------------------------------------------------------------------------------------------
+# Third-party sensors --------------------------------------------------------------------------------------------------
 
 
 class Guard:
-    """A sensor that is none of the scene's."""
+    """A streamed sensor outside the scene."""
 
     @staticmethod
     def definition() -> SensorDefinition:
@@ -437,7 +437,7 @@ def test_definitions_of_others_are_added_and_the_library_stays_in_order() -> Non
 
 
 class Broken:
-    """A sensor whose author forgot something."""
+    """A sensor with an incomplete definition."""
 
     @staticmethod
     def definition() -> SensorDefinition:
@@ -445,7 +445,7 @@ class Broken:
 
 
 class Formless:
-    """A sensor whose definition is none."""
+    """A sensor whose definition has the wrong type."""
 
     @staticmethod
     def definition() -> Any:
@@ -469,7 +469,7 @@ def test_a_broken_definition_is_left_out_by_name_and_the_others_stay(other: Any,
 
 def test_a_config_class_that_cannot_be_described_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     class OddCfg(SensorCfg[Any]):
-        """A sensor whose kind is no word."""
+        """A sensor whose kind is not an identifier."""
 
         @classmethod
         def kind(cls) -> str:

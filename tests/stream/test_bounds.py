@@ -1,4 +1,4 @@
-"""What clients may take of a server: memory and rays of what they spawn, and memory of what waits for them."""
+"""Limits on clients: memory and rays of spawned sensors, and memory of waiting messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRID = {"kind": "grid", "size": (100.0, 100.0), "resolution": 0.02}
 
 @pytest.fixture
 def world() -> sn.Scene:
-    """A scene with something that rays hit."""
+    """Return a scene with something that rays hit."""
     wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))
     return sn.Scene(sn.TensorEngine(2, 0.01, provides=("pose", "velocity", "gravity"), shapes=(wall,)))
 
@@ -55,7 +55,7 @@ def peak() -> float:
 def test_a_sensor_that_is_too_large_is_refused_before_memory_is_taken(
     world: sn.Scene, kind: str, values: dict[str, Any], says: str
 ) -> None:
-    """The error is that of the config, with size, bound and what raises it; the server goes on."""
+    """The config's error states size, bound and the way to raise it; the server continues."""
     with serving(world) as (server, client):
         before = peak()
         with pytest.raises(ServerError, match=says) as refused:
@@ -78,7 +78,7 @@ def _blueprint(client: sn.Client, kind: str, values: dict[str, Any]) -> Any:
 def test_the_bound_is_on_the_sum_and_destroying_gives_it_back(world: sn.Scene) -> None:
     options: dict[str, Any] = {"max_spawned_mb": 30.0, "max_spawned_rays": 1500}
     with serving(world, **options) as (_, client):
-        large = _blueprint(client, "imu", {"history_length": 100_000})  # 2 envs x 48 bytes: 9.6 MB, and as much again
+        large = _blueprint(client, "imu", {"history_length": 100_000})  # 2 envs x 48 bytes: 9.6 MB, and the same again
         first = [client.spawn(large, attach_to="body") for _ in range(3)]
         for _ in range(2):
             with pytest.raises(ServerError, match=r"at most 30 MB.* needs 9.6 MB .*, and 0\.\d+ MB are available"):
@@ -113,7 +113,7 @@ def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
 
 
 def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
-    """Sixteen lossless subscriptions to 0.5 MB a step, for 100 steps, keep 8 MB; one that reads misses nothing."""
+    """Sixteen lossless subscriptions to 0.5 MB per step keep 8 MB over 100 steps; an active reader misses nothing."""
     scene = build(columns=32768)
     with sn.serve(scene, "tcp://127.0.0.1:0", max_queued_mb=8.0, shared_memory=False) as server:
         hoarders, reader = [Listener(server) for _ in range(4)], Listener(server)

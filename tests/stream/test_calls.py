@@ -1,4 +1,4 @@
-"""How many calls a frame takes on its way, from the kernel that computed it to the callback of its listener."""
+"""The number of calls per frame, from the kernel that computed it to the callback of its listener."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COURT = """<mujoco><worldbody>
 </worldbody></mujoco>"""
 MOST_CALLS = 15
 HANDOVERS = ("put", "_give", "take")
-"""Functions of ours in which a frame leaves a thread: into an outbox, into the socket, into the queue of a listener."""
+"""Functions at which a frame leaves a thread: into an outbox, into the socket, into the queue of a listener."""
 
 
 def chain(frame: FrameType | None) -> list[str]:
-    """Return the functions of streaming that are on the stack, the outermost first."""
+    """Return the streaming functions on the stack, outermost first."""
     names: list[str] = []
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -34,7 +34,7 @@ def chain(frame: FrameType | None) -> list[str]:
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_a_lidar_frame_takes_few_calls_from_kernel_to_callback(shared_memory: bool) -> None:
-    """Each thread's calls are those on its stack where it hands the frame on; the callback itself counts as one."""
+    """The calls of each thread are those on its stack at the handover; the callback itself counts as a call."""
     scene = sn.Scene(sn.MujocoEngine(COURT), [sn.preset("vlp16", name="lidar", body="robot/base")])
     chains: dict[str, list[str]] = {}
     got: list[Any] = []
@@ -52,7 +52,7 @@ def test_a_lidar_frame_takes_few_calls_from_kernel_to_callback(shared_memory: bo
         chains["callback"] = [*chain(sys._getframe(1)), "listener"]
         got.append(data.frame)
 
-    threading.setprofile(profile)  # of the threads that start from here on
+    threading.setprofile(profile)  # for threads started from here on
     try:
         with sn.serve(scene, "tcp://127.0.0.1:0", shared_memory=shared_memory) as server:
             with sn.connect(server.address, shared_memory=shared_memory) as client:

@@ -1,4 +1,4 @@
-"""Collision: one message when the owner begins to touch something, that names it, with the impulse."""
+"""Collision: a single message at the start of a contact, with the other body and the impulse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bodies_of(engine: sn.Engine) -> Bodies:
 
 
 class World(Host):
-    """A scene and a server without sockets for its `Collision`s."""
+    """A scene and a server without sockets for its `Collision` sensors."""
 
     def __init__(self, scene: sn.Scene) -> None:
         super().__init__(bodies_of(scene.engine), scene.num_envs)
@@ -49,7 +49,7 @@ class World(Host):
         return sensor
 
     def events(self, sensor: Collision) -> list[CollisionEvent]:
-        """Run one frame, in the state that the scene has, and return what was sent."""
+        """Run a frame in the current state of the scene and return its messages."""
         readings = self.scene.publish()
         sensor.readings = {key: readings[name] for key, name in self.feeds.items()}
         out = [self.received(message) for message in self.frame(sensor)]
@@ -62,12 +62,12 @@ class World(Host):
 
 
 Touches = Mapping[tuple[int, str], tuple[int, int, float]]
-"""(env, other) -> first tick, tick after the last one, upward force on the car, N."""
+"""(env, other) -> first tick, tick after the last, upward force on the car, N."""
 
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """A world of two environments in which the car touches what the test says, when it says."""
+    """Return a world of two environments in which the car touches scripted bodies at scripted times."""
     touches: Touches = request.param
     engine = sn.TensorEngine(2, DT, bodies=BODIES, provides=("pose", "contact"))
     (cfg,) = reserve_contact(engine, "car")
@@ -102,12 +102,12 @@ def scripted(touches: Touches) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("world", [touches], indirect=True)
 
 
-# Written contacts -----------------------------------------------------------------------------------------------------
+# Scripted contacts ----------------------------------------------------------------------------------------------------
 
 
 @scripted({(1, "wall"): (7, 12, 20.0)})
 def test_a_collision_has_the_fields_of_the_contract(world: World) -> None:
-    """Ticks 7 to 11, steps of 5: one message, in the second step, about environment 1, with 4 ticks of impulse."""
+    """For a contact in ticks 7 to 11 and steps of 5, the second step reports environment 1 with 4 ticks of impulse."""
     sensor = world.collision("car")
     assert world.step(sensor, 5) == []
     (event,) = world.step(sensor, 5)
@@ -133,7 +133,7 @@ def test_several_collisions_of_one_frame_are_several_messages_and_the_world_has_
 
 @scripted({(0, "wall"): (2, 12, 10.0)})
 def test_all_phases_are_told_once_each_control_step(world: World) -> None:
-    """Begin in step 1, persist in 2, end in 3 with the impulse of the whole contact: 10 ticks."""
+    """The phases are begin in step 1, persist in 2 and end in 3, with the impulse of the whole contact: 10 ticks."""
     sensor = world.collision("car", phases="all")
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
     assert told(world.step(sensor, 5)) == [(0, 1, "persist")]
@@ -144,7 +144,7 @@ def test_all_phases_are_told_once_each_control_step(world: World) -> None:
 
 @scripted({(0, "wall"): (2, 99, 10.0)})
 def test_rows_that_were_told_are_not_told_again(world: World) -> None:
-    """Several frames may look at one control step: at each tick, or at an edit of the state."""
+    """Several frames may see one control step: at each tick, or at an edit of the state."""
     sensor = world.collision("car", phases="all")
     world.scene.begin_control_step()
     seen = []
@@ -157,7 +157,7 @@ def test_rows_that_were_told_are_not_told_again(world: World) -> None:
 
 @scripted({(0, "wall"): (1, 99, 8.0), (0, "post"): (1, 99, 2.0)})
 def test_weak_collisions_are_left_out(world: World) -> None:
-    """Impulses of the step: 5 ticks of 8 N and of 2 N."""
+    """The impulses of the step are those of 5 ticks of 8 N and of 2 N."""
     sensor = world.collision("car", min_impulse="0.2")
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
 
@@ -166,7 +166,7 @@ def test_weak_collisions_are_left_out(world: World) -> None:
     ("interval", "expected"), [("0.0", [1, 2, 3, 4, 5]), ("0.05", [1, 3, 5]), ("0.06", [1, 3, 5]), ("0.07", [1, 4])]
 )
 def test_one_pair_is_told_at_most_once_in_the_interval(interval: str, expected: list[int]) -> None:
-    """A contact that chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); another pair has its own clock."""
+    """A contact chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); each pair has a separate interval."""
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (cfg,) = reserve_contact(engine, "car")
     report = _report(cfg, engine)
@@ -189,7 +189,7 @@ def test_one_pair_is_told_at_most_once_in_the_interval(interval: str, expected: 
 
 @scripted({(0, "wall"): (2, 4, 1.0), (1, "wall"): (2, 4, 1.0)})
 def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
-    """The script repeats after a reset to the start; only the environment that was reset tells of the wall again."""
+    """The script repeats after a reset to the start; only the environment that was reset reports the wall again."""
     sensor = world.collision("car", min_interval=10.0)
     assert told(world.step(sensor, 5)) == [(0, 1, "begin"), (1, 1, "begin")]
     engine: Any = world.scene.engine
@@ -216,7 +216,7 @@ def test_without_listeners_nothing_is_sent_and_nothing_is_made_up_for_later(worl
 
 
 def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFixture) -> None:
-    """A contact that begins every other tick fills 9 rows of 3 pairs in one control step of 60 ticks."""
+    """A contact that starts every other tick fills 9 rows of 3 pairs in a control step of 60 ticks."""
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (cfg,) = reserve_contact(engine, "car")
     report = _report(cfg, engine)
@@ -230,7 +230,7 @@ def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFi
     assert caplog.text.count("sensor 'guard': ") == 1 and "are lost" in caplog.text
 
 
-# What it refuses ------------------------------------------------------------------------------------------------------
+# Refusals -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def drop(*bodies: str, **reserved: bool) -> World:
 
 
 def test_a_dropped_box_tells_the_momentum_that_it_lost() -> None:
-    """A box of 2 kg falls 0.3 m onto another one: J = m v + m g d, for it rests at the end of the control step.
+    """A box of 2 kg falls 0.3 m onto another box: J = m v + m g d, because it rests at the end of the control step.
 
-    v = sqrt(2 g h) is the speed of impact, known to g dt, and d how long they touched by then, known to dt.
+    v = sqrt(2 g h) is the speed of impact, known to g dt, and d is the duration of contact by then, known to dt.
     """
     with drop("high") as world:
         sensor = world.collision("high")
@@ -316,11 +316,11 @@ def test_a_dropped_box_tells_the_momentum_that_it_lost() -> None:
         expected = mass * np.sqrt(2 * g * 0.3) + mass * g * event.duration
         assert event.normal_impulse[2] == pytest.approx(expected, abs=2 * mass * g * dt + mass * 1e-3)
         assert np.abs(event.normal_impulse[:2]).max() < 1e-6
-        assert world.step(sensor, 100) == []  # it rests on it: no flood
+        assert world.step(sensor, 100) == []  # it rests on the other box: no further messages
 
 
 def test_the_world_and_static_bodies_are_named() -> None:
-    """The low box touches the floor and, from below, the high one; the hand falls onto the table, which is static."""
+    """The low box touches the floor and, from below, the high box; the hand falls onto the static table."""
     with drop("low", "hand") as world:
         low = world.collision("low")
         others = {event.other_actor: event for event in world.step(low, 1000)}
@@ -343,7 +343,7 @@ def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
 
 
 def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
-    """Attached to the arm, which touches nothing itself; the owner is the actor, and its own hand does not count."""
+    """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its hand does not count."""
     with drop("arm", whole_tree=True) as world:
         sensor = world.collision("arm", whole_tree=True)
         events = [event for _ in range(10) for event in world.step(sensor, 100)]
@@ -352,13 +352,13 @@ def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
 
 
 def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -> None:
-    """One config for each body that collides; nothing about bodies without shapes that collide, or the own tree."""
+    """Each colliding body gets a config; bodies without colliding shapes and the owner's tree are omitted."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
     cfgs = reserve_contact(engine)
     found = {cfg.secondary.pattern: cfg.primary.pattern for cfg in cfgs}
     assert set(found) == {"table", "low", "high", "arm", "hand"}
     assert found["hand"] == ("table", "low", "high", "world")
-    assert found["table"] == ("low", "high", "arm", "hand")  # what is static never touches what is static
+    assert found["table"] == ("low", "high", "arm", "hand")  # static bodies never touch each other
     (own,) = reserve_contact(engine, "hand", own_links=True)
     assert own.primary.pattern == ("table", "low", "high", "arm", "world")
     assert len(reserve_contact(engine, ["arm", "hand"], whole_tree=True)) == 1
@@ -371,7 +371,7 @@ def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -
 
 
 def test_names_alone_reserve_for_a_model_that_is_compiled_elsewhere() -> None:
-    """sn.prepare before the user compiles; then Collision works on the wrapped objects."""
+    """After `sn.prepare` before the user's compilation, Collision works on the wrapped objects."""
     spec = mujoco.MjSpec.from_string(DROP)
     names = ["table", "low", "high", "arm", "hand", "world"]
     sn.prepare(spec, reserve_contact(names, "high"))
@@ -388,7 +388,7 @@ def test_names_alone_reserve_for_a_model_that_is_compiled_elsewhere() -> None:
 
 
 def test_sleeping_worlds_have_their_static_bodies_as_secondaries() -> None:
-    """MuJoCo forgets what static bodies touch where bodies sleep, so there the owner is the primary."""
+    """Where bodies sleep, MuJoCo drops the contacts of static bodies, so the owner is the primary."""
     xml = DROP.replace('timestep="0.001"/>', 'timestep="0.001"><flag sleep="enable"/></option>')
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(xml))
     cfgs = reserve_contact(engine, "high")
@@ -407,7 +407,7 @@ def test_sleeping_worlds_have_their_static_bodies_as_secondaries() -> None:
 
 
 def test_the_smallest_reports_that_cover_everything_are_taken() -> None:
-    """Reports that somebody else reserved about the same owner, with fewer or more bodies, change nothing."""
+    """Reports reserved elsewhere for the same owner, with fewer or more bodies, change nothing."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
 
     def events(*others: str) -> sn.CollisionEventsCfg:
@@ -438,7 +438,7 @@ def test_a_report_of_some_of_the_others_is_not_enough() -> None:
 
 
 def test_own_links_are_told_of_only_where_they_should() -> None:
-    """A hand falls onto the base that it slides on. The same reservation serves both sensors."""
+    """A hand falls onto the base on which it slides. The same reservation serves both sensors."""
     xml = """
     <mujoco><option timestep="0.001"/><worldbody>
       <geom type="plane" size="1 1 .1" pos="0 0 -1"/>
@@ -458,7 +458,7 @@ def test_own_links_are_told_of_only_where_they_should() -> None:
 
 
 def test_the_modules_of_streamed_sensors_are_light() -> None:
-    """A listener reads their data where neither torch, warp, pydantic nor a simulator is installed."""
+    """A listener reads their data without torch, warp, pydantic and a simulator installed."""
     assert {"sensorium.stream.safe_distance", "sensorium.stream.collision"} <= set(OURS)
     code = (
         "import sys\nfrom sensorium.wire.serializers import by_name\n"
@@ -470,7 +470,7 @@ def test_the_modules_of_streamed_sensors_are_light() -> None:
 
 
 def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_every_tick() -> None:
-    """A box falls and stays. What it told at the touch is its momentum and the weight until the end of that step."""
+    """The reported impulse of a box that falls and stays is its momentum plus its weight until the end of that step."""
     engine = sn.MujocoEngine(
         mujoco.MjSpec.from_string(
             "<mujoco><option timestep='0.002'/><worldbody><geom type='plane' size='1 1 .1'/>"
@@ -491,7 +491,7 @@ def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_
                 if bundle["bumper"] is not None:
                     event = bundle["bumper"]
                     break
-        assert frame > 5 * 20 and event is not None and event.tick == scene.tick  # a frame each tick; told at the end
+        assert frame > 5 * 20 and event is not None and event.tick == scene.tick  # a frame each tick; sent at the end
         expected = 2.0 * (velocity - before + 9.81 * 20 * 0.002)
-        one_tick = 2.0 * 9.81 * 0.002  # forces are of the state after a tick: the sum may be one tick of rest off
+        one_tick = 2.0 * 9.81 * 0.002  # forces are of the state after a tick, so the sum may be off by one tick of rest
         assert event.normal_impulse[2] == pytest.approx(expected, abs=one_tick) and expected > 3.0

@@ -1,4 +1,4 @@
-"""What clients ask of the owner of the loop: steps, controls, resets, knobs; errors come back in the server's words."""
+"""Client requests to the owner of the loop: steps, controls, resets, knobs; errors arrive with the server's message."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def server() -> Iterator[sn.Server]:
 
 @pytest.fixture
 def client(server: sn.Server) -> Iterator[sn.Client]:
-    """A client of it."""
+    """A client of the server."""
     with sn.connect(server.address, timeout=PATIENCE) as made:
         yield made
 
 
 def test_steps_of_several_clients_are_each_taken_once(server: sn.Server, client: sn.Client) -> None:
-    """Three threads of two clients step at the same time: frames are distinct, the tick is their sum."""
+    """Three threads of two clients step at the same time: frames are distinct, and the tick is their sum."""
     with sn.connect(server.address) as second:
         frames: list[int] = []
 
@@ -46,7 +46,7 @@ def test_steps_of_several_clients_are_each_taken_once(server: sn.Server, client:
 
 
 def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Client) -> None:
-    """All environments or some; wrong ones are refused, and nothing has happened, as with none of them."""
+    """All or some environments are reset; invalid ids are refused without effect, and an empty list has no effect."""
     got: list[int] = []
     client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
     client.step()
@@ -63,7 +63,7 @@ def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Cli
 
 
 def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Client) -> None:
-    """From the next step on; an unknown knob and an unknown sensor are answered in words."""
+    """The knob is effective from the next step on; an unknown knob and an unknown sensor give an error message."""
     client.sensors["gauge"].set("vec_noise", 0.0, env_ids=[1, 2])
     client.step()
     truth, shown = server.scene["gauge"].ground_truth.vec, server.scene["gauge"].data.vec
@@ -91,7 +91,7 @@ def test_controls_of_a_wrong_shape_or_that_are_not_finite_are_refused(server: sn
 
 
 def test_an_error_in_the_simulation_is_answered_and_the_server_goes_on(server: sn.Server, client: sn.Client) -> None:
-    """The exception's words and class reach the client; the next step works."""
+    """The exception's message and class reach the client; the next step works."""
 
     def fail() -> None:
         raise OSError("the arm is on fire")
@@ -105,14 +105,14 @@ def test_an_error_in_the_simulation_is_answered_and_the_server_goes_on(server: s
 
 
 def test_a_simulation_that_runs_freely_cannot_be_stepped() -> None:
-    """The error says how to have it."""
+    """The error states how to enable stepping."""
     with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match="lockstep=True"):
             client.step()
 
 
 def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> None:
-    """It times out in words; when the loop polls again the late answer harms nothing."""
+    """The request times out with a message; when the loop polls again, the late answer has no effect."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as client:
             with pytest.raises(StreamError, match=r"reset: .* did not answer within 0\.2 s.*server\.poll"):
@@ -125,7 +125,7 @@ def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> N
 
 
 def test_more_requests_than_can_wait_end_that_client_alone() -> None:
-    """A client that floods a loop that does not poll is told why; another one stays."""
+    """A client that floods an unpolled loop gets the reason; another client stays connected."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as flooder, sn.connect(server.address) as other:
             for i in range(400):
@@ -135,11 +135,11 @@ def test_more_requests_than_can_wait_end_that_client_alone() -> None:
             until(lambda: server.clients == 1)
             assert other.is_connected
             server.poll()
-            assert server.frame == 0  # nobody waits for what it asked for
+            assert server.frame == 0  # no caller waits for these requests
 
 
 def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
-    """At once, and not at the time-out."""
+    """Requests fail at once, not at the time-out."""
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     with sn.connect(server.address, timeout=PATIENCE) as client:
         failed: list[BaseException] = []
@@ -175,7 +175,7 @@ def test_requests_from_a_listener_are_answered(server: sn.Server, client: sn.Cli
 
 
 def test_a_client_in_this_process_steps_in_this_thread_and_serves_others_meanwhile() -> None:
-    """Both step the same scene; what other threads ask for is done while this one asks."""
+    """Both clients step the same scene; requests of other threads are executed while this thread waits."""
     with build(columns=0).local_client() as local:
         got: list[int] = []
         local.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")

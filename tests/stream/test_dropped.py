@@ -1,4 +1,4 @@
-"""Clients that are let go without `close`: an idle one ends, with a warning; one that listens goes on."""
+"""Clients dropped without `close`: an idle client ends with a warning; a listening client continues."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def left(before: dict[str, int]) -> bool:
 
 @contextlib.contextmanager
 def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
-    """Give what opens a client, and its scene; at the end nothing of any of them may be left."""
+    """Yield a function that opens a client, and its scene; at the end no resources of any client may be left."""
     gc.collect()
     if transport == "in-process":
         scene = build(columns=0)
-        with scene.local_client() as other:  # what the process makes once and keeps
+        with scene.local_client() as other:  # created once per process and kept
             other.spawn("sensor.other.test_ticker", attach_to="body").listen(lambda data: None)
             other.step()
         before = held()
         yield scene.local_client, scene
         until(lambda: left(before), "the end of all threads")
-        scene.step()  # here the scene lets go of what other threads have closed
+        scene.step()  # the scene releases here what other threads have closed
         assert scene["gauge"].buffers.listeners == 0
     else:
         with serving(lockstep=True, world={"columns": 0}) as server:
@@ -48,7 +48,7 @@ def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Let nothing go that is in a cycle of references."""
+    """Disable the garbage collection of reference cycles."""
     gc.collect()
     gc.disable()
     try:
@@ -58,7 +58,7 @@ def without_collection() -> Iterator[None]:
 
 
 def gone(client: weakref.ref[sn.Client]) -> None:
-    """Wait until a client is no more."""
+    """Wait until a client no longer exists."""
     until(lambda: client() is None, "the end of a client")
 
 
@@ -80,13 +80,13 @@ both = pytest.mark.parametrize("transport", ["in-process", "network"])
 
 
 def unclosed() -> Any:
-    """Expect that a client which was not closed is warned of."""
+    """Expect the warning about a client that was not closed."""
     return pytest.warns(ResourceWarning, match=r"unclosed <Client of (tcp|inproc)://.*connected, .*: call its close")
 
 
 @both
 def test_an_idle_client_that_is_let_go_ends_at_once_with_a_warning(transport: str) -> None:
-    """Without a garbage collection: after steps, listening, a sensor that was spawned, data that are kept."""
+    """The client ends without a garbage collection: after steps, listening, a spawned sensor and kept data."""
     with opener(transport) as (opened, _), without_collection():
         client = opened()
         kept: list[Any] = []
@@ -123,7 +123,7 @@ def test_a_closed_client_is_let_go_in_silence(transport: str) -> None:
 
 @both
 def test_a_sensor_keeps_its_client(transport: str) -> None:
-    """It can be asked, listened to, stopped; the client ends with it."""
+    """The sensor answers requests, can be listened to and stopped; afterwards the client ends."""
     with opener(transport) as (opened, _), without_collection():
         sensor = opened().sensors["gauge"]
         mine = weakref.ref(sensor._client)
@@ -146,7 +146,7 @@ def test_a_sensor_keeps_its_client(transport: str) -> None:
 def test_a_client_that_listens_goes_on_though_nobody_holds_it(
     transport: str, listen: Callable[..., Callable[[], None]]
 ) -> None:
-    """It hears of every step; it ends when the last listener is stopped."""
+    """The listener hears of every step; the client ends when the last listener is stopped."""
     with opener(transport) as (opened, _), without_collection():
         got: list[int] = []
         client = opened()
@@ -166,7 +166,7 @@ def test_a_client_that_listens_goes_on_though_nobody_holds_it(
 
 
 def test_nobody_need_hold_anything_to_listen() -> None:
-    """One line suffices; when the server ends the stream, the client is idle, and ends."""
+    """A single line suffices; when the server ends the stream, the client is idle and ends."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, without_collection():
         server.spawn("sensor.other.test_ticker", name="ticker")
         got: list[int] = []
@@ -181,7 +181,7 @@ def test_nobody_need_hold_anything_to_listen() -> None:
 
 
 def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
-    """On a worker thread, which ends as well."""
+    """The drop occurs on a worker thread, which ends as well."""
     with opener("network") as (opened, _), without_collection():
         client = opened()
         mine, sensors = weakref.ref(client), [client.sensors["gauge"]]
@@ -193,7 +193,7 @@ def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
 
 
 def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() -> None:
-    """As a garbage collection may do it, at any time: here before and after the server looks at the frame."""
+    """The drop may occur at any time, as by a garbage collection: here before and after the server reads the frame."""
     with opener("in-process") as (opened, scene), without_collection():
         for _ in range(2):
             kept: list[Any] = []
@@ -210,7 +210,7 @@ def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() 
 
 @both
 def test_a_sensor_that_runs_in_a_client_is_closed_with_it(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two hold each other, so that a garbage collection finds them; while it listens, both go on."""
+    """Client and sensor reference each other, so a garbage collection finds them; a listening sensor keeps both."""
     closed: list[str] = []
     monkeypatch.setattr(Pedometer, "close", lambda self: closed.append(self.name))
     with opener(transport) as (opened, _):

@@ -1,4 +1,4 @@
-"""A client whose request takes long waits for it, and knows what it waits for; a loop that stands is named."""
+"""A client waits for its slow requests, and logs the cause of the delay; a stopped loop is named."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sensorium.errors import StreamError
 SHORT = 0.4
 """Time-out of the clients here, s."""
 LONG = 1.5
-"""How long what they ask for takes, s."""
+"""Duration of their requests, s."""
 
 
 class SlowGaugeCfg(GaugeCfg):
-    """A gauge that takes long to make."""
+    """A gauge that takes long to build."""
 
     compiles: bool = False
-    """Whether it spends that time where kernels are compiled."""
+    """Whether the delay counts as a compilation of kernels."""
 
 
 class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
@@ -47,7 +47,7 @@ class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
 @pytest.mark.parametrize("compiles", [False, True])
 @pytest.mark.parametrize("local", [False, True])
 def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Its time-out does not expire while the server works; while that compiles kernels, the client's log says so."""
+    """The time-out does not expire while the server works; the client's log reports a compilation of kernels."""
     caplog.set_level(logging.WARNING, "sensorium.client")
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
 
@@ -71,7 +71,7 @@ def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, ca
 
 
 def test_others_wait_behind_it_as_well() -> None:
-    """A second client asks while the server is busy with the first: it is answered, too."""
+    """A second client's request during the server's work for the first client is answered as well."""
     with serving(world={"columns": 0}) as server, sn.connect(server.address, timeout=PATIENCE) as first:
         with sn.connect(server.address, timeout=PATIENCE) as second:
             blueprint = first.blueprints.find("sensor.other.slow_gauge")
@@ -85,7 +85,7 @@ def test_others_wait_behind_it_as_well() -> None:
 
 
 def test_kernels_that_a_step_of_the_owner_compiles_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """A request waits while the owner's own step compiles, though nobody polls meanwhile."""
+    """A request waits while the owner's step compiles, although the server is not polled meanwhile."""
     caplog.set_level(logging.WARNING, "sensorium.client")
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
         client.timeout = SHORT
@@ -115,7 +115,7 @@ def test_a_loop_that_stands_is_named_in_time() -> None:
         assert time.monotonic() - start < 2.0 * SHORT
 
 
-# With an empty cache of kernels ---------------------------------------------------------------------------------------
+# With an empty kernel cache -------------------------------------------------------------------------------------------
 
 MODEL = """
 <mujoco>
@@ -172,7 +172,7 @@ finally:
     "kind", ["imu", *(pytest.param(each, marks=pytest.mark.soak) for each in OURS if each != "imu")]
 )
 def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str) -> None:
-    """All options are the defaults, time-outs too, and every kernel has to be compiled."""
+    """All options have their defaults, including time-outs, and every kernel has to be compiled."""
     (tmp_path / "model.xml").write_text(MODEL)
     attach = None if kind in ("builtin", "touch") else "robot/base"
     values = {**LEAST.get(kind, {}), **({"site": "robot/pad"} if kind == "touch" else {})}

@@ -1,4 +1,4 @@
-"""Bytes that are none of ours: neither side crashes or stalls, and who sends them is disconnected with a reason."""
+"""Foreign bytes: neither side crashes or stalls, and the sender is disconnected with a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = (CONTROL, DATA, PARTS, SLOT, CREDIT, RELEASE, 0, 7, 8, 9, 2**32 - 1)
 
 @contextlib.contextmanager
 def witness(server: sn.Server) -> Iterator[list[float]]:
-    """A well-behaved client, which must not notice anything; it keeps when its frames came."""
+    """A well-behaved client that must not be disturbed; it records the arrival times of its frames."""
     with sn.connect(server.address, name="witness") as client:
         when: list[float] = []
         frames: list[int] = []
@@ -48,7 +48,7 @@ def witness(server: sn.Server) -> Iterator[list[float]]:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
-    """The messages of a real session, as a client sent them."""
+    """The messages of a real session, as sent by a client."""
     sent: list[list[bytes]] = []
 
     def note(records: Any) -> list[Any]:
@@ -75,7 +75,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
 
 
 def mutated(random: np.random.Generator, message: list[bytes]) -> list[bytes]:
-    """Return a message with some of it changed: bits, cut, doubled, lengths, parts."""
+    """Return a partly changed message: bits, truncation, duplication, lengths, parts."""
     parts = [bytearray(part) for part in message]
     for _ in range(int(random.integers(1, 4))):
         part = parts[int(random.integers(len(parts)))]
@@ -100,7 +100,7 @@ def mutated(random: np.random.Generator, message: list[bytes]) -> list[bytes]:
 
 
 def garbage(random: np.random.Generator) -> list[bytes]:
-    """Return bytes of no meaning, or of the right shape and no meaning."""
+    """Return random bytes, or a well-formed message with random content."""
     if random.random() < 0.4:
         return [random.bytes(int(random.integers(0, 200))) for _ in range(int(random.integers(1, 4)))]
     numbers = [0, 1, 2, 7, 2**31, 2**32 - 1]
@@ -118,7 +118,7 @@ def hello(name: str = "fuzz") -> list[bytes]:
 
 
 def refusals(dealer: Any) -> list[str]:
-    """Take what came and return the reasons of refusals."""
+    """Read the arrived messages and return the reasons of refusals."""
     out: list[str] = []
     while dealer.poll(0):
         for record in unpack([memoryview(part) for part in dealer.recv_multipart()]):
@@ -131,7 +131,7 @@ def refusals(dealer: Any) -> list[str]:
 def test_random_and_mutated_messages(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Sent by a client with a session, which is ended at the first bad one, with a reason, and made anew."""
+    """A client with a session sends them; the session ends at the first bad message with a reason, and is reopened."""
     caplog.set_level(logging.CRITICAL, "sensorium.stream")
     with serving(step=True, world={"columns": 1024}, max_clients=8) as server, witness(server):
         random = np.random.default_rng(5)
@@ -168,7 +168,7 @@ def test_random_and_mutated_messages(
 
 
 def test_raw_bytes_on_the_port() -> None:
-    """Garbage, a web browser, a half greeting of ZeroMQ, huge lengths, endless connections: nobody else notices."""
+    """Garbage, a web browser, half a ZeroMQ greeting, huge lengths and endless connections disturb no other client."""
     with serving(step=True, world={"columns": 0}) as server, witness(server):
         port = int(server.address.rpartition(":")[2])
         random = np.random.default_rng(6)
@@ -195,7 +195,7 @@ def test_raw_bytes_on_the_port() -> None:
 
 
 def test_a_flood_of_a_client_that_never_reads() -> None:
-    """Pings without end from a client that takes no answer: the others have their frames in time."""
+    """While a client sends endless pings and reads no answer, the others get their frames in time."""
     with serving(step=True, world={"columns": 0}) as server, witness(server):
         stop = threading.Event()
 
@@ -222,7 +222,7 @@ def test_a_flood_of_a_client_that_never_reads() -> None:
 def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
     times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client's other connections go on; it is closed in order; no thread of it has failed."""
+    """The client's other connections continue; it closes in order; none of its threads has failed."""
     caplog.set_level(logging.CRITICAL, "sensorium.client")
     random = np.random.default_rng(7)
     before = held()

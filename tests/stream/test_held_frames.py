@@ -1,4 +1,4 @@
-"""Sensors that send later than in their tick: who holds up a frame is named; who never ends holds up no end."""
+"""Sensors that send later than in their tick: a sensor that delays a frame is named, and cannot block the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Keeper(sn.StreamedSensor):
 
 
 class Worker(sn.StreamedSensor):
-    """Has a thread wait until it may go on, each frame."""
+    """Blocks a thread in each frame until it is released."""
 
     serializer = MarksSerializer
     gate = threading.Event()

@@ -1,4 +1,4 @@
-"""Data that a listener keeps stay as they were, over all transports, and cost nobody but itself."""
+"""Data that a listener keeps stay unchanged, over all transports, and cost only that listener."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")
 
 @contextlib.contextmanager
 def linked(transport: str, tmp_path: Path) -> Iterator[tuple[sn.Server, sn.Client]]:
-    """Return a lock-step server and a client of it."""
+    """Return a lock-step server and its client."""
     if transport == "in-process":
         with build(columns=8192).local_client() as client:
             yield client.server, client
@@ -36,14 +36,14 @@ def linked(transport: str, tmp_path: Path) -> Iterator[tuple[sn.Server, sn.Clien
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, tmp_path: Path) -> None:
-    """A view of a few numbers, a whole array and a data object, small and large; writing to them is refused."""
+    """Small and large views, arrays and data objects stay unchanged; writing to them is refused."""
     with linked(transport, tmp_path) as (_server, client):
         kept: list[tuple[Any, bytes]] = []
         counts = {"gauge": 0, "sheet": 0}
 
         def keep(data: Any) -> None:
             if data.frame == 0:
-                return  # what there was before the first step
+                return  # the reading before the first step
             counts[data.sensor] += 1
             field = data["vec" if data.sensor == "gauge" else "cells"]
             if counts[data.sensor] == 3:
@@ -66,7 +66,7 @@ def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, 
                     view[...] = 0
         for name in counts:
             client.sensors[name].stop()
-    for view, before in kept:  # the connection, and in-process the server too, are gone
+    for view, before in kept:  # the connection is closed, and in-process the server too
         now = view if isinstance(view, np.ndarray) else view.raw_data
         assert now.tobytes() == before
     assert not client.errors
@@ -74,7 +74,7 @@ def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport: str, tmp_path: Path) -> None:
-    """The object that was received is freed with its last view; the copy lives on."""
+    """The received object is freed with its last view; the copy remains."""
     with linked(transport, tmp_path) as (server, client):
         box: list[Any] = []
         client.step()
@@ -99,7 +99,7 @@ def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport:
 
 
 def test_a_client_that_sits_on_all_slots_gets_copies_and_a_warning_and_others_are_not_slowed() -> None:
-    """Everything that it keeps is right; the other client had every frame, as shared memory, and no warning."""
+    """All kept data are correct; the other client had every frame through shared memory, without a warning."""
     with serving(lockstep=True, world={"columns": 8192}) as server:
         with sn.connect(server.address, name="hoarder") as hoarder, sn.connect(server.address) as other:
             kept: list[Any] = []
@@ -124,7 +124,7 @@ def test_a_client_that_sits_on_all_slots_gets_copies_and_a_warning_and_others_ar
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
-    """Bit for bit, also where one takes part of the environments."""
+    """Their data agree bit for bit, also where a client takes a part of the environments."""
     with linked(transport, tmp_path) as (server, client):
         second = server.scene.local_client(server=server) if transport == "in-process" else sn.connect(server.address)
         with second:
@@ -145,7 +145,7 @@ def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
 
 
 def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once() -> None:
-    """Four threads keep and drop views at random while frames go on; in the end all slots are free."""
+    """Four threads keep and drop views at random while frames continue; at the end all slots are free."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         lock = threading.Lock()
         kept: list[Any] = []

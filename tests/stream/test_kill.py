@@ -1,4 +1,4 @@
-"""Either side ends at once, at any moment: the other goes on, connects again, and nothing of it is left."""
+"""Abrupt end of either side at any moment: the other side continues and reconnects, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import sensorium as sn
 from sensorium.errors import StreamError
 
 KILLS = int(os.environ.get("SENSORIUM_KILLS", "6"))
-"""How often either side is killed; the full number is 100 each."""
+"""Number of kills per side; the full number is 100 each."""
 WORLD = {"columns": 16384, "num_envs": 4}
 
 
 def some(seconds: float) -> None:
-    """Let a random time pass: the moment of the kill."""
+    """Sleep for a random time before the kill."""
     threading.Event().wait(random.uniform(0.0, seconds))
 
 
@@ -67,7 +67,7 @@ def free_port() -> int:
 
 
 def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) -> None:
-    """Kill servers in the midst of frames and requests; each time another one takes its address."""
+    """Kill servers during frames and requests; each time another server takes the address."""
     address = f"ipc://{folder}/socket" if transport == "ipc" else f"tcp://127.0.0.1:{free_port()}"
 
     def start() -> Child:
@@ -134,19 +134,19 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_killed_clients_leave_nothing_and_others_go_on(nursery: Nursery, shared_memory: bool) -> None:
-    """A few times, at random moments."""
+    """Clients are killed a few times, at random moments."""
     killed_clients(nursery, KILLS, shared_memory)
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "network"])
 def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_path: Any, transport: str) -> None:
-    """Within two seconds of the new one's start; listeners and spawned sensors are there again."""
+    """The client reconnects within two seconds of the new server's start, with its listeners and spawned sensors."""
     killed_servers(nursery, max(3, KILLS // 2), transport, tmp_path)
 
 
 @pytest.mark.soak
 def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
-    """The same, a hundred times each: half of them with shared memory, half without."""
+    """Each side is killed a hundred times: half of them with shared memory, half without."""
     killed_clients(nursery, 50)
     killed_clients(nursery, 50, shared_memory=False)
     killed_servers(nursery, 50, "tcp", tmp_path)
@@ -154,7 +154,7 @@ def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
 
 
 def test_a_client_that_is_stopped_for_longer_than_the_lease_starts_anew(nursery: Nursery) -> None:
-    """It is forgotten, the others go on; when it runs again it connects and listens again."""
+    """The server forgets the client, and the others continue; once resumed, the client connects and listens again."""
     import signal
 
     with serving(step=True, world={"columns": 0}, lease=0.5) as server:

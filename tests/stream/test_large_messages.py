@@ -1,4 +1,4 @@
-"""Large messages to clients that cannot read the server's memory come over TCP, beside small ones."""
+"""Large messages to clients without access to the server's memory arrive over TCP, among small messages."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import sensorium as sn
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 
 COLUMNS = 2**17
-"""Float32 columns of a reading of one env: 512 kB."""
+"""Float32 columns of a reading of an env: 512 kB."""
 
 
 @contextlib.contextmanager
 def far(server: sn.Server, **options: Any) -> Iterator[sn.Client]:
-    """Yield a client that does not share memory, as if it were on another machine."""
+    """Yield a client without shared memory, as on another machine."""
     with sn.connect(server.address, shared_memory=False, **options) as client:
         yield client
 
 
 class Mixed(sn.StreamedSensor):
-    """Sends numbers of mixed lengths in each frame, each message with its own number first."""
+    """Sends messages of varying lengths in each frame; each message starts with its number."""
 
     lengths = (1, 100_000, 3, 40_000, 200_000, 2, 2, 90_000)
     sent = 0

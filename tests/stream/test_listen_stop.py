@@ -1,4 +1,4 @@
-"""Beginning and ending to listen: replacing, stopping twice or from within, many threads, what listeners raise."""
+"""Start and end of listening: replacement, stopping twice or from a callback, many threads, exceptions of listeners."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sensorium.errors import ConfigError, StreamError
 
 @pytest.fixture
 def server() -> Iterator[sn.Server]:
-    """A server that runs freely in another thread."""
+    """A free-running server in another thread."""
     with serving(step=True, world={"columns": 0}) as made:
         yield made
 
 
 @pytest.fixture
 def client(server: sn.Server) -> Iterator[sn.Client]:
-    """A client of it."""
+    """A client of the server."""
     with sn.connect(server.address) as made:
         yield made
 
 
 def test_listening_twice_replaces_the_first_listener(server: sn.Server, client: sn.Client) -> None:
-    """The first is not called any more once `listen` has returned; the server has one subscription."""
+    """The first listener is not called once `listen` has returned; the server has a single subscription."""
     first, second = [], []
     gauge = client.sensors["gauge"]
     gauge.listen(lambda data: first.append(data.frame))
@@ -44,7 +44,7 @@ def test_listening_twice_replaces_the_first_listener(server: sn.Server, client: 
 
 
 def test_stop_is_idempotent_and_is_listening_tells(server: sn.Server, client: sn.Client) -> None:
-    """Also before the first `listen`, and on both sides."""
+    """This holds also before the first `listen`, and on both sides."""
     gauge, got = client.sensors["gauge"], []
     assert not gauge.is_listening
     gauge.stop()
@@ -61,7 +61,7 @@ def test_stop_is_idempotent_and_is_listening_tells(server: sn.Server, client: sn
 
 @pytest.mark.parametrize("policy", ["latest", "lossless"])
 def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy: Any) -> None:
-    """It is not called again; the others go on."""
+    """The stopped listener is not called again; the others continue."""
     mine, other = [], []
     gauge = client.sensors["gauge"]
 
@@ -79,7 +79,7 @@ def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy
 
 
 def test_a_listener_may_replace_itself_and_close_the_client(server: sn.Server) -> None:
-    """From within the call: neither waits for itself, and all threads end."""
+    """Neither call, made from within a listener, waits for itself, and all threads end."""
     before = threading.active_count()
     client = sn.connect(server.address)
     calls: list[str] = []
@@ -105,7 +105,7 @@ def test_a_listener_may_replace_itself_and_close_the_client(server: sn.Server) -
 def test_what_a_listener_raises_is_reported_with_the_sensors_name_and_not_lost(
     server: sn.Server, client: sn.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every one is logged and counted; the next sample comes all the same; `check` raises the first."""
+    """Every exception is logged and counted; the next sample still arrives; `check` raises the first exception."""
     seen: list[int] = []
 
     def broken(data: Any) -> None:
@@ -126,7 +126,7 @@ def test_what_a_listener_raises_is_reported_with_the_sensors_name_and_not_lost(
 
 
 def test_an_error_of_a_listener_is_raised_where_the_connection_is_left(server: sn.Server) -> None:
-    """Nobody asked for it: the `with` block raises it at its end."""
+    """Without a call of `check`, the `with` block raises the exception at its end."""
 
     def broken(data: Any) -> None:
         raise RuntimeError("nobody looks at this")
@@ -138,7 +138,7 @@ def test_an_error_of_a_listener_is_raised_where_the_connection_is_left(server: s
 
 
 def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, client: sn.Client) -> None:
-    """The error names the sensor and the option; a listener that is there stays."""
+    """The error names the sensor and the option; an existing listener stays."""
     got: list[int] = []
     gauge = client.sensors["gauge"]
     gauge.listen(lambda data: got.append(data.frame))
@@ -157,7 +157,7 @@ def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, cli
 
 
 def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client: sn.Client) -> None:
-    """Eight threads on two sensors and two clients: no call after a stop, no error, nothing left, all goes on."""
+    """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, nothing is left."""
     with sn.connect(server.address) as second:
         sensors = [each.sensors[name] for each in (client, second) for name in ("gauge", "world")]
         before = held()
@@ -204,7 +204,7 @@ def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client
 
 
 def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server, client: sn.Client) -> None:
-    """What was spawned and destroyed; `why_ended` says it, and listening again is refused."""
+    """Listening to a destroyed sensor ends; `why_ended` gives the reason, and listening again is refused."""
     ticker = client.spawn("sensor.other.test_ticker", name="ticker")
     got: list[int] = []
     with sn.connect(server.address) as other:
@@ -220,7 +220,7 @@ def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server
 
 
 def test_a_sensor_that_the_owner_removes_from_the_scene_ends_with_words() -> None:
-    """The loop goes on, and the others are heard."""
+    """The loop continues, and the other sensors still send."""
     with sn.serve(build(columns=0, gauges=2), "tcp://127.0.0.1:0") as server:
         with sn.connect(server.address) as client:
             got: dict[str, list[int]] = {"gauge": [], "gauge_2": []}

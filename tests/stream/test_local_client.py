@@ -1,4 +1,4 @@
-"""The client in the simulation's own process: the same words as elsewhere, the server's memory itself, no deadlocks."""
+"""The client in the simulation's process: the same API as elsewhere, direct access to server memory, no deadlocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CART = """
 
 
 def in_time(function: Callable[[], Any]) -> Any:
-    """Return what a function returns, of a thread of its own; an error where it does not end."""
+    """Run a function in a separate thread and return its result; raise an error if it does not finish."""
     out: list[Any] = []
     failed: list[BaseException] = []
 
@@ -59,7 +59,7 @@ def connected(transport: str) -> Iterator[sn.Client]:
 
 
 def a_program(client: sn.Client) -> dict[str, Any]:
-    """Use everything that a client has, and return what came of it."""
+    """Use every feature of a client, and return the results."""
     heard: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
     client.sensors["gauge"].listen(
         lambda d: heard["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
@@ -90,7 +90,7 @@ def a_program(client: sn.Client) -> dict[str, Any]:
 
 
 def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
-    """Listening with every option, spawning, destroying, stepping, resetting, frames, errors."""
+    """Listening with every option, spawning, destroying, stepping, resetting, frames and errors give equal results."""
     with connected("in-process") as client:
         here = a_program(client)
     with connected("network") as client:
@@ -104,7 +104,7 @@ def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
 
 
 def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return where what the server has written for listeners appears."""
+    """Return the list of memory that the server has written for listeners."""
     written: list[Any] = []
     delivery = client.server._hub.delivery
     offer = delivery.offer
@@ -118,7 +118,7 @@ def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No copy for one listener or for two clients; to read only; and it stays as it is for as long as it is held."""
+    """One listener or two clients get read-only data without a copy, unchanged for as long as they are held."""
     scene = build(columns=COLUMNS)
     with scene.local_client() as client, scene.local_client(server=client.server) as second:
         written = spied(client, monkeypatch)
@@ -143,7 +143,7 @@ def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPa
 
 
 def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of frames, of which four are held at a time, live in a handful of pieces of memory."""
+    """Hundreds of frames, four of which are held at a time, use a handful of memory blocks."""
     with build(columns=COLUMNS).local_client() as client:
         places: set[int] = set()
         kept: list[Any] = []
@@ -164,7 +164,7 @@ def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
-    """Nothing waits for a loop that is waiting itself."""
+    """No request waits for a loop that is itself waiting."""
     engine = sn.MujocoEngine(CART, 2)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="robot/cart", acc_noise=0.0)])
 
@@ -194,7 +194,7 @@ def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
 
 
 def test_other_threads_may_ask_while_the_owner_polls() -> None:
-    """Four threads spawn, listen, destroy and step at the same time; everything is done on the owner's thread."""
+    """Four threads spawn, listen, destroy and step simultaneously; everything is executed on the owner's thread."""
     scene = build(columns=0)
     with sn.Server(scene, lockstep=True) as server, running(server) as loop:
         stepped_on: set[threading.Thread] = set()
@@ -215,7 +215,7 @@ def test_other_threads_may_ask_while_the_owner_polls() -> None:
                 threads = [threading.Thread(target=work) for _ in range(4)]
                 for thread in threads:
                     thread.start()
-                for _ in range(20):  # this thread has made the client, but another runs the loop
+                for _ in range(20):  # this thread created the client, but another runs the loop
                     frames.append(client.step())
                 for thread in threads:
                     thread.join(PATIENCE)
@@ -226,7 +226,7 @@ def test_other_threads_may_ask_while_the_owner_polls() -> None:
 
 
 def test_a_thread_that_takes_over_the_loop_is_heard() -> None:
-    """The thread that made the client does what is asked again when that which ran the loop has ended."""
+    """After the thread that ran the loop has ended, the thread that created the client executes requests again."""
     scene = build(columns=0)
     with scene.local_client() as client:
         first = client.step()
@@ -236,15 +236,15 @@ def test_a_thread_that_takes_over_the_loop_is_heard() -> None:
 
 
 def test_a_request_that_nobody_does_names_the_loop() -> None:
-    """Of another thread, where nobody polls: an error in time, in words."""
+    """A request from another thread without polling raises an error with a message in time."""
     with build(columns=0).local_client(timeout=0.2) as client:
         with pytest.raises(sn.StreamError, match=r"did not answer within 0\.2 s.* server\.poll\(\)"):
             in_time(lambda: client.control(None))
-        assert client.step() > 0  # what was asked for is done now, and its answer is nobody's
+        assert client.step() > 0  # the request is executed now, and its answer is discarded
 
 
 def test_a_listener_may_ask_while_the_owner_polls() -> None:
-    """It spawns and destroys from within, on a worker thread."""
+    """The listener spawns and destroys from its callback, on a worker thread."""
     with build(columns=0).local_client() as client:
         made: list[str] = []
 
@@ -260,11 +260,11 @@ def test_a_listener_may_ask_while_the_owner_polls() -> None:
         assert client.server.streams.keys() == {"gauge", "world"}
 
 
-# Several clients, and the end -----------------------------------------------------------------------------------------
+# Several clients and shutdown -----------------------------------------------------------------------------------------
 
 
 def test_two_clients_of_one_server_are_each_for_itself() -> None:
-    """Each has its own listeners and sensors; both may step; the one that made the server ends it."""
+    """Each client has separate listeners and sensors; both may step; the client that started the server ends it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client(server=first.server) as second:
         heard: dict[str, list[int]] = {"first": [], "second": []}
@@ -282,7 +282,7 @@ def test_two_clients_of_one_server_are_each_for_itself() -> None:
 
 
 def test_two_clients_with_servers_of_their_own_look_at_one_scene() -> None:
-    """Both hear of every step, whoever takes it."""
+    """Both clients hear of every step, whichever client takes it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client() as second:
         heard: list[list[int]] = [[], []]
@@ -299,7 +299,7 @@ def test_two_clients_with_servers_of_their_own_look_at_one_scene() -> None:
 
 
 def test_a_client_of_a_server_for_others_leaves_it_open() -> None:
-    """Remote listeners go on when the local one is closed; the server's end closes it."""
+    """Remote listeners continue when the local client is closed; the server's end closes it."""
     with sn.serve(build(), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as remote:
             local = server.scene.local_client(server=server)
@@ -319,7 +319,7 @@ def test_a_client_of_a_server_for_others_leaves_it_open() -> None:
 
 @pytest.mark.parametrize("order", gate(["client first", "server first", "both at once"], {"both at once"}))
 def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
-    """No thread, descriptor or memory, no sensor in the scene; and the scene goes on, or can be collected."""
+    """No thread, descriptor, memory or sensor is left, and the scene continues or can be collected."""
 
     def once() -> weakref.ref[Any]:
         scene = build(columns=COLUMNS)
@@ -345,13 +345,13 @@ def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
             for thread in threads:
                 thread.join(PATIENCE)
                 assert not thread.is_alive()
-            scene.update()  # other threads closed it: the scene's own lets go at its next step
+            scene.update()  # other threads closed it: the scene releases its part at its next step
         assert client.is_closed and set(scene) == names
         assert scene["sheet"].buffers.listeners == 0
         scene.step()
         return weakref.ref(scene)
 
-    once()  # what the process makes once and keeps
+    once()  # created once per process and kept
     before = held()
     scenes = [once() for _ in range(10)]
     gc.collect()
@@ -364,7 +364,7 @@ def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
 
 
 def test_a_client_keeps_its_scene() -> None:
-    """Who holds the client alone can go on; after its end the scene is gone."""
+    """A program that holds only the client can continue; after the client's end the scene is released."""
     client = build(columns=0).local_client()
     scene = weakref.ref(client.server.scene)
     gc.collect()
@@ -376,7 +376,7 @@ def test_a_client_keeps_its_scene() -> None:
 
 
 def test_it_may_be_closed_by_its_own_listener() -> None:
-    """Once that has returned, everything has ended."""
+    """Once the close has returned, everything has ended."""
     with build(columns=0).local_client() as client:
         server = client.server
         done = threading.Event()
@@ -408,7 +408,7 @@ print("the end")
 
 
 def test_a_program_that_closes_nothing_ends_cleanly() -> None:
-    """With listeners at work, data that are held, and sensors that were spawned."""
+    """The program exits with active listeners, held data and spawned sensors."""
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", FORGETFUL, str(Path(__file__).parents[1])],
         capture_output=True, text=True, timeout=2 * PATIENCE, check=False,

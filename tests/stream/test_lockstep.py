@@ -1,4 +1,4 @@
-"""Lock-step between two processes: every frame once, in order, with the server's own bits; who is slow is named."""
+"""Lock-step between two processes: every frame once, in order, with the server's bits; a slow client is named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 1000
 
 @pytest.fixture(scope="module")
 def server(nursery: Nursery) -> Iterator[Child]:
-    """A server in another process; its large reading goes through shared memory."""
+    """A server in another process; its large reading uses shared memory."""
     world = {"num_envs": 4, "columns": 8192, "gauges": 2, "noise": 0.5}
     with nursery.start("server", address="tcp://127.0.0.1:0", world=world, lockstep=True) as child:
         child.ask("record")
@@ -26,7 +26,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
 
 
 def recorded(server: Child, folder: Path) -> dict[int, dict[str, Any]]:
-    """Return what the server's sensors showed, by frame."""
+    """Return the readings of the server's sensors, by frame."""
     path = folder / "record.npz"
     server.ask("save", path=str(path))
     with np.load(path) as saved:
@@ -40,7 +40,7 @@ def bits(value: Any) -> bytes:
 
 
 def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(server: Child, tmp_path: Path) -> None:
-    """Small and large readings, of all envs and of some, every one and every third, with and without the truth."""
+    """Frames agree for small and large readings, all and some envs, all and each third, with and without truth."""
     got: dict[str, list[Any]] = {}
     with sn.connect(server.address) as client:
 
@@ -77,7 +77,7 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
         assert np.diff(numbers).tolist() == [stride] * (len(numbers) - 1), key
         for frame, value, true, env_ids in got[key]:
             if frame < frames[0]:
-                continue  # what there was before the first step
+                continue  # the reading before the first step
             assert value == bits(truth[frame][name][rows]), (key, frame)
             assert list(env_ids) == list(range(4)[rows])
             if key == "true":
@@ -95,7 +95,7 @@ def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(
 
 
 def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_path: Path) -> None:
-    """Each frame's bundle is there right after its step, with the bits of that frame."""
+    """Each frame's bundle is available right after its step, with the bits of that frame."""
     with sn.connect(server.address) as client, sn.FrameSync(client, ["gauge", "sheet"]) as sync:
         seen: list[tuple[int, bytes, float]] = []
         for _ in range(STEPS):
@@ -104,7 +104,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
             gauge, sheet = bundle["gauge"], bundle["sheet"]
             assert gauge is not None and sheet is not None and gauge.frame == sheet.frame == frame
             seen.append((frame, bits(gauge["vec"]), float(sheet["cells"][1, 5])))
-        assert sync.dropped <= 1 and sync.late == 0  # what there was before the first step was not asked for
+        assert sync.dropped <= 1 and sync.late == 0  # the reading before the first step was not requested
     truth = recorded(server, tmp_path)
     for frame, vec, cell in seen:
         assert vec == bits(truth[frame]["gauge"])
@@ -112,7 +112,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
 
 
 def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
-    """It takes what it can hold, then a step waits; nothing is lost when it goes on."""
+    """The listener takes as much as it can hold, then a step waits; nothing is lost when the listener resumes."""
     with sn.connect(server.address) as client, sn.connect(server.address) as stepper:
         gate, got = threading.Event(), []
 
@@ -139,7 +139,7 @@ def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
 
 
 def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else() -> None:
-    """After `patience` the step goes on; both clients are told in words, and the others had every frame."""
+    """After `patience` the step continues; both clients get a message, and the others had every frame."""
     with serving(lockstep=True, patience=0.3, world={"columns": 8192}) as server:
         with sn.connect(server.address, name="the slow one") as slow, sn.connect(server.address) as quick:
             gate, frames = threading.Event(), []
@@ -158,7 +158,7 @@ def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else
 
 
 def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
-    """The step that waits for it ends as soon as it has unsubscribed, long before the time-out."""
+    """The waiting step ends as soon as the client has unsubscribed, long before the time-out."""
     with serving(lockstep=True, patience=PATIENCE, world={"columns": 8192}) as server:
         with sn.connect(server.address) as slow, sn.connect(server.address) as quick:
             gate = threading.Event()
@@ -179,7 +179,7 @@ def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
 
 
 def test_frames_of_a_reset_and_of_steps_with_substeps_are_counted_alike(server: Child) -> None:
-    """A reset is a frame of its own; a step of many ticks makes as many frames as sensors were looked at."""
+    """A reset is a single frame; a step of many ticks makes as many frames as there are sampled ticks."""
     with sn.connect(server.address) as client:
         frames: list[int] = []
         client.sensors["gauge"].listen(lambda data: frames.append(data.frame), policy="lossless")

@@ -1,4 +1,4 @@
-"""What a slow listener gets: the newest with drops counted, everything, or everything but what is said to be lost."""
+"""Policies for a slow listener: the newest with counted drops, everything, or everything except reported losses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
 
 
 def test_a_slow_reader_of_the_latest_gets_new_frames_and_the_right_count_of_drops(server: Child) -> None:
-    """It takes 100 ms for each frame of 60 per second: what it gets is young, and memory does not grow."""
+    """A listener that takes 100 ms per frame at 60 frames per second gets recent frames, and memory does not grow."""
     with sn.connect(server.address) as client:
         ages: list[float] = []
         seqs: list[int] = []
@@ -55,7 +55,7 @@ def test_a_slow_reader_of_the_latest_gets_new_frames_and_the_right_count_of_drop
 
 
 def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
-    """`max_rate=10` of 60 per second gives 10 per second, each the newest; `every=4` gives each fourth."""
+    """At 60 frames per second `max_rate=10` gives 10 per second, each the newest; `every=4` gives each fourth frame."""
     with sn.connect(server.address) as client:
         bounded: list[tuple[float, float]] = []
         fourth: list[int] = []
@@ -70,7 +70,7 @@ def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
 
 
 def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_reason() -> None:
-    """It got all up to there in order; the simulation was not held up, and another listener had everything."""
+    """It got all frames up to its end in order. The simulation was not delayed, and another listener had everything."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         gate, slow, quick = threading.Event(), [], []
         client.subscribe("gauge", lambda data: quick.append(data.frame), policy="lossless")
@@ -94,7 +94,7 @@ def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_
 
 
 def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> None:
-    """What ended holds nothing back."""
+    """The ended subscription has no further effect."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         for _ in range(3):
             gate, got = threading.Event(), []
@@ -117,7 +117,7 @@ def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> 
 
 
 def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have_been() -> None:
-    """Events that are there and lost are all that were sent, in order; the record has the time of the last of them."""
+    """Received and lost events add up to all sent events, in order; the record has the time of the last lost event."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         ticker = client.spawn("sensor.other.test_ticker", name="ticker")
         client.spawn("sensor.other.test_ticker", name="crowd")
@@ -142,7 +142,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
         subscription._window = 4
         client._session.begin(subscription)
         total, first = 0, client.step() * 50
-        for _ in range(12):  # more often than there are credits: a record of lost events costs none for good
+        for _ in range(12):  # more often than there are credits: a record of lost events must return its credit
             client.step()
             total += 50
             gate.set()
@@ -163,7 +163,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
 
 
 def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_environments() -> None:
-    """Others begin and end with other environments all the time; each gets its own rows, and the loop goes on."""
+    """While listeners with other environments start and stop constantly, each gets its rows, and the loop continues."""
     with serving(step=True, world={"num_envs": 8, "columns": 0}) as server, sn.connect(server.address) as client:
         wrong: list[Any] = []
         seen = [0]
@@ -200,7 +200,7 @@ def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_enviro
 
 
 def test_the_sample_that_a_new_listener_is_greeted_with_counts_for_its_bounded_rate() -> None:
-    """At one sample in a thousand seconds there is none after the greeting."""
+    """At one sample per thousand seconds no sample follows the greeting."""
     with build(columns=0).local_client() as client:
         server = client.server
         client.step()

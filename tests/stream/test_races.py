@@ -1,4 +1,4 @@
-"""Moments at which things cross: late greetings, broken connections, sensors that fail as their client goes."""
+"""Race conditions: late greetings, broken connections, sensors that fail while their client leaves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Failing(StreamedSensor):
 
 
 def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is busy for longer than a client waits with its next greeting."""
+    """The server is busy for longer than a client waits before its next greeting."""
     learnt: list[Any] = []
     learn = Session._learn
 
@@ -67,7 +67,7 @@ def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: p
         welcome, hear = server._doorkeeper._welcome, server._doorkeeper._hear
 
         def slow_welcome(*args: Any) -> None:
-            threading.Event().wait(0.8)  # the server is busy with something else
+            threading.Event().wait(0.8)  # the server is busy with another task
             welcome(*args)
 
         def count(session: Any, message: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: p
 
 
 def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_next_one() -> None:
-    """A lossless listener is at work, with more waiting, while the server is started anew: it goes on in order."""
+    """A lossless listener is at work, with messages waiting, during a server restart: it continues in order."""
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
     gate, entered = threading.Event(), threading.Event()
@@ -121,19 +121,19 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
 
 
 def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice() -> None:
-    """Between the answer to the greeting and the catalogue a listener begins: the server has one subscription."""
+    """A listener starts between the answer to the greeting and the catalogue: the server has a single subscription."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
         until(lambda: server.counts.subscriptions == 1)
         catalogue = server._doorkeeper._catalogue()
-        client._session._learn(catalogue)  # as if it had come only now
+        client._session._learn(catalogue)  # as if it had arrived only now
         client.step()
         until(lambda: server.counts.subscriptions == 1)
         assert len(client._session.subscribers) == 1
 
 
 def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_loop_polls() -> None:
-    """The owner of the loop waits for requests; the mark of the frame comes as soon as the data have."""
+    """The owner of the loop waits for requests; the end-of-frame message arrives as soon as the data have arrived."""
     Later.gate.clear()
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         server.spawn("sensor.other.test_later", name="later")
@@ -150,7 +150,7 @@ def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_lo
 
 
 def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
-    """The loop goes on, and a sensor that has got its name meanwhile stays."""
+    """The loop continues, and a sensor that has taken over the name stays."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         client = sn.connect(server.address)
         with running(server):
@@ -160,7 +160,7 @@ def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
         (session,) = server._gone
         server._gone.clear()
         server.scene.step()
-        server._gone.append(session)  # its end is noticed in the midst of the next frame
+        server._gone.append(session)  # its end is noticed during the next frame
         server.remove("weak", "it failed")
         server.spawn("sensor.other.test_ticker", name="weak")
         server.poll()
@@ -169,7 +169,7 @@ def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
 
 
 def test_where_warnings_are_errors_the_connection_lives() -> None:
-    """The server's note about a client that keeps too much is kept in `notes`, and all data come."""
+    """The server's note about a client that keeps too much is stored in `notes`, and all data arrive."""
     with serving(lockstep=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         kept: list[Any] = []
         with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def test_where_warnings_are_errors_the_connection_lives() -> None:
 
 
 def test_the_server_closes_while_clients_are_busy() -> None:
-    """Callbacks at work, requests under way, slots held: everything ends, and what was kept stays readable."""
+    """With active callbacks, open requests and held slots, everything ends, and kept data stay readable."""
     before = threading.active_count()
     kept: list[Any] = []
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Safe distance: the box, which bodies are inside it, and when that is told."""
+"""Safe distance: the box, the bodies inside it, and the time of the messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(*positions: tuple[float, float, float]) -> np.ndarray:
 
 
 def ids(host: Host, guard: SafeDistance, pos: Any, quat: Any = None) -> list[int]:
-    """Return the ids that one frame with one environment tells."""
+    """Return the ids in the message of a frame with a single environment."""
     found = [list(host.received(message)) for message in host.frame(guard, pos, quat)]
     return found[0] if found else []
 
@@ -35,7 +35,7 @@ def ids(host: Host, guard: SafeDistance, pos: Any, quat: Any = None) -> list[int
 
 
 def test_the_blueprint_has_the_attributes_of_the_contract() -> None:
-    """sensor.other.safe_distance: three floats with recommended values, which are the defaults; others pass."""
+    """sensor.other.safe_distance has three float attributes with recommended values; other values are accepted."""
     definition = SafeDistance.definition()
     assert definition.id == "sensor.other.safe_distance"
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
@@ -48,7 +48,7 @@ def test_the_blueprint_has_the_attributes_of_the_contract() -> None:
     "values", [{}, {"safe_distance_front": "2.5", "safe_distance_lateral": "0.7"}, {"safe_distance_back": 3}]
 )
 def test_the_box_follows_the_formula(values: dict[str, Any]) -> None:
-    """Centre ((f - b)/2, 0, 0); half-extents ((f + b)/2, lateral, 0) plus those of the owner's bounding box."""
+    """Centre: ((f - b)/2, 0, 0). Half-extents: ((f + b)/2, lateral, 0) plus those of the owner's bounding box."""
     f, b, side = (
         float(values.get(f"safe_distance_{name}", usual))
         for name, usual in (("front", 1), ("back", 0.5), ("lateral", 0.5))
@@ -81,9 +81,9 @@ def test_bad_values_are_refused_by_name(values: dict[str, Any], names: str) -> N
 
 
 def gap(between: Any, turn_a: Any, half_a: Any, turn_b: Any, half_b: Any) -> float:
-    """Return by how much two boxes must grow to touch (< 0: shrink), as a share of their half-extents.
+    """Return the growth at which two boxes touch (< 0: shrinkage), as a share of their half-extents.
 
-    It is a linear programme: the least s such that a point is within both boxes with half-extents times 1 + s.
+    The result is that of a linear programme: the least s such that a point is within both boxes scaled by 1 + s.
     """
     rows, bounds = [], []
     for turn, half, center in ((turn_a, half_a, np.zeros(3)), (turn_b, half_b, between)):
@@ -96,7 +96,7 @@ def gap(between: Any, turn_a: Any, half_a: Any, turn_b: Any, half_b: Any) -> flo
 
 
 def test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme() -> None:
-    """Random boxes, thin and thick, of which about half overlap: every pair, unless it is 1e-7 from touching."""
+    """Random boxes, thin and thick, about half of which overlap, are classified correctly unless 1e-7 from touching."""
     rng = np.random.default_rng(4)
     n = 400
     turn_a, turn_b = (Rotation.random(n, rng=rng).as_matrix() for _ in range(2))
@@ -110,7 +110,7 @@ def test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme() -> None:
 
 
 def test_each_of_the_fifteen_axes_can_be_the_one_that_separates() -> None:
-    """Pairs that just touch along one axis alone: apart by 1e-6 they are told apart, overlapping by 1e-6 they are not.
+    """Pairs that just touch along a single axis are classified correctly, both 1e-6 apart and 1e-6 overlapping.
 
     Along the axis n a box reaches sum_i h_i |n . axis_i|, so the distance of touching is known.
     """
@@ -135,14 +135,14 @@ def test_each_of_the_fifteen_axes_can_be_the_one_that_separates() -> None:
 
 
 def _edge_support(n: Any, pair: int, turn_a: Any, half_a: Any, turn_b: Any, half_b: Any) -> Any:
-    """Return where b must be so that the middles of two edges touch, with n normal to both edges."""
+    """Return the position of b at which the midpoints of two edges touch, with n normal to both edges."""
     signs_a, signs_b = np.sign(n @ turn_a), np.sign(n @ turn_b)
     signs_a[pair // 3] = signs_b[pair % 3] = 0.0
     return turn_a @ (half_a * signs_a) + turn_b @ (half_b * signs_b)
 
 
 def test_touching_counts_and_parallel_boxes_have_no_phantom_axes() -> None:
-    """Equal boxes, turned alike by 200 rotations, face to face: at the distance 2h they overlap, 1e-9 beyond not."""
+    """Equal boxes with equal rotations, face to face, overlap at the distance 2h but not 1e-9 beyond."""
     turn = Rotation.random(200, rng=np.random.default_rng(6)).as_matrix()
     half = np.array([0.5, 0.25, 1.0])
     for axis in range(3):
@@ -152,20 +152,20 @@ def test_touching_counts_and_parallel_boxes_have_no_phantom_axes() -> None:
 
 
 def test_quaternions_of_any_length_give_their_rotation() -> None:
-    """A state in float32 is a little off 1; the box does not grow with it."""
+    """Quaternions of a float32 state deviate slightly from length 1; the box does not grow with them."""
     turn = Rotation.random(50, rng=np.random.default_rng(7))
     quat = turn.as_quat(scalar_first=True).reshape(5, 10, 4) * np.linspace(0.5, 2.0, 50).reshape(5, 10, 1)
     np.testing.assert_allclose(matrices(quat), turn.as_matrix().reshape(5, 10, 3, 3), atol=1e-14)
 
 
-# What is told ---------------------------------------------------------------------------------------------------------
+# Messages -------------------------------------------------------------------------------------------------------------
 
 STREET = bodies(CAR, ("bike/frame", SMALL), ("bike/wheel", SMALL), ("dog/trunk", SMALL), ("dog/soul", (0.0, 0.0, 0.0)))
 FAR = (50.0, 0.0, 0.0)
 
 
 def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
-    """The box of the car reaches from -2.5 to 3 in x, 1.5 to each side and 0.5 up; nothing inside, no message."""
+    """The box of the car spans -2.5 to 3 in x, 1.5 to each side and 0.5 up; an empty box gives no message."""
     with Host(STREET) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
         assert host.frame(guard, place((0, 0, 0), FAR, FAR, FAR, FAR)) == []
@@ -181,7 +181,7 @@ def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
 
 
 def test_a_body_that_only_touches_the_box_is_inside() -> None:
-    """Numbers that float32 holds exactly: 1 + 2 in front, and a body of half a metre."""
+    """All numbers are exact in float32: 1 + 2 in front, and a body of half a metre."""
     world = bodies(CAR, ("crate", (0.5, 0.5, 0.5)))
     with Host(world) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
@@ -208,7 +208,7 @@ def test_the_box_moves_and_turns_with_the_owner_and_sits_where_the_sensor_does()
 
 
 def test_the_bounding_box_of_a_body_turns_with_it_and_has_its_own_centre() -> None:
-    """A bar of 2 m whose box is centred 1 m ahead of its frame: it reaches in where it points at the owner."""
+    """A bar of 2 m has its box centred 1 m ahead of its frame: it is inside where it points at the owner."""
     world = bodies(("car/base", (0.0, 0.0, 0.0)), ("bar", (1.0, 0.01, 0.01)), centers={"bar": (1.0, 0.0, 0.0)})
     with Host(world) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
@@ -252,7 +252,7 @@ def test_the_links_of_the_owners_tree_count_only_where_they_should(exclude: str,
 
 
 def test_each_environment_has_a_message_of_its_own() -> None:
-    """Of four environments two have something inside; a sensor for the last two only tells of these."""
+    """Two of four environments have a body inside; a sensor for the last two reports only these."""
     world = bodies(CAR, ("crate", SMALL), ("barrel", SMALL))
     pos = np.full((4, 3, 3), 50.0)
     pos[:, 0] = 0.0
@@ -266,7 +266,7 @@ def test_each_environment_has_a_message_of_its_own() -> None:
 
 
 def test_a_state_that_is_not_finite_has_nothing_inside() -> None:
-    """Environments whose positions or orientations diverged neither stop the others nor invent bodies."""
+    """Environments with diverged positions or orientations neither stop the others nor produce bodies."""
     world = bodies(CAR, ("crate", SMALL))
     pos = np.zeros((6, 2, 3))
     quat = np.tile([1.0, 0.0, 0.0, 0.0], (6, 2, 1))
@@ -287,7 +287,7 @@ def test_nothing_is_computed_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_wall_without_end_is_inside_only_where_it_is() -> None:
-    """A plane is a box of infinite length and width: 1 m below the car's box it is outside, at its bottom inside."""
+    """A plane is a box of infinite length and width: outside at 1 m below the car's box, inside at its bottom."""
     world = bodies(CAR, ("floor", (np.inf, np.inf, 0.0)))
     with Host(world) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")

@@ -1,4 +1,4 @@
-"""Who may connect, with what, and what a client may ask for; everything that is refused is refused in words."""
+"""Access control and limits on requests; every refusal has a message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = {"columns": 0}
 
 
 def test_the_default_address_is_loopback_and_others_need_a_token_or_keys() -> None:
-    """The error says what to give; nothing was bound."""
+    """The error states the required option; no socket was bound."""
     scene = build(**QUICK)
     for address in ("tcp://0.0.0.0:0", "tcp://*:0", "tcp://[::]:0", "tcp://192.168.1.7:0", "tcp://example.org:80"):
         with pytest.raises(ConfigError, match=r"token=.*keys="):
@@ -42,7 +42,7 @@ def test_the_default_address_is_loopback_and_others_need_a_token_or_keys() -> No
 
 
 def has_ipv6() -> bool:
-    """Return whether this machine can be reached by its own IPv6 number."""
+    """Return whether this machine can be reached at its IPv6 address."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -51,7 +51,7 @@ def has_ipv6() -> bool:
 
 
 def test_a_server_listens_at_numbers_of_ipv6_where_the_machine_has_them() -> None:
-    """And says so where it has not."""
+    """Without IPv6 an error says so."""
     if not has_ipv6():
         with pytest.raises(StreamError, match="::1"):
             sn.serve(build(), "tcp://[::1]:0")
@@ -74,7 +74,7 @@ def test_what_is_no_socket_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_message_that_the_server_would_not_take_is_refused_before_it_is_sent() -> None:
-    """And the client stays connected."""
+    """The client also stays connected."""
     with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match=r"Control of 16\d+ bytes.*max_message"):
             client.control(np.zeros(200_000))
@@ -94,7 +94,7 @@ def test_many_long_messages_at_once_go_one_by_one() -> None:
 
 
 def steps(client: sn.Client) -> None:
-    """Send controls that are almost too long, which the world has no use for."""
+    """Send controls just below the length limit, which the world does not use."""
     for _ in range(5):
         with pytest.raises(StreamError, match="no controls"):
             client.control(np.zeros(120_000))
@@ -115,13 +115,13 @@ def test_all_interfaces_are_known_however_they_are_written(host: str) -> None:
     ],
 )
 def test_a_server_on_all_interfaces_warns_in_words(options: dict[str, Any], words: str) -> None:
-    """Of what others can do, and what to give against it."""
+    """The warning names the possible actions of others and the options that prevent them."""
     with pytest.warns(SensoriumWarning, match=words):
         sn.serve(build(**QUICK), "tcp://0.0.0.0:0", **options).close()
 
 
 def test_without_the_token_nobody_gets_in() -> None:
-    """No token, a wrong one and a beginning of it are refused in words, and never shown; the right one works."""
+    """No token, a wrong token and a prefix are refused with a message that never shows it; the right token works."""
     with serving(token="open sesame", world=QUICK) as server:
         for token in ("", "open", "open sesame ", "x" * 100_000):
             with pytest.raises(StreamError, match="the token is wrong") as caught:
@@ -136,7 +136,7 @@ def test_without_the_token_nobody_gets_in() -> None:
 
 
 def test_a_client_without_a_session_can_ask_for_nothing() -> None:
-    """Subscribing and spawning without the greeting are answered by nothing but the word to greet."""
+    """Subscribing and spawning without the greeting are answered only with the request to greet."""
     with serving(token="open sesame", world=QUICK) as server, zmq.Context() as context:
         dealer = context.socket(zmq.DEALER)
         dealer.linger = 0
@@ -156,7 +156,7 @@ def test_a_client_without_a_session_can_ask_for_nothing() -> None:
 
 
 def test_with_keys_only_who_knows_the_servers_gets_in() -> None:
-    """No key and a wrong one do not; with `allowed_keys` neither does a client with other keys of its own."""
+    """A client without a key or with a wrong key is refused; with `allowed_keys`, so is a client with unknown keys."""
     keys, mine, other = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()
     with serving(keys=keys, world=QUICK) as server:
         with sn.connect(server.address, server_key=keys.public) as client:
@@ -176,7 +176,7 @@ def test_with_keys_only_who_knows_the_servers_gets_in() -> None:
 
 
 def test_wrong_keys_are_refused_where_they_are_given_and_never_shown() -> None:
-    """On both sides, with the name of the argument."""
+    """Both sides refuse them with the name of the argument."""
     scene, keys = build(**QUICK), KeyPair.generate()
     for options in ({"keys": KeyPair("short", "secret-text")}, {"allowed_keys": [keys.public]},
                     {"keys": keys, "allowed_keys": ["x" * 39]}):  # fmt: skip
@@ -190,13 +190,13 @@ def test_wrong_keys_are_refused_where_they_are_given_and_never_shown() -> None:
 
 
 def test_the_socket_of_an_ipc_address_is_for_this_user_alone(tmp_path: Path) -> None:
-    """Its file has no rights for others."""
+    """The socket file grants no rights to others."""
     with serving(f"ipc://{tmp_path}/socket", world=QUICK):
         assert stat.S_IMODE(os.stat(tmp_path / "socket").st_mode) & 0o077 == 0
 
 
 def test_there_are_no_more_clients_than_max_clients() -> None:
-    """The next one is refused in words, and gets in once one has left."""
+    """The next client is refused with a message, and accepted once another client has left."""
     with serving(max_clients=2, world=QUICK) as server:
         with sn.connect(server.address):
             with sn.connect(server.address):
@@ -207,7 +207,7 @@ def test_there_are_no_more_clients_than_max_clients() -> None:
 
 
 def test_a_message_that_is_too_long_ends_that_client_alone() -> None:
-    """The others have their data; the server lives."""
+    """The others get their data, and the server continues."""
     with serving(step=True, max_message=4096, world=QUICK) as server:
         with sn.connect(server.address) as other:
             got: list[int] = []
@@ -221,7 +221,7 @@ def test_a_message_that_is_too_long_ends_that_client_alone() -> None:
 
 
 def test_a_long_message_that_takes_long_to_read_is_refused() -> None:
-    """A control message of many small values and a message of many records; controls may be long."""
+    """A control message of many small values and a message of many records are refused; controls may be long."""
     with serving(lockstep=True, world=QUICK) as server:
         with sn.connect(server.address) as other:
             with sn.connect(server.address) as client:
@@ -247,7 +247,7 @@ def test_a_long_message_that_takes_long_to_read_is_refused() -> None:
 
 
 def test_a_flood_of_subscriptions_ends_that_client_alone() -> None:
-    """More than 1024 of one client are refused; what is there of others goes on."""
+    """More than 1024 subscriptions of a client are refused; existing subscriptions of others continue."""
     with serving(step=True, world=QUICK) as server, sn.connect(server.address) as other:
         got: list[int] = []
         other.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
@@ -264,7 +264,7 @@ def test_a_flood_of_subscriptions_ends_that_client_alone() -> None:
 
 
 def test_a_client_that_says_goodbye_leaves_nothing_and_closing_the_server_tells_the_others() -> None:
-    """`close` may be called again; it ends the threads and gives the descriptors back."""
+    """`close` may be called again; it ends the threads and releases the descriptors."""
     from streaming import held
 
     scene = build(**QUICK)
@@ -301,7 +301,7 @@ def test_a_client_that_says_goodbye_leaves_nothing_and_closing_the_server_tells_
     ],
 )
 def test_what_a_server_cannot_be_given_is_refused_at_once(options: dict[str, Any], words: str) -> None:
-    """With the option, what was given and what is expected."""
+    """The error contains the option, the given value and the expected value."""
     given: dict[str, Any] = {"scene": build(**QUICK), "address": "tcp://127.0.0.1:0", **options}
     with pytest.raises(ConfigError, match=words):
         sn.serve(given.pop("scene"), given.pop("address"), **given)

@@ -1,4 +1,4 @@
-"""What the server gives whom in which frame, and what its owner may do meanwhile; subscriptions against a model."""
+"""The server's data per listener and frame, and permitted actions of its owner; subscriptions compared with a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sensorium.wire.stream_info import StreamInfo
 
 
 class _Said(deque[Record]):
-    """An outbox that nobody else empties."""
+    """An outbox that only the test empties."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Said(deque[Record]):
 
 
 class Listener:
-    """A client of a server within the same thread: what it was sent is there at once."""
+    """A client of a server within the same thread; messages are available immediately."""
 
     _routes = itertools.count()
 
@@ -62,7 +62,7 @@ class Listener:
         self, name: str, *, lossless: bool = True, every: int = 1, rate: float = 0.0, first: int = 0, count: int = 0,
         truth: bool = False,
     ) -> int:  # fmt: skip
-        """Subscribe and return the number."""
+        """Subscribe and return the subscription number."""
         number, info = len(self.streams) + 1, self.server.streams[name]
         self.streams[number] = info
         wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
@@ -74,7 +74,7 @@ class Listener:
         self.table.unsubscribe(self.session, number)
 
     def take(self) -> list[Any]:
-        """Return what came: control messages, and (subscription, data)."""
+        """Return the received messages: control messages, and (subscription, data)."""
         said: list[Any] = []
         records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
         for kind, number, _, content in records:
@@ -93,13 +93,13 @@ class Listener:
         return said
 
     def data(self, number: int = 0) -> list[Any]:
-        """Return what came of one subscription, or of all."""
+        """Return the received data of a subscription, or of all."""
         return [each[1] for each in self.take() if isinstance(each, tuple) and number in (0, each[0])]
 
 
 @pytest.fixture
 def rates() -> Iterator[sn.Server]:
-    """A server whose sensors have rates that do not divide, with delays and without."""
+    """A server whose sensors have rates that do not divide each other, with delays and without."""
     scene = build(columns=0)
     for name, period, delay in (("third", 3, 0), ("fifth", 5, 0), ("late", 3, 2), ("later", 3, 7)):
         scene.add(GaugeCfg(name=name, rate_hz=1.0 / (period * DT), delay=delay * DT or None))
@@ -117,7 +117,7 @@ def steps(server: sn.Server, count: int) -> None:
 
 
 def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates: sn.Server) -> None:
-    """Whoever begins when, with or without polling, and whoever else listens: nothing twice, nothing old."""
+    """Each listener gets no sample twice and no old sample, whenever it starts, with or without polling."""
     scene, ears = rates.scene, []
     names = ("gauge", "third", "fifth", "late", "later")
     came: dict[str, dict[int, int]] = {name: {} for name in names}
@@ -166,7 +166,7 @@ def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates
 
 
 def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates: sn.Server) -> None:
-    """One that gets the arrivals is not told to wait for what only another gets, which has the truth at once."""
+    """A listener of arrivals is not asked to wait for data that only a listener of the truth gets immediately."""
     listener = Listener(rates)
     plain, true = listener.listen("late"), listener.listen("late", truth=True)
     steps(rates, 2)
@@ -183,7 +183,7 @@ def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates:
 
 
 class InTurn(StreamedSensor):
-    """Sends an event of one environment in each frame, of another each time."""
+    """Sends an event of one environment in each frame, a different environment each time."""
 
     serializer = MarksSerializer
     events: ClassVar[bool] = True
@@ -197,7 +197,7 @@ class InTurn(StreamedSensor):
 
 
 def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
-    """Beside a listener of all: nothing is waited for that only the other one gets."""
+    """Beside a listener of all environments, a listener of some does not wait for data that only the other gets."""
     with build(columns=0).local_client() as client:
         sensor = client.spawn("sensor.other.test_in_turn")
         sensor.listen(lambda data: None)
@@ -209,7 +209,7 @@ def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
 
 
 def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
-    """The first and each second from there, also where another one's samples come between them."""
+    """A listener with `every` gets the first sample and each second from there, also between the samples of others."""
     listener = Listener(rates)
     whole, half = listener.listen("late"), listener.listen("late", every=2)
     listener.listen("late", truth=True)
@@ -221,7 +221,7 @@ def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
 
 
 def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> None:
-    """Delays, jitter, loss and histories, for all envs and for slices at both ends; at every tick with an arrival."""
+    """Delays, jitter, loss and histories agree, for all envs and slices at both ends, at every tick with an arrival."""
     cfgs = [
         sn.ImuCfg(name="a", body="body", rate_hz=50.0, acc_noise=0.1, delay=0.03, jitter=0.02),
         sn.ImuCfg(
@@ -269,7 +269,7 @@ def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> N
 
 
 def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
-    """Their `data` is the last samples; what is sent is the newest of them, as of every other sensor."""
+    """Their `data` holds the last samples; the message holds the newest of them, as for every other sensor."""
     block = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
     engine = sn.TensorEngine(3, 0.001, bodies=("tip", "thing"), shapes=[block])
     points = ((0.0, 0.0, 0.0), (0.05, 0.0, 0.0))
@@ -293,7 +293,7 @@ def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
 
 
 def test_events_go_to_those_whose_environments_had_some() -> None:
-    """Each once, with the bounds of its environments; where there are none there is no message, and none is counted."""
+    """Each sample is sent once, with the bounds of its environments; without events no message is sent or counted."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     cfg = sn.CollisionEventsCfg(name="hits", primary=match)
     (report,) = sn.CollisionEvents.needs(cfg, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
@@ -346,11 +346,11 @@ def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
             assert len(got) == 2
 
 
-# What the owner of the scene does -------------------------------------------------------------------------------------
+# Actions of the scene's owner -----------------------------------------------------------------------------------------
 
 
 def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() -> None:
-    """The counts of listeners are right, and it is computed only for those who listen."""
+    """The counts of listeners are correct, and the sensor is computed only for active listeners."""
     scene = sn.Scene(sn.TensorEngine(2, DT), [SheetCfg(name="sheet", columns=300, rate_hz=0.25 / DT)])
 
     def computed(count: int) -> int:
@@ -379,7 +379,7 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
 
 
 def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
-    """Its stream ends, its name is free, and its client's end does no harm."""
+    """The stream of a removed sensor ends, its name is free, and its client's end has no effect."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
         listener = Listener(server)
@@ -402,7 +402,7 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
 
 
 def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_was() -> None:
-    """Two servers on one scene share the states of the bodies; neither takes them away from the other."""
+    """Two servers on a scene share the states of the bodies; neither removes them from the other."""
     scene = build(columns=0)
     first = sn.Server(scene)
     with sn.Server(scene) as second:
@@ -432,7 +432,7 @@ def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way()
 
 
 def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() -> None:
-    """A listener of the other server stops: the poses of this one's go on, and end with its last listener."""
+    """After a listener of the other server stops, poses of this server continue, and end with its last listener."""
     scene = world([sn.ImuCfg(name="imu", body="body", rate_hz=20.0, delay=0.03)])
     with sn.Server(scene) as one, sn.Server(scene) as other:
         mine, its = Listener(one), Listener(other)
@@ -452,11 +452,11 @@ def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() ->
     assert scene["imu"].buffers.listeners == 0 and scene["imu"].buffers.poses is None
 
 
-# Streamed sensors that misbehave --------------------------------------------------------------------------------------
+# Faulty streamed sensors ----------------------------------------------------------------------------------------------
 
 
 class Faulty(StreamedSensor):
-    """Does wrong what it is told to."""
+    """A sensor with a selectable fault."""
 
     serializer = MarksSerializer
     fault: ClassVar[str] = ""
@@ -494,7 +494,7 @@ class Faulty(StreamedSensor):
 
 @pytest.mark.parametrize("fault", ["set", "set_owner", "tick", "env", "close", "nobody", "removal"])
 def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others go on, each frame ends, and nothing of it is left."""
+    """The others continue, each frame ends, and nothing of the faulty sensor is left."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
         listener = Listener(server)
@@ -527,7 +527,7 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
 
 
 def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
-    """Descriptors, threads, subscriptions, poses and what waits for the next look are as before."""
+    """Descriptors, threads, subscriptions, poses and pending work are as before."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
         steps(server, 2)
@@ -549,7 +549,7 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
 
 
 def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
-    """Subscriptions that began and ended again, and clients that wanted to hear of frames, are forgotten."""
+    """Subscriptions that started and ended, and clients that requested frame messages, are forgotten."""
     with sn.Server(build(columns=0)) as server:
         doorkeeper = server._doorkeeper
         for _ in range(50):
@@ -569,11 +569,11 @@ def test_the_speed_of_the_loop_is_checked() -> None:
                 server.run(speed=speed, until=lambda: True)
 
 
-# The table of subscriptions against a model ---------------------------------------------------------------------------
+# The subscription table against a model -------------------------------------------------------------------------------
 
 
 def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
-    """Also where a message is still under way through the socket when its stream ends."""
+    """This holds also for a message in transit through the socket when its stream ends."""
     model = Model(0)
     model.subscribe()
     (expected,) = model.subscriptions
@@ -592,7 +592,7 @@ def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() 
 
 @dataclass
 class Expected:
-    """What a subscription should have, by the words of its policy."""
+    """Expected data of a subscription, according to its policy."""
 
     real: Subscription
     kind: str
@@ -601,13 +601,13 @@ class Expected:
     offered: list[int] = field(default_factory=list)
     got: list[int] = field(default_factory=list)
     accounted: int = 0
-    """How many of those offered were given, or told to be dropped or lost."""
+    """Number of offered messages that were given, or reported as dropped or lost."""
     under_way: int = 0
     ended: str = ""
 
 
 class Model:
-    """A table, its clients, and what each should have; random operations on them."""
+    """A table, its clients and their expected data, under random operations."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         self.random = random.Random(seed)
@@ -663,7 +663,7 @@ class Model:
         return Header(seq=number, frame=2 * number).pack()
 
     def read(self) -> None:
-        """Take all that is in the outboxes."""
+        """Read all messages from the outboxes."""
         for session, records in self.table.outgoing():
             for kind, number, dropped, content in records:
                 if kind == CONTROL:
@@ -753,7 +753,7 @@ class Model:
                 assert each.kind == "lossless" and len(each.offered) - len(each.got) > each.limit
 
     def check_held(self, most: int) -> None:
-        """Compare the count of what is held with what is found in queues and under way."""
+        """Compare the count of held messages with the messages in queues and in transit."""
         shares, sizes = [], {}
         for session in self.table.sessions.values():
             under_way = list(session.orphans)
@@ -765,12 +765,12 @@ class Model:
             assert session.under_way == sizes[session]
             assert session.under_way <= most // 6 or session.awaited == 1 or not session.under_way
         assert self.table.delivery.held == sum({id(share): share.size for share in shares}.values())
-        assert self.table.delivery.held <= most + 3 * 26_000  # one message of each client is always under way
+        assert self.table.delivery.held <= most + 3 * 26_000  # one message per client is always in transit
 
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
 def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
-    """Subscriptions that keep most waiting give way; nobody waits for ever, and at the end nothing is held."""
+    """Subscriptions with the most waiting messages are ended; none waits for ever, and at the end nothing is held."""
     model = Model(most, most_held=most)
     operations = {
         model.offer: 60, model.credit: 8, model.release: 10, model.read: 20, model.subscribe: 8, model.end: 2,
@@ -796,7 +796,7 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
-    """Lossless: all in order or an end; latest: drops add up; events: lost ones add up; held slots are not written."""
+    """Lossless gives all in order or an end, latest counts drops, events count losses; held slots stay unchanged."""
     model = Model(seed)
     operations = {
         model.offer: 40, model.credit: 25, model.release: 15, model.read: 20, model.subscribe: 6, model.end: 2,

@@ -1,4 +1,4 @@
-"""Sensors that come and go: nothing is left of them, and nobody takes another's."""
+"""Spawned and destroyed sensors leave nothing behind, and clients cannot take each other's sensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
 @pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("what", KINDS)
 def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: str, cycles: int) -> None:
-    """Descriptors, threads, memory, streams and sensors of the scene stay the same, on both sides."""
+    """Descriptors, threads, memory, streams and sensors of the scene stay constant on both sides."""
     with sn.connect(server.address, timeout=PATIENCE) as client:
         blueprint = client.blueprints.find(KINDS[what]["blueprint"])
         attach_to = KINDS[what].get("attach_to")
@@ -66,7 +66,7 @@ def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: 
 
 
 def test_sensors_go_away_with_their_client(server: Child) -> None:
-    """Whether it says goodbye or not; those of others stay."""
+    """They are removed with or without a goodbye of the client; sensors of other clients stay."""
     with sn.connect(server.address) as other:
         other.spawn("sensor.other.test_ticker", name="theirs")
         client = sn.connect(server.address)
@@ -79,7 +79,7 @@ def test_sensors_go_away_with_their_client(server: Child) -> None:
 
 
 def test_only_its_own_sensors_can_a_client_destroy(server: Child) -> None:
-    """Those of another client and of the scene are refused in words, and stay."""
+    """Destroying sensors of another client or of the scene is refused with a message, and they stay."""
     with sn.connect(server.address) as owner, sn.connect(server.address) as other:
         mine = owner.spawn("sensor.other.test_ticker", name="mine")
         until(lambda: "mine" in other.streams)
@@ -96,7 +96,7 @@ def test_only_its_own_sensors_can_a_client_destroy(server: Child) -> None:
 
 
 def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
-    """Wrong blueprints, bodies, attributes, names and environments: words, and no trace."""
+    """Invalid blueprints, bodies, attributes, names and environments give an error message and leave no trace."""
     with sn.connect(server.address) as client:
         before = server.ask("held")
         ticker = client.blueprints.find("sensor.other.test_ticker")
@@ -118,12 +118,12 @@ def _wish(client: sn.Client, attribute: str, value: Any) -> Any:
     from sensorium.client.session import Wish
 
     blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
-    blueprint._chosen = {attribute: value}  # past the checks of this side
+    blueprint._chosen = {attribute: value}  # bypasses the checks of this side
     return Wish(blueprint, sn.Pose(), "", None)
 
 
 def test_after_a_restart_of_the_server_sensors_are_spawned_again_and_listeners_go_on() -> None:
-    """Of all three kinds, under their names; no data of the first server come after those of the second."""
+    """Sensors of all three kinds return under their names; no data of the first server follow those of the second."""
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
     got: dict[str, list[Any]] = {}
@@ -149,7 +149,7 @@ def test_after_a_restart_of_the_server_sensors_are_spawned_again_and_listeners_g
 
 
 def test_pedometers_of_two_clients_see_every_frame() -> None:
-    """A sensor of a client has the frames in order, whatever the other does."""
+    """A client-side sensor gets the frames in order, whatever the other client does."""
     with serving(lockstep=True, world={"columns": 0}) as server:
         with sn.connect(server.address) as a, sn.connect(server.address) as b:
             seen: dict[str, list[int]] = {"a": [], "b": []}

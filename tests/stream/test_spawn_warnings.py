@@ -1,4 +1,4 @@
-"""What the server warns of while it spawns a sensor is told to whom it is spawned for."""
+"""Server warnings during a spawn are reported to the client that spawns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sensorium.wire.world import Snapshot
 
 
 class FogWarning(SensoriumWarning):
-    """A category that only the server knows by name."""
+    """A category that only the server can resolve."""
 
 
 class Lookout(StreamedSensor):
-    """Warns of two things when it is made, and of others later."""
+    """Gives two warnings when built, and others later."""
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -41,7 +41,7 @@ TOLD = [
     (UserWarning, "spawning 'lookout', the server warned: FogWarning: it is foggy"),
 ]
 LATER = (SensoriumWarning, "nobody asked")
-"""What it warns of in each frame, on the server alone."""
+"""Warnings in each frame, on the server only."""
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def connected(transport: str) -> Iterator[sn.Client]:
 
 @pytest.mark.parametrize("transport", ["in-process", "socket"])
 def test_warnings_of_a_spawn_come_with_its_answer_each_time(transport: str) -> None:
-    """They are Python warnings that blame the caller, notes of the client, and the server shows them as ever."""
+    """They are Python warnings attributed to the caller and notes of the client; the server shows them as usual."""
     with connected(transport) as client:
         client.blueprints  # noqa: B018 - what that warns of is another matter
         for _ in range(2):
@@ -75,7 +75,7 @@ def test_warnings_of_a_spawn_come_with_its_answer_each_time(transport: str) -> N
 
 @pytest.mark.parametrize("transport", ["in-process", "socket"])
 def test_where_a_warning_is_an_error_there_is_no_sensor(transport: str) -> None:
-    """Whether it is one on the server or only for the client."""
+    """This holds for warnings that are errors on the server or only in the client."""
     with connected(transport) as client:
         with pytest.raises(StreamError, match="it is dark") as refused:
             client.spawn("sensor.other.test_lookout", name="lookout")
@@ -92,7 +92,7 @@ def test_where_a_warning_is_an_error_there_is_no_sensor(transport: str) -> None:
 
 
 def test_warnings_of_sensors_that_are_spawned_again_are_notes() -> None:
-    """After a restart of the server, where nobody waits for an answer."""
+    """After a server restart no caller waits for an answer, so they become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         first = sn.serve(build(), "tcp://127.0.0.1:0", lockstep=True)

@@ -1,4 +1,4 @@
-"""Streamed sensors: the order of calls, what is sent and when, captures on other threads, failures, the registry."""
+"""Streamed sensors: order of calls, content and time of messages, captures on other threads, failures, registry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
 WAIT = 10.0
-"""Seconds after which a test that waits gives up."""
+"""Time-out of a waiting test, s."""
 
 
 class Numbers(ArrayData):
@@ -55,7 +55,7 @@ class NumbersSerializer(Serializer):
 
 
 class Probe(StreamedSensor):
-    """Notes what is called, and does in `tick` what a test wants."""
+    """Records its calls, and runs a test's function in `tick`."""
 
     serializer = NumbersSerializer
 
@@ -95,11 +95,11 @@ def host() -> Iterator[Host]:
         yield host
 
 
-# The life of a sensor -------------------------------------------------------------------------------------------------
+# Life cycle of a sensor -----------------------------------------------------------------------------------------------
 
 
 def test_attributes_come_before_the_owner_and_both_before_the_first_tick(host: Host) -> None:
-    """set, with values that were given as text, then set_owner, then a tick per frame, then close."""
+    """The order is set, with values given as text, then set_owner, then a tick per frame, then close."""
     probe = host.spawn(Probe, {"gain": "2.5"}, attach_to="robot/base", transform=Pose((0, 0, 1)))
     assert probe.calls == ["set 2.5 guard", "owner robot/base"]
     host.frame(probe)
@@ -114,7 +114,7 @@ def test_without_an_attachment_the_owner_is_none(host: Host) -> None:
 
 
 def test_only_a_definition_is_needed(host: Host) -> None:
-    """What is set and attached is there also where a class overrides nothing, or does not call super()."""
+    """Attributes and attachment are available also where a class overrides nothing or omits the super() call."""
 
     class Bare(StreamedSensor):
         @staticmethod
@@ -165,7 +165,7 @@ def test_the_links_of_an_owner_are_its_tree_or_else_its_entity() -> None:
 
 
 def test_the_pose_in_the_world_is_that_of_the_owner_and_the_transform(host: Host) -> None:
-    """Against `Pose`, for each environment."""
+    """The pose is compared with `Pose`, for each environment."""
     rng = np.random.default_rng(3)
     quat = rng.normal(size=(3, 3, 4)).astype(np.float32)
     quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
@@ -293,7 +293,7 @@ def test_without_listeners_nothing_is_serialised_or_run(host: Host) -> None:
 
 
 def test_many_messages_of_a_frame_keep_their_order_and_their_environments(host: Host) -> None:
-    """Small ones, which go together, and great ones between them, each about another environment."""
+    """Small messages, which are bundled, and large ones between them keep their order, each with its environment."""
     probe = host.spawn(Probe, attach_to="box", envs=range(1, 3))
     sizes = [1, 2, 3, 1000, 4, 5, 2000, 3000, 6]
 
@@ -335,7 +335,7 @@ def test_what_was_sent_before_an_exception_arrives(host: Host) -> None:
 
 
 def test_sending_from_another_thread_needs_a_capture(host: Host) -> None:
-    """Which frame it belongs to would be chance."""
+    """Otherwise its frame would be undefined."""
     probe = host.spawn(Probe)
     host.frame(probe)
     errors = []
@@ -357,7 +357,7 @@ def test_sending_from_another_thread_needs_a_capture(host: Host) -> None:
 
 
 def captures(host: Host, probe: Probe, frames: int = 1) -> list[Capture]:
-    """Return one capture of each of some frames, in which the box moves by 1 m."""
+    """Return a capture of each of some frames, between which the box moves by 1 m."""
     out: list[Capture] = []
     probe.act = lambda probe, snapshot: out.append(probe.stream.capture())
     for frame in range(frames):
@@ -367,7 +367,7 @@ def captures(host: Host, probe: Probe, frames: int = 1) -> list[Capture]:
 
 
 def test_a_capture_sends_as_of_its_frame_whenever_and_in_whatever_order(host: Host) -> None:
-    """Sent by other threads, last frame first: each message has the frame, time and pose of its capture."""
+    """Other threads send in reverse order of frames; each message has the frame, time and pose of its capture."""
     probe = host.spawn(Probe, attach_to="box")
     taken = captures(host, probe, 3)
     assert not host.done and [capture.frame for capture in taken] == [1, 2, 3]
@@ -419,7 +419,7 @@ def test_of_many_threads_that_send_one_capture_one_succeeds(host: Host) -> None:
 
 
 def test_a_capture_that_is_dropped_unsent_resolves_itself_once(host: Host) -> None:
-    """Also one that is part of a cycle, which only the garbage collector finds."""
+    """This includes a capture in a reference cycle, which only the garbage collector finds."""
     probe = host.spawn(Probe)
     first, second = captures(host, probe, 2)
     del first
@@ -441,7 +441,7 @@ def test_a_send_that_fails_resolves_the_capture(host: Host) -> None:
 
 
 def test_the_end_of_a_sensor_resolves_its_captures(host: Host) -> None:
-    """A capture that an author keeps for ever does not hold the frame; what is still sent goes nowhere."""
+    """A capture that an author keeps for ever does not hold the frame; later sends are discarded."""
     probe = host.spawn(Probe)
     kept, sent_late = captures(host, probe, 2)
     streamed.end(probe, host.failures)
@@ -455,7 +455,7 @@ def test_the_end_of_a_sensor_resolves_its_captures(host: Host) -> None:
 
 
 class Later(Executor):
-    """An executor that runs what it got when it is told to."""
+    """An executor that runs its functions on request."""
 
     def __init__(self) -> None:
         self.work: list[tuple[Future[Any], Callable[[], Any]]] = []
@@ -497,7 +497,7 @@ def test_what_is_sent_asynchronously_has_the_frame_it_was_computed_for() -> None
 
 
 def test_real_worker_threads_send_every_frame(host: Host) -> None:
-    """100 frames, each awaited before the next: all arrive, once, computed on other threads."""
+    """100 frames, each awaited before the next, all arrive once, computed on other threads."""
     probe = host.spawn(Probe)
     threads = set()
 
@@ -521,7 +521,7 @@ def test_real_worker_threads_send_every_frame(host: Host) -> None:
 
 
 class Notifying(list[Any]):
-    """A list that says when something is appended; `taken` may empty it at any time after."""
+    """A list that signals appends; `taken` may empty it at any later time."""
 
     def __init__(self, arrived: threading.Semaphore) -> None:
         super().__init__()
@@ -550,7 +550,7 @@ def test_an_exception_on_a_worker_thread_is_reported_with_the_sensors_name(caplo
 
 
 def test_work_that_takes_longer_than_a_frame_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """At most MAX_PENDING functions wait; what is beyond is counted, said once, and holds no frame."""
+    """At most MAX_PENDING functions wait; further functions are counted, reported once, and hold no frame."""
     with Host(WORLD, 1, Later()) as host, caplog.at_level(logging.WARNING, "sensorium.stream"):
         probe = host.spawn(Probe)
         probe.act = lambda probe, snapshot: probe.stream.send_async(lambda: np.ones(1))
@@ -566,7 +566,7 @@ def test_work_that_takes_longer_than_a_frame_is_bounded(caplog: pytest.LogCaptur
 
 
 def test_work_that_is_cancelled_or_refused_resolves_its_capture() -> None:
-    """A server that closes: what waits is dropped, and a later call says why it fails."""
+    """A closing server drops waiting work, and a later call states why it fails."""
     with Host(WORLD, 1, Later()) as host:
         probe = host.spawn(Probe)
         probe.act = lambda probe, snapshot: probe.stream.send_async(lambda: np.ones(1))
@@ -583,7 +583,7 @@ def test_work_that_is_cancelled_or_refused_resolves_its_capture() -> None:
 
 
 def test_a_tick_that_raises_is_reported_and_keeps_nothing_alive(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    """The server gets the reason to end it with; the failure holds no frame of the code, so captures resolve."""
+    """The server gets the reason for the end; the failure keeps no stack frame alive, so captures resolve."""
     probe = host.spawn(Probe, name="front guard")
     seen: list[weakref.ref[Any]] = []
 
@@ -596,7 +596,7 @@ def test_a_tick_that_raises_is_reported_and_keeps_nothing_alive(host: Host, capl
     failure = run_tick(probe, host.at(5), host.failures)
     assert failure is not None and str(failure) == "sensor 'front guard': tick raised ValueError: box is empty"
     assert failure.frame == 5 and "in act" in failure.trace and "front guard" in caplog.text
-    assert seen[0]() is None and list(host.done) == [0]  # the context's frame
+    assert seen[0]() is None and list(host.done) == [0]  # the stack frame of the context manager
     assert host.failures.take() == [failure]
     assert run_tick(host.spawn(Probe), host.at(6), host.failures) is None
 

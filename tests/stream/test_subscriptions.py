@@ -1,4 +1,4 @@
-"""A subscription goes on, or ends with a reason: with data that cannot be read, bursts, servers that come anew."""
+"""Subscriptions continue or end with a reason: unreadable data, bursts, restarted servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CountSerializer(Serializer):
 
 
 class Counter(StreamedSensor):
-    """Sends its frame, three times; of each fourth frame it cannot be read."""
+    """Sends its frame three times; every fourth frame is unreadable."""
 
     serializer = CountSerializer
     times = 3
@@ -70,7 +70,7 @@ class EventCounter(Counter):
 
 @pytest.fixture
 def lockstep() -> Iterator[tuple[sn.Server, sn.Client]]:
-    """A server in lock-step with a client."""
+    """A lock-step server with a client."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         yield server, client
         client.callbacks.errors.take()
@@ -78,7 +78,7 @@ def lockstep() -> Iterator[tuple[sn.Server, sn.Client]]:
 
 @pytest.fixture
 def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
-    """The same with a sensor that has a rate, of each second tick: a step of many ticks sends a burst."""
+    """The same with a sensor that samples every second tick: a step of many ticks sends a burst."""
     engine = sn.TensorEngine(1, DT, motion=lambda t: {"body_pos_w": np.full((1, 1, 3), t, np.float32)})
     scene = sn.Scene(engine, [GaugeCfg(name="gauge", rate_hz=0.5 / DT)])
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
@@ -86,7 +86,7 @@ def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
             yield server, client
 
 
-# Data that cannot be read ---------------------------------------------------------------------------------------------
+# Unreadable data ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["test_counter", "test_event_counter"])
@@ -94,7 +94,7 @@ def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
 def test_what_deserialize_raises_costs_that_message_and_no_other(
     lockstep: tuple[sn.Server, sn.Client], policy: Any, kind: str
 ) -> None:
-    """The listener gets all others, in bundles too, its credits come back, and the report blames no listener."""
+    """The listener gets all other messages, in bundles too; its credits return, and the report blames no listener."""
     server, client = lockstep
     sensor = client.spawn(f"sensor.other.{kind}", name="counter")
     got: list[int] = []
@@ -120,7 +120,7 @@ def test_what_deserialize_raises_costs_that_message_and_no_other(
 def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do(
     lockstep: tuple[sn.Server, sn.Client],
 ) -> None:
-    """Instead of a listener that waits for ever."""
+    """The alternative would be a listener that waits for ever."""
     server, client = lockstep
     info = client._session.streams["gauge"]
     client._session.streams["gauge"] = replace(info, type_name="their_package.Thing/3")
@@ -135,11 +135,11 @@ def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do
     until(lambda: server.counts.subscriptions == 0)
 
 
-# Listening that cannot begin ------------------------------------------------------------------------------------------
+# Failed starts of listeners -------------------------------------------------------------------------------------------
 
 
 def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its begin raised reaches the caller, and the client goes on with the others."""
+    """The exception of its start reaches the caller, and the client continues with the others."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         got: list[int] = []
         client.sensors["gauge"].listen(lambda data: got.append(data.frame))
@@ -159,7 +159,7 @@ def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monk
 
 
 def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told why; the thread of the connection, and whoever else listens, go on."""
+    """The listener gets the reason; the connection's thread and all other listeners continue."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         got: list[int] = []
         client.sensors["world"].listen(lambda data: None)
@@ -181,16 +181,16 @@ def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.Monkey
         until(lambda: got[-1:] == [last])
 
 
-# A server that was started anew ---------------------------------------------------------------------------------------
+# Restarted servers ----------------------------------------------------------------------------------------------------
 
 
 def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list[list[int]]]:
-    """Return the environments that listeners got from a server, and from one of another size in its place.
+    """Return the environments that listeners got from a server, and from a server of another size in its place.
 
     Args:
-        num_envs: of the first.
+        num_envs: environments of the first server.
         asked: name -> `envs` of each listener; they must not warn.
-        anew: of the second.
+        anew: environments of the second server.
     """
     got: dict[str, list[list[int]]] = {name: [] for name in asked}
     first = sn.serve(build(num_envs, columns=0), "tcp://127.0.0.1:0", lockstep=True)
@@ -210,7 +210,7 @@ def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list
 
 
 def test_who_listens_to_all_environments_gets_all_of_a_server_that_was_started_anew_with_more() -> None:
-    """Likewise an open slice; who asked for one gets that one."""
+    """An open slice behaves likewise; a listener of a single environment gets that environment."""
     asked = {"all": None, "rest": slice(1, None), "one": 1}
     assert restarted(2, asked, 5) == {
         "all": [[0, 1], [0, 1, 2, 3, 4]],
@@ -237,11 +237,11 @@ def test_who_asked_for_an_environment_that_is_there_no_more_ends_with_that_reaso
         assert sensor.why_ended == reason and not client._session.subscribers
 
 
-# What is counted ------------------------------------------------------------------------------------------------------
+# Counters -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_frame_of_a_client_is_never_older_than_data_that_it_got() -> None:
-    """Nobody tells it of frames in a simulation that runs freely, but data do."""
+    """In a free-running simulation no frame messages arrive, so data update the newest frame."""
     with serving(step=True, world=SMALL) as server, sn.connect(server.address) as client:
         behind: list[tuple[int, int]] = []
         got: list[int] = []
@@ -287,7 +287,7 @@ def test_each_event_of_a_bundle_is_counted_before_its_call(lockstep: tuple[sn.Se
 
 
 def test_the_word_that_events_were_lost_is_no_sample_of_the_statistics(lockstep: tuple[sn.Server, sn.Client]) -> None:
-    """Frame, age and latency stay those of the last event that came."""
+    """Frame, age and latency stay those of the last received event."""
     _, client = lockstep
     ticker = client.blueprints.find("sensor.other.test_ticker")
     ticker.set_attribute("burst", 10)
@@ -325,16 +325,16 @@ def test_an_error_log_that_overflows_raises_the_first_and_the_true_count(
     count = client.callbacks.errors.count  # it may have been greeted
     with pytest.raises(sn.StreamError, match=rf"raised ValueError: call {frames[0] - (count - 150)} .*and {count - 1}"):
         client.check()
-    client.check()  # it was told
+    client.check()  # it was reported
     assert client.errors == []
 
 
-# What waits for a listener --------------------------------------------------------------------------------------------
+# Waiting messages -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("queue", [1, 3])
 def test_a_lossless_listener_of_small_messages_is_behind_by_what_it_says_and_as_many_under_way(queue: int) -> None:
-    """In lock-step the step after those waits for it, here for so long that it is ended."""
+    """In lock-step the next step waits for the listener, here for so long that the listener is ended."""
     with serving(lockstep=True, patience=0.2, world=SMALL) as server, sn.connect(server.address) as client:
         gate, got = threading.Event(), list[int]()
 
@@ -352,7 +352,7 @@ def test_a_lossless_listener_of_small_messages_is_behind_by_what_it_says_and_as_
             gate.set()
             until(lambda: client.sensors["gauge"].why_ended and len(client.notes) >= 2)
         first = got[0]
-        assert last - first == 2 * queue  # the first of them is the one it works on
+        assert last - first == 2 * queue  # the first of them is the message in its callback
 
 
 def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that_much() -> None:
@@ -398,7 +398,7 @@ def test_why_listening_ended_is_there_as_soon_as_it_has_though_the_listener_stil
 def test_an_idle_listener_of_the_latest_gets_all_of_a_burst(
     bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps with 20 samples each: none is left out, however busy this machine is."""
+    """Of steps with 20 samples each none is omitted, however busy the machine is."""
     monkeypatch.setattr(subscriptions, "PROMPT", PATIENCE)
     _, client = bursts
     got: list[int] = []
@@ -415,7 +415,7 @@ def test_an_idle_listener_of_the_latest_gets_all_of_a_burst(
 def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
     bursts: tuple[sn.Server, sn.Client], substeps: int
 ) -> None:
-    """Whether it was left out on the server or in the client: here of bursts while the listener waits for each."""
+    """Omissions on the server and in the client are both counted: here for bursts while the listener waits for each."""
     _, client = bursts
     turn, got = threading.Semaphore(0), list[int]()
 
@@ -438,7 +438,7 @@ def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
 
 
 def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn.Server, sn.Client]) -> None:
-    """A thousand samples while it works, many more than may be under way: the next that it gets is the last."""
+    """After a thousand samples during its work, more than may be in transit, the listener gets the last sample next."""
     server, client = bursts
     gate, got = threading.Event(), list[int]()
 
@@ -450,7 +450,7 @@ def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn
     sensor.listen(take)
     client.step(substeps=2)
     until(lambda: got)
-    threading.Event().wait(2.0 * subscriptions.PROMPT)  # so long is its work, not a synchronisation
+    threading.Event().wait(2.0 * subscriptions.PROMPT)  # duration of its work, not a synchronisation
     for _ in range(10):
         last = client.step(substeps=200)
     (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())

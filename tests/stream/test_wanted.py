@@ -1,4 +1,4 @@
-"""Large sensors are computed only while somebody listens to them."""
+"""Large sensors are computed only while a client listens to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sensorium as sn
 
 
 def computed(of: Callable[[], object]) -> int:
-    """Return how often the large sensor was computed while something was done."""
+    """Return how often the large sensor was computed during an action."""
     before = Sheet.computed
     of()
     return Sheet.computed - before
@@ -19,7 +19,7 @@ def computed(of: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("where", ["tcp", "in-process"])
 def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> None:
-    """Nobody, one, two, one, nobody; each listener has every frame that was computed."""
+    """With none, one, two, one and no listener, each listener has every computed frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         client = sn.connect(server.address) if where == "tcp" else scene.local_client(server=server)
@@ -33,7 +33,7 @@ def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> N
             got: dict[str, list[int]] = {"a": [], "b": []}
             first = client.subscribe("sheet", lambda data: got["a"].append(data.frame), policy="lossless")
             until(lambda: server.counts.subscriptions == 1)
-            assert 10 <= computed(ten) <= 11  # the frame at which it began is computed as well
+            assert 10 <= computed(ten) <= 11  # the frame at which it started is computed as well
             second = stepper.subscribe("sheet", lambda data: got["b"].append(data.frame), policy="lossless")
             until(lambda: server.counts.subscriptions == 2)
             assert 10 <= computed(ten) <= 11
@@ -50,7 +50,7 @@ def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> N
 
 
 def test_a_client_that_is_gone_wants_nothing() -> None:
-    """Work ends with the connection."""
+    """The computation ends with the connection."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as stepper:
@@ -65,7 +65,7 @@ def test_a_client_that_is_gone_wants_nothing() -> None:
 
 
 def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_same() -> None:
-    """Reading a sensor in the server's process works with nobody listening; a config with `always` is left alone."""
+    """Reading a sensor in the server's process works without listeners; a config with `always` is unaffected."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0") as server:
         assert computed(scene.step) == 0
@@ -77,7 +77,7 @@ def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_s
 
 
 def test_a_sensor_that_is_listened_to_at_a_rate_still_shows_the_newest() -> None:
-    """A subscription of every fifth sample gets the value of its own frame."""
+    """A subscription to every fifth sample gets the value of its frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
         with sn.connect(server.address) as client:

@@ -1,4 +1,4 @@
-"""What users give to a client by mistake is refused by the client itself, in words, and costs nobody the connection."""
+"""The client itself refuses invalid arguments with a message, and no mistake costs the connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sensorium.wire.stream_info import StreamInfo
 
 
 class Pathfinder(ClientSensor):
-    """Runs in the client, and is told a path."""
+    """A client-side sensor that takes a path."""
 
     path: Any
 
@@ -37,7 +37,7 @@ class Pathfinder(ClientSensor):
         self.path = description["path"]
 
     def on_tick(self, snapshot: sn.Snapshot) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 TICKER = "sensor.other.test_ticker"
@@ -47,14 +47,14 @@ HUGE = 10**30
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[sn.Server]:
-    """A lock-step server of four environments whose loop runs in another thread; one for all tests."""
+    """A lock-step server of four environments whose loop runs in another thread, shared by all tests."""
     with serving(lockstep=True, world={"columns": 0, "noise": 0.5, "num_envs": ENVS}) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def client(server: sn.Server) -> Iterator[sn.Client]:
-    """A client of it, one for all tests: no mistake may cost it the connection."""
+    """A client of the server, shared by all tests: no mistake may cost it the connection."""
     with sn.connect(server.address, timeout=PATIENCE) as made:
         yield made
 
@@ -123,7 +123,7 @@ MISTAKES: dict[str, tuple[Callable[[sn.Client], object], str]] = {
 def test_a_mistake_is_told_in_words_and_the_connection_lives(
     server: sn.Server, client: sn.Client, mistake: str
 ) -> None:
-    """It names call, argument, value and what is expected; nothing is sent, nothing waits, the next step is taken."""
+    """The error names call, argument, value and the expected value; nothing is sent, and the next step works."""
     call, words = MISTAKES[mistake]
     frame = server.frame
     with pytest.raises(ConfigError, match=words):
@@ -156,7 +156,7 @@ def test_a_mistake_at_connecting_is_told_at_once(mistake: str) -> None:
 
 
 def test_numbers_of_numpy_are_numbers(server: sn.Server, client: sn.Client) -> None:
-    """Wherever Python's are: steps, environments, rates, knobs, time-outs."""
+    """They are accepted wherever Python numbers are: steps, environments, rates, knobs, time-outs."""
     got: list[Any] = []
     before = server.scene.tick
     client.timeout = np.float32(PATIENCE)
@@ -206,7 +206,7 @@ FORMS: dict[str, Any] = {
 def test_environments_are_chosen_as_in_the_scene(
     server: sn.Server, client: sn.Client, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reset and a knob concern those, and in that order, which the scene itself would take."""
+    """A reset and a knob apply to the environments, in the order, that the scene itself would use."""
     given, wanted = FORMS[form], env_rows(FORMS[form], ENVS)
     chosen: list[Any] = []
     reset = server.scene.reset
@@ -229,7 +229,7 @@ def test_an_iterator_of_environments_is_listed(server: sn.Server, client: sn.Cli
 
 
 def test_a_server_takes_no_negative_environment_but_the_mark_of_all(client: sn.Client) -> None:
-    """Also where a client says it that does not check."""
+    """This holds also for a client that does not check."""
     wish = Wish(client.blueprints.find(TICKER), sn.Pose(), "", -2)
     with pytest.raises(sn.ServerError, match=r"env: got -2"):
         client._session.spawn(wish, "wrong")
@@ -243,7 +243,7 @@ def test_the_server_names_what_was_called(client: sn.Client) -> None:
 
 
 def test_who_may_not_destroy_a_sensor_goes_on_listening_to_it(server: sn.Server, client: sn.Client) -> None:
-    """And is told so in a sentence."""
+    """The client gets the refusal in a sentence."""
     guard = client.spawn(TICKER, name="guard")
     with sn.connect(server.address) as other:
         got: list[int] = []
@@ -262,7 +262,7 @@ def test_who_may_not_destroy_a_sensor_goes_on_listening_to_it(server: sn.Server,
 
 
 def test_what_a_sensor_in_the_client_is_told_stays_in_the_client(client: sn.Client) -> None:
-    """A path of 80 000 points, more than a message to the server may have, is no matter of the server."""
+    """A path of 80 000 points, more than a message to the server may have, does not concern the server."""
     blueprint = client.blueprints.find("sensor.other.test_pathfinder")
     path = np.linspace(0.0, 1e4, 160_000).reshape(-1, 2).tolist()
     assert len(say.encode(say.Ask(1, path))) > say.MOST_WORDS  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ def test_what_a_sensor_in_the_client_is_told_stays_in_the_client(client: sn.Clie
 
 
 def test_a_sensor_that_is_gone_is_stale(client: sn.Client) -> None:
-    """Whatever is asked of it, it says which, and that it is gone."""
+    """Every request names the sensor and states that it no longer exists."""
     ticker = client.spawn(TICKER, name="ticker")
     ticker.destroy()
     until(lambda: not ticker.is_alive)
@@ -300,7 +300,7 @@ def test_an_error_in_a_function_on_ticks_names_the_function(client: sn.Client) -
 
 
 def test_what_a_reading_says_of_its_sensor_cannot_be_changed(client: sn.Client) -> None:
-    """It is pickled, copied and described as ever."""
+    """It can be pickled, copied and described as usual."""
     got: list[Any] = []
     client.sensors["gauge"].listen(got.append)
     client.step()

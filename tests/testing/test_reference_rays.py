@@ -1,4 +1,4 @@
-"""The slow reference for rays: analytic cases, MuJoCo's own rays, and the rule by which casts are compared."""
+"""The slow reference for rays: analytic cases, MuJoCo's own rays, and the rule for comparing casts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Bools = NDArray[np.bool_]
 X, Y, Z = np.eye(3)
 HALF = np.sqrt(0.5)
 PYRAMID = Mesh([[0, 0, 0], [2, 0, 0], [0, 1, 0], [0, 0, 3]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "corner")
-"""The corner of a cube, cut off; its faces are wound outwards."""
+"""A cut-off corner of a cube; its faces are wound outwards."""
 RIDGE = HeightField([[0, 0, 0], [0, 1, 0]], (2.0, 1.0), base=0.5, name="ridge")
 SHEET = HeightField([[0, 0, 0], [0, 1, 0]], (2.0, 1.0), name="sheet")
 UP_RIDGE = np.array([0.0, -1.0, 2.0]) / np.sqrt(5.0)
 """Normal of its first triangle, which rises by 1 m over 2 m along y."""
 SLANT = np.array([-3.0, -6.0, -2.0]) / 7.0
-"""From (2, 0, 0), (0, 1, 0), (0, 0, 3): against the outward normal of the pyramid's slanted face."""
+"""Unit vector against the outward normal of the pyramid's slanted face through (2, 0, 0), (0, 1, 0) and (0, 0, 3)."""
 
 
 CASES = {
@@ -82,12 +82,12 @@ CASES = {
     "height field's bottom": (Shape("hfield", "s", hfield=RIDGE), [0.7, -0.3, -4.0], Z, 3.5, -Z, -1),
     "height field from inside": (Shape("hfield", "s", hfield=RIDGE), [0.7, 0.9, -0.25], -Z, 0.25, -Z, -1),
 }  # fmt: skip
-"""Shape, start, direction; distance, normal and face id, None where they are not looked at."""
+"""Shape, start, direction; distance, normal and face id, None where they are not checked."""
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_ray_meets_what_geometry_says(case: str) -> None:
-    """Each kind from outside, from inside, aslant, beside and behind."""
+    """Each kind is hit or missed correctly from outside, from inside, aslant, beside and behind."""
     shape, start, direction, distance, normal, face = CASES[case]
     hits = reference_cast([shape], start, direction)
     np.testing.assert_allclose(hits.distance, [distance], atol=1e-12)
@@ -101,7 +101,7 @@ def test_a_ray_meets_what_geometry_says(case: str) -> None:
 
 
 def test_a_height_fields_cells_are_numbered_row_by_row() -> None:
-    """Above the centre of each triangle the face id is 2 * cell, and 1 more left of the diagonal."""
+    """Above the centre of each triangle the face id is 2 * cell, plus 1 left of the diagonal."""
     field = HeightField(np.random.default_rng(0).uniform(0.0, 1.0, (4, 6)), (5.0, 3.0))
     cells = [(row, column, left) for row in range(3) for column in range(5) for left in (0, 1)]
     centre = np.array([[1 / 3, 2 / 3] if left else [2 / 3, 1 / 3] for _, _, left in cells])
@@ -113,13 +113,13 @@ def test_a_height_fields_cells_are_numbered_row_by_row() -> None:
 
 
 def test_face_ids_are_rows_of_the_given_faces() -> None:
-    """A degenerate face that was left out keeps its number."""
+    """An omitted degenerate face keeps its number."""
     mesh = Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 1, 2]], drop_degenerate=True)
     assert reference_cast([Shape("mesh", "s", mesh=mesh)], [0.2, 0.2, 1.0], -Z).face.tolist() == [1]
 
 
 def test_the_nearest_shape_is_hit_and_the_second_is_known() -> None:
-    """Distances are in metres, whatever the length of a direction; shapes can be left out, and far ones."""
+    """Distances are in metres at any length of the direction; shapes can be excluded, and far shapes are missed."""
     shapes = [Shape("sphere", name, (1.0,), pos=(x, 0.0, 0.0)) for name, x in (("far", 8.0), ("near", 5.0))]
     hits = reference_cast(shapes, [0.0, 0.0, 0.0], 7.0 * X)
     assert (hits.distance[0], hits.second[0], hits.shape[0]) == (4.0, 7.0, 1)
@@ -131,7 +131,7 @@ def test_the_nearest_shape_is_hit_and_the_second_is_known() -> None:
 
 
 def test_a_shape_moves_with_its_body() -> None:
-    """The box sits 1 m ahead of a body that is turned to the left; a static one stays where it is."""
+    """The box sits 1 m ahead of a body that is turned to the left; a static box stays in place."""
     box = Shape("box", "s", (0.1, 0.2, 0.3), body=1, pos=(1.0, 0.0, 0.0))
     poses = (np.array([[9.0, 9.0, 9.0], [5.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 0.0, 0.0], [HALF, 0.0, 0.0, HALF]]))
     hits = reference_cast([box], [0.0, 1.0, 0.0], X, poses=poses)
@@ -170,7 +170,7 @@ def test_no_ray_slips_between_triangles() -> None:
 
 
 def _model(shapes: list[Shape], poses: tuple[Floats, Floats]) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """Return the same scene in MuJoCo, geom i being shape i."""
+    """Return the same scene in MuJoCo, with shape i as geom i."""
     spec = mujoco.MjSpec()
     frames = [spec.worldbody]
     for pos, quat in zip(*poses, strict=True):
@@ -211,10 +211,10 @@ def _mj_cast(model: mujoco.MjModel, data: mujoco.MjData, starts: Floats, directi
 
 
 def _one_world(shapes: list[Shape], poses: tuple[Floats, Floats], starts: Floats, directions: Floats) -> Bools:
-    """Return which rays MuJoCo's two oddities spare.
+    """Return which rays are unaffected by two peculiarities of MuJoCo.
 
-    Its planes have one face. Its height fields have an inner one: the top of the base, at height 0, which stops rays
-    that start inside.
+    Its planes have a single face. Its height fields have an inner face: the top of the base, at height 0, which stops
+    rays that start inside.
     """
     seen = np.ones(len(starts), bool)
     for shape in shapes:
@@ -230,7 +230,10 @@ def _one_world(shapes: list[Shape], poses: tuple[Floats, Floats], starts: Floats
 
 
 def _same_as_mujoco(shapes: list[Shape], poses: tuple[Floats, Floats], starts: Floats, directions: Floats) -> None:
-    """Distances agree to 1e-6; MuJoCo holds meshes and heights in float32, hence the sine. So do normals, to 1e-3."""
+    """Assert that distances agree to 1e-6 and normals to 1e-3.
+
+    MuJoCo stores meshes and heights in float32, hence the sine.
+    """
     model, data = _model(shapes, poses)
     seen = _one_world(shapes, poses, starts, directions)
     assert seen.mean() > 0.5
@@ -247,7 +250,7 @@ def _same_as_mujoco(shapes: list[Shape], poses: tuple[Floats, Floats], starts: F
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "plane"])
 def test_each_solid_agrees_with_mujoco(kind: str) -> None:
-    """Alone, from outside and inside, in a random pose; of height fields the diagonals, the walls and the bottom."""
+    """Each solid is tested alone, from outside and inside, in a random pose; height fields also at their edges."""
     rng = np.random.default_rng([1, KINDS.index(kind)])  # type: ignore[arg-type]
     shapes = random_shapes(rng, 1, kinds=(kind,), extent=5.0)  # type: ignore[arg-type]
     shapes = [_as_in_mujoco(dataclasses.replace(shape, name=f"{kind} 0")) for shape in shapes]
@@ -260,7 +263,7 @@ def test_each_solid_agrees_with_mujoco(kind: str) -> None:
 
 
 def _as_in_mujoco(shape: Shape) -> Shape:
-    """Return the shape as MuJoCo has it: its height fields are solids, and their lowest point is at 0."""
+    """Return the shape as in MuJoCo: its height fields are solids, and their lowest point is at 0."""
     if shape.hfield is None:
         return shape
     heights = shape.hfield.heights - shape.hfield.heights.min()
@@ -269,7 +272,7 @@ def _as_in_mujoco(shape: Shape) -> Shape:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_scenes_agree_with_mujoco(seed: int) -> None:
-    """All kinds in random poses on moving bodies."""
+    """Shapes of all kinds are in random poses on moving bodies."""
     rng = np.random.default_rng([2, seed])
     shapes = [_as_in_mujoco(shape) for shape in random_shapes(rng, 16, bodies=3)]
     poses = random_poses(rng, 3)
@@ -310,7 +313,7 @@ def test_equal_casts_pass_and_are_counted() -> None:
     ],
 )
 def test_one_wrong_ray_is_found(change: str, message: str) -> None:
-    """A distance that is 2e-4 m off, a miss, another shape, a hit of nothing, another normal, another face."""
+    """A distance off by 2e-4 m, a miss, another shape, a spurious hit, another normal and another face are found."""
     hits = reference_cast(*_scene())
     distance, shape, normal, face = hits.distance.copy(), hits.shape.copy(), hits.normal.copy(), hits.face.copy()
     k, m = int(np.flatnonzero(hits.shape == 1)[7]), int(np.flatnonzero(hits.shape < 0)[7])
@@ -331,7 +334,7 @@ def test_one_wrong_ray_is_found(change: str, message: str) -> None:
 
 
 def test_shapes_that_coincide_stand_for_each_other() -> None:
-    """Two boxes whose faces are 0.5e-4 m apart: either will do; at 2e-4 m it will not."""
+    """For two boxes whose faces are 0.5e-4 m apart either hit is valid; at 2e-4 m only the correct one is."""
     for gap, is_same in ((0.5e-4, True), (2e-4, False)):
         boxes = [Shape("box", str(x), (1.0, 1.0, 1.0), pos=(x, 0.0, 0.0)) for x in (5.0, 5.0 + gap)]
         hits = reference_cast(boxes, [[0.0, 0.1, 0.2]], X)
@@ -345,7 +348,7 @@ def test_shapes_that_coincide_stand_for_each_other() -> None:
 @pytest.mark.parametrize("beside", [0.5e-5, -0.5e-5, 2e-5, -2e-5])
 @pytest.mark.parametrize("kind", ["box", "sphere", "cylinder", "capsule", "ellipsoid", "rectangle", "mesh", "sheet"])
 def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
-    """Inside and outside of it within 1e-5 of the scene's size, and no farther; whatever it is said to hit."""
+    """A ray is omitted within 1e-5 of the scene's size, on either side, and no farther, whatever it reports."""
     one = (1.0, 1.0, 1.0)
     triangle = Mesh([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], [[0, 1, 2], [0, 2, 3]])
     shape = {
@@ -371,7 +374,7 @@ def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
 
 
 def test_a_crease_is_no_silhouette() -> None:
-    """The edge between two visible faces of a box, the line where a ball enters a floor, a height field's ridges."""
+    """The edge between visible faces of a box, the line where a ball enters a floor, and a field's ridges are kept."""
     box = Shape("box", "s", (1.0, 1.0, 1.0), quat=(np.cos(np.pi / 8), 0.0, np.sin(np.pi / 8), 0.0))
     hits = reference_cast([box], [0.0, 0.3, 5.0], -Z)
     assert hits.distance[0] == pytest.approx(5.0 - np.sqrt(2.0))
@@ -383,7 +386,7 @@ def test_a_crease_is_no_silhouette() -> None:
 
 
 def test_a_tangent_ray_is_left_out() -> None:
-    """At 0.05 degrees to a plane it is, at 0.2 it is not."""
+    """A ray at 0.05 degrees to a plane is omitted, a ray at 0.2 degrees is not."""
     for angle, is_out in ((0.05, True), (0.2, False)):
         tilt = np.radians(angle)
         hits = reference_cast([Shape("plane", "s")], [0.0, 0.0, 0.01], [[np.cos(tilt), 0.0, -np.sin(tilt)]])
@@ -397,7 +400,7 @@ def test_a_tangent_ray_is_left_out() -> None:
 
 
 def test_many_left_out_are_an_error() -> None:
-    """Below 0.1 % means that of 1000 rays none may be left out, of 1001 one."""
+    """Below 0.1 % means that none of 1000 rays may be omitted, and a single one of 1001."""
     hits = [
         reference_cast([Shape("sphere", "s", (1.0,))], [[0.0, 1.0, 5.0]] + [[0.0, 0.5, 5.0]] * n, -Z)
         for n in (999, 1000)
@@ -408,7 +411,7 @@ def test_many_left_out_are_an_error() -> None:
 
 
 def test_a_hit_at_the_limit_may_be_missed() -> None:
-    """A wall 0.5e-4 m before or behind the maximal distance is near enough to it to be either."""
+    """A wall 0.5e-4 m before or behind the maximal distance may be a hit or a miss."""
     wall = Shape("plane", "s")
     for z in (1.0 - 0.5e-4, 1.0 + 0.5e-4):
         hits = reference_cast([wall], [[0.0, 0.0, z]], -Z, max_distance=1.0)
@@ -431,7 +434,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 
 def test_random_scenes_have_everything_and_leave_few_rays_out() -> None:
-    """All kinds are hit, from inside too; below 0.1 % of the rays are skipped."""
+    """Shapes of all kinds are hit, from inside too; less than 0.1 % of the rays are omitted."""
     rng = np.random.default_rng(5)
     shapes, poses = random_shapes(rng, 32, bodies=4), random_poses(rng, 4)
     starts, directions = random_rays(rng, shapes, 6000, poses=poses)

@@ -1,4 +1,4 @@
-"""The slow reference for signed distances: closed forms, searches that know no formula, and one shape as another."""
+"""The slow reference for signed distances: closed forms, formula-free searches, and equivalent shapes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_gradient_is_that_of_the_distance_by_central_differences(kind: str) 
     shape = Shape(kind, "s", size, pos=(0.1, 0.2, 0.3), quat=(0.5, 0.5, -0.5, 0.5))  # type: ignore[arg-type]
     p = np.random.default_rng(1).normal(size=(300, 3))
     found = reference_distance(shape, p)
-    away = found.distance > 0.05  # inside there are places where the way out jumps
+    away = found.distance > 0.05  # inside there are places where the nearest surface point jumps
     slopes = [
         (reference_distance(shape, p + 1e-6 * e).distance - reference_distance(shape, p - 1e-6 * e).distance) / 2e-6
         for e in np.eye(3)
@@ -109,13 +109,13 @@ def test_the_distance_to_triangles_is_that_by_planes_and_edges() -> None:
 
 
 def test_the_winding_number_counts_how_often_a_surface_is_wound_around_a_point() -> None:
-    """For a star-shaped body, whose inside one sees along the ray from its middle; a ring; and a cavity."""
+    """The test covers a star-shaped body, whose inside follows from the ray from its middle, a ring, and a cavity."""
     rng = np.random.default_rng(5)
     mesh = bumpy(rng)
     corners = mesh.vertices[mesh.faces]
     p = rng.uniform(-1.0, 1.0, (300, 3))
     inside = np.zeros(len(p), bool)
-    for triangle in corners:  # p is a sum of the corners with no negative weight, and these are below 1 in all
+    for triangle in corners:  # p is a sum of the corners with non-negative weights, and these sum to less than 1
         weights = np.linalg.solve(triangle.T, p.T)
         inside |= (weights >= 0.0).all(axis=0) & (weights.sum(axis=0) <= 1.0)
     number = winding_number(p, corners)

@@ -1,4 +1,4 @@
-"""Pictures are drawn from any recording, choose what fits, and name what cannot be drawn."""
+"""Pictures are drawn from any recording, select what fits, and name everything that cannot be drawn."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_two_imus_fit_a_page(tmp_path: Path) -> None:
     ],
 )
 def test_any_fields_are_drawn(tmp_path: Path, fields: list[dict[str, Any]]) -> None:
-    """Scalars, mounts, many fields and fields that no line can show end in a picture."""
+    """Scalars, mounts, many fields and fields without a line plot all give a picture."""
     assert size(plot_recording(recording(sensor("s", fields, kind="other")), tmp_path / "s.png"))[0] > 500
 
 
 @pytest.mark.parametrize("rows", [2, 3])
 def test_short_constant_and_lost_samples_are_drawn(tmp_path: Path, rows: int) -> None:
-    """A few rows, constant values, values that are not finite, and samples that never arrived are no obstacle."""
+    """A few rows, constant values, non-finite values, and samples that never arrived are drawn."""
     short = sensor("short", [ACC], rows)
     short.measured["lin_acc_b"][:] = 1.0
     lost = sensor("lost", [ACC], rows)
@@ -102,7 +102,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
-    """Unknown sensors, kinds and envs, and recordings without numbers over time, are named errors."""
+    """Unknown sensors, kinds and envs, and recordings without numbers over time, raise errors that name them."""
     one = recording(sensor("s", [ACC]))
     with pytest.raises(UnknownNameError, match=r"'lidar'.*Known: imu"):
         plot_recording(one, tmp_path / "x.png", kind="lidar")
@@ -118,14 +118,14 @@ def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
+    """The error states what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingDependencyError, match=r"sensorium\[plot\]"):
         imu_figure(recording(sensor("s", [ACC])), tmp_path / "x.png")
 
 
 def test_items_are_named_and_every_field_has_its_share(tmp_path: Path) -> None:
-    """Of 12 joints the first three are drawn for each of two fields, by name; of targets the vectors of the first."""
+    """The first three of 12 joints are drawn for each of two fields, by name; of targets, the vectors of the first."""
     encoders = sensor(
         "encoders", [field("position", ["joint"], [12]), field("velocity", ["joint"], [12])], kind="joint"
     )
@@ -146,7 +146,7 @@ def ray(
 
 
 def scanner(spec: dict[str, Any], rows: int = 60, **cfg: Any) -> SensorRecording:
-    """Return a recording of one field whose measured values are those of the truth plus 0.5."""
+    """Return a recording of a field whose measured values are those of the truth plus 0.5."""
     made = sensor("s", [spec], rows, kind="scanner", **cfg)
     truth = {spec["name"]: 4.0 + made.measured[spec["name"]]}
     measured = {spec["name"]: truth[spec["name"]] + np.array(0.5, spec["dtype"])}
@@ -174,7 +174,7 @@ CLOUD = ray("points", [50, 3], "point", frame="sensor")
     ],
 )
 def test_many_numbers_are_drawn_as_a_map(tmp_path: Path, spec: dict[str, Any], words: list[str]) -> None:
-    """A scan is drawn over time, of an image and a cloud the last capture; each says what it is and its error."""
+    """A scan is drawn over time, an image and a cloud at the last capture; each has a title and its error."""
     made = scanner(spec)
     assert plottable(made)
     text = svg(made, tmp_path)
@@ -184,7 +184,7 @@ def test_many_numbers_are_drawn_as_a_map(tmp_path: Path, spec: dict[str, Any], w
 
 
 def test_few_rays_are_lines(tmp_path: Path) -> None:
-    """Nine rays are lines by number; heights of feet are lines by name, whatever rays they come from."""
+    """Nine rays are numbered lines; heights of feet are lines by name, whichever rays they come from."""
     text = svg(scanner(ray("distances", [9], "range")), tmp_path)
     assert "ray 0" in text and "ms close-up" in text
     heights, rays = ray("heights", [4], "range", ("mount",)), ray("distances", [4, 12], "range", ("mount", "ray"))
@@ -197,7 +197,7 @@ def test_few_rays_are_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("miss", [np.inf, -1.0])
 def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
-    """Misses of both branches say nothing, and what only the measured value misses is counted apart."""
+    """Misses of both branches are ignored, and misses of the measured value alone are counted separately."""
     cfg = {"no_hit_value": miss} if miss < 0.0 else {}
     made = scanner(SCAN, **cfg)
     for branch in (made.measured, made.truth):
@@ -212,7 +212,7 @@ def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
 
 @pytest.mark.parametrize("spec", [SCAN, IMAGE, CLOUD])
 def test_maps_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, spec: dict[str, Any]) -> None:
-    """Samples that never arrived, captures that all miss, constants, and a single capture are no obstacle."""
+    """Samples that never arrived, captures with misses only, constants, and a single capture are drawn."""
     lost = scanner(spec)
     lost.valid[:] = False
     assert f"{spec['name']}: no sample arrived" in svg(lost, tmp_path)
@@ -226,7 +226,7 @@ def test_maps_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, spec: dict
 
 
 def test_the_error_of_a_delayed_scan_is_that_of_the_same_captures(tmp_path: Path) -> None:
-    """A scan that arrives three rows late has the error of its own capture, not of what is true meanwhile."""
+    """A scan that arrives three rows late has the error of the same capture, not relative to the current truth."""
     made = scanner(SCAN)
     late = made.measured["distances"].copy()
     late[3:] = made.measured["distances"][:-3]
@@ -241,7 +241,7 @@ def test_the_error_of_a_delayed_scan_is_that_of_the_same_captures(tmp_path: Path
 
 
 def test_ids_of_an_image_differ_or_not(tmp_path: Path) -> None:
-    """An image of ids has no error but a count of pixels that differ."""
+    """An image of ids has no error but a count of differing pixels."""
     ids = ray("geom_ids", [4, 4, 1], "image", ("height", "width", "channel"), dtype="int32", kind="id")
     made = scanner(ids)
     made.measured["geom_ids"][:] = made.truth["geom_ids"]
@@ -250,7 +250,7 @@ def test_ids_of_an_image_differ_or_not(tmp_path: Path) -> None:
 
 
 def test_large_scans_make_small_files(tmp_path: Path) -> None:
-    """Ten thousand rays of pure noise, and maps beside lines, are a picture of less than 200 kB."""
+    """A picture of ten thousand rays of pure noise, and maps beside lines, takes less than 200 kB."""
     wide = scanner(ray("distances", [10_000], "range"), rows=200)
     path = plot_recording(recording(wide), tmp_path / "wide.png")
     assert path.stat().st_size < 200_000
@@ -273,9 +273,10 @@ def skin(
     rows: int = 60,
     **cfg: Any,
 ) -> SensorRecording:
-    """Return a recording of taxels: a load that grows to 0.3 s and falls again, on the first taxels, 0 on the others.
+    """Return a recording of taxels: a load on the first taxels that grows to 0.3 s and falls again, and 0 on the
+    others.
 
-    The truth of taxel 0 is a triangle up to 2, half of it along x; measured is 0.25 more, along the normal.
+    The truth of taxel 0 is a triangle up to 2, half of it along x; the measured value is 0.25 more, along the normal.
     """
     words = list(axes or (("probe",) if len(shape) == 1 else ("row", "column")))
     spec = field(name, [*words, *(["xyz"] if vector else [])], [*shape, *([3] if vector else [])], dtype)
@@ -325,7 +326,7 @@ FLAT = {"probe_local_pos": places(4, 5)}
     ],
 )  # fmt: skip
 def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording, words: list[str]) -> None:
-    """At the moment of the largest load, 0.3 s: true beside measured; in the axes of the link where it knows places."""
+    """At the largest load, at 0.3 s, truth and measurement are side by side, in the link's axes for known places."""
     assert plottable(made)
     text = svg(made, tmp_path, env=5)
     for word in words:
@@ -334,7 +335,7 @@ def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording,
 
 
 def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
-    """Three vectors are nine numbers and so lines; four are a map, and so are a few on each of several links."""
+    """Three vectors are nine numbers and therefore lines; four are a map, and so are a few on each of several links."""
     assert "ms close-up" in svg(skin((3,)), tmp_path)
     assert "ms close-up" not in svg(skin((4,)), tmp_path)
     feet = sensor("feet", [field("force", ["mount", "probe", "xyz"], [4, 2, 3])], kind="skin")
@@ -343,7 +344,7 @@ def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
     flags = svg(skin((3,), "1", vector=False, name="contact", dtype="bool"), tmp_path)
     assert "ms close-up" in flags and "contact" in flags
     text = svg(feet, tmp_path)
-    assert "force [m/s²], along z" in text and "mount 1 of 4" in text  # no line shows these
+    assert "force [m/s²], along z" in text and "mount 1 of 4" in text  # no line plot shows these
 
 
 @pytest.mark.parametrize(
@@ -360,7 +361,7 @@ def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
 def test_a_skin_is_seen_from_outside(
     tmp_path: Path, normal: tuple[float, float, float], labels: tuple[str, str]
 ) -> None:
-    """Right and up of the picture are axes of the link that make a right-handed frame with the normal."""
+    """The picture's right and up are axes of the link that make a right-handed frame with the normal."""
     cube = [[0.01 * x, 0.01 * y, 0.01 * z] for x in (0, 1) for y in (0, 1) for z in (0, 1)]
     text = svg(skin((8,), probe_local_pos=cube, probe_local_normal=list(normal)), tmp_path)
     assert all(f"{label} [mm]" in text for label in labels)
@@ -389,7 +390,7 @@ def test_arrows_on_a_bent_grid_follow_its_rows_and_columns() -> None:
 
 
 def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
-    """The parts along the normal and along the skin are those of the force, at any normal, and the sums their sums."""
+    """The parts along the normal and along the skin are those of the force, at any normal, and so are the sums."""
     from sensorium.view import taxels
 
     random = np.random.default_rng(3)
@@ -409,7 +410,7 @@ def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
     "made", [skin((4, 5), **FLAT), skin((20,)), skin((3, 4, 2), axes=("x", "y", "z"), vector=False)]
 )
 def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: SensorRecording) -> None:
-    """Samples that never arrived, no load at all, values that are not finite, and a single capture are no obstacle."""
+    """Samples that never arrived, zero load, non-finite values, and a single capture are drawn."""
     lost = dataclasses.replace(made, valid=np.full_like(made.valid, False))
     assert "force: no sample arrived" in svg(lost, tmp_path)
     for value in (0.0, np.nan):
@@ -420,7 +421,7 @@ def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: Sen
 
 
 def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> None:
-    """Of a grid of distance probes all rows and columns are drawn, at the time of the least; misses are no error."""
+    """All rows and columns of a grid of distance probes are drawn, at the least distance; misses have no error."""
     made = scanner(ray("distance", [4, 5], "range", ("row", "column")))
     for branch in (made.measured, made.truth):
         branch["distance"][:, :, 0] = np.inf
@@ -431,7 +432,7 @@ def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> N
 
 
 def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
-    """Where the load along the normals is rounding beside what is along the skin, the colours say that it is none."""
+    """Where the load along the normals is rounding compared with that along the skin, the colours show zero load."""
     from sensorium.view import taxels
 
     normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
@@ -446,7 +447,7 @@ def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
 
 
 def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
-    """A recorded tactile sensor carries its places: a ball pressed at x = 4 mm, y = -2 mm is there in the picture."""
+    """A recorded tactile sensor contains its places: a ball pressed at x = 4 mm, y = -2 mm appears there."""
     layout = sn.taxel_grid(6, 8, 0.002)
     ball = sn.Shape("sphere", "ball", (0.008,), body="ball")
     engine = sn.TensorEngine(2, 0.01, bodies=("pad", "ball"), provides=("pose", "velocity"), shapes=[ball])
@@ -467,13 +468,13 @@ def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
 
 
 def test_places_without_a_taxel_are_left_out(tmp_path: Path) -> None:
-    """A probe of radius 0 fills a place of the layout: it is neither coloured nor has it an arrow."""
+    """A probe of radius 0 fills a place of the layout, but has neither colour nor arrow."""
     radii = [0.0, *[0.001] * 19]
     assert "arrows" not in svg(skin((4, 5), probe_radius=radii, **FLAT), tmp_path)
 
 
 def test_a_skin_on_several_links_shows_the_first(tmp_path: Path) -> None:
-    """With a mount axis the taxels of the first mount are drawn, and the heading says so."""
+    """With a mount axis the taxels of the first mount are drawn, and the heading states this."""
     made = skin((4, 5), **FLAT)
     spec = {**made.info["fields"][0], "axes": ["env", "mount", "row", "column", "xyz"], "shape": [2, 4, 5, 3]}
     info = {**made.info, "fields": [spec]}
@@ -484,7 +485,7 @@ def test_a_skin_on_several_links_shows_the_first(tmp_path: Path) -> None:
 
 
 def test_large_skins_make_small_files(tmp_path: Path) -> None:
-    """A skin of 10,000 noisy taxels is a picture of less than 200 kB."""
+    """A picture of a skin of 10,000 noisy taxels takes less than 200 kB."""
     made = skin((100, 100))
     noise = np.random.default_rng(0).normal(size=made.truth["force"].shape)
     noisy = dataclasses.replace(made, measured={"force": made.truth["force"] + noise})

@@ -1,4 +1,4 @@
-"""Attributes of blueprints: what they accept as text and as Python values, what they refuse, and how they travel."""
+"""Attributes of blueprints: accepted text and Python values, refused values, and transport."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def test_nothing_and_empty_text_are_not_chosen(type: Any) -> None:
 
 @pytest.mark.parametrize("value", [0.1, -1e-300, math.inf, 7, True, "raw", [0.1, [2, {"a": "b"}]], "ä ö", (1.0, 0.1)])
 def test_text_of_a_value_means_that_value(value: Any) -> None:
-    """Every double survives, as Python's own shortest text of it does."""
+    """Every double survives as Python's shortest text."""
     kinds: dict[type, Any] = {bool: "bool", int: "int", float: "float", str: "string", tuple: "vector"}
     attribute = Attribute(id="it", type=kinds.get(type(value), "json"))
     assert attribute.parse(attribute.text(attribute.parse(value))) == value
 
 
 def test_words_are_taken_as_they_are_where_they_are_allowed() -> None:
-    """A structure that takes words: ``all`` is a word, a list is a list, and a pattern that is no list is a word."""
+    """In a structure with words, ``all`` is a word, a list is a list, and a pattern that is no list is a word."""
     fields = Attribute(id="fields", type="json", words=True)
     assert [fields.parse(text) for text in ("all", '["a", "b"]', "['a']", "[lr]_foot")] == [
         "all",
@@ -286,7 +286,7 @@ def test_a_definition_is_found_by_its_id_and_by_its_kind(name: str) -> None:
 
 
 def test_a_definition_survives_the_way_through_json() -> None:
-    """Also its defaults: none, the first recommended one, and another one."""
+    """Its defaults survive as well: none, the first recommended value, and another value."""
     definition = SensorDefinition(
         id="sensor.other.thing",
         attributes=(

@@ -1,4 +1,4 @@
-"""Buffers and their pool: memory is used again, and never while anything still looks at it."""
+"""Buffers and their pool: memory is reused, but never while a view of it exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sensorium.errors import ConfigError
 from sensorium.wire.buffers import Buffer, BufferPool
 
 SECONDS = 30.0
-"""No thread here needs longer; one that does has locked itself out."""
+"""Time-out of a thread, s; a thread that exceeds it is deadlocked."""
 
 
 def address(buffer: Buffer) -> int:
@@ -31,7 +31,7 @@ def from_pool(pool: BufferPool, size: int, value: int = 0) -> Buffer:
 
 
 def in_threads(work: Callable[[int], None], count: int = 4) -> None:
-    """Run `work(i)` in `count` threads to their end; the first exception is raised here."""
+    """Run `work(i)` in `count` threads to their end, and raise the first exception here."""
     errors: list[BaseException] = []
 
     def run(index: int) -> None:
@@ -52,7 +52,7 @@ def in_threads(work: Callable[[int], None], count: int = 4) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _collect_only_what_is_new() -> Iterator[None]:
-    """So that a garbage collection takes no time, whatever was imported."""
+    """Keep garbage collections short, whatever was imported."""
     gc.collect()
     gc.freeze()
     yield
@@ -61,7 +61,7 @@ def _collect_only_what_is_new() -> Iterator[None]:
 
 @pytest.fixture
 def collector_at_every_step() -> Iterator[None]:
-    """The garbage collector runs as often as it can."""
+    """Run the garbage collector as often as possible."""
     before = gc.get_threshold()
     gc.set_threshold(1, 1, 1)
     yield
@@ -69,7 +69,7 @@ def collector_at_every_step() -> Iterator[None]:
 
 
 def test_the_table_of_the_contract() -> None:
-    """1024 allocates; 512 keeps the memory, size 512 of 1024; 2048 allocates anew."""
+    """1024 allocates; 512 keeps the memory, size 512 of 1024; 2048 allocates new memory."""
     buffer = Buffer()
     assert (buffer.size, buffer.capacity) == (0, 0)
     buffer.reset(1024)
@@ -96,7 +96,7 @@ def test_a_buffer_from_an_empty_pool_has_no_memory() -> None:
 
 
 def test_the_next_buffer_has_the_memory_of_the_one_before() -> None:
-    """It returns when the buffer goes out of scope, without any call, whatever its size was set to meanwhile."""
+    """The memory returns when the buffer goes out of scope, without any call, at any size set meanwhile."""
     pool = BufferPool()
 
     def use() -> int:
@@ -137,7 +137,7 @@ VIEWS: dict[str, Callable[[Buffer], Any]] = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_memory_stays_out_while_any_view_lives(name: str) -> None:
-    """The buffer is gone and its pool asked for another, and what the view shows does not change."""
+    """The buffer is gone and its pool is asked for another; the content of the view does not change."""
     pool = BufferPool()
     buffer = from_pool(pool, 1024, 3)
     kept = VIEWS[name](buffer)
@@ -158,7 +158,7 @@ def test_memory_stays_out_while_any_view_lives(name: str) -> None:
 
 
 def test_the_pool_keeps_no_more_pieces_than_it_may() -> None:
-    """What came back last stays, and is given out first."""
+    """The last returned piece is kept, and is reused first."""
     pool = BufferPool(max_count=3)
     buffers = [from_pool(pool, 100) for _ in range(5)]
     places = [address(buffer) for buffer in buffers]
@@ -334,7 +334,7 @@ def test_memory_returns_from_another_thread() -> None:
 
 
 def test_no_memory_is_ever_out_twice() -> None:
-    """Four threads write their own mark, hand buffers to each other, and always find the mark that was written."""
+    """Four threads write distinct marks, pass buffers to each other, and always find the written mark."""
     pool = BufferPool(max_count=4)
     shelf: list[tuple[int, Any]] = []
 
@@ -386,7 +386,7 @@ def test_memory_returns_while_the_same_thread_holds_the_lock() -> None:
 
 
 def test_buffers_may_live_until_the_interpreter_ends() -> None:
-    """In globals, in cycles, in a thread that never ends, also one that holds the pool's lock for ever."""
+    """Buffers live in globals, in cycles, and in an endless thread, also in one that holds the pool's lock for ever."""
     program = """
 import threading
 from sensorium.wire.buffers import Buffer, BufferPool

@@ -1,4 +1,4 @@
-"""What a listener gets: views of the received memory that nobody can write and that keep it alive by themselves."""
+"""A listener's data: read-only views of the received memory that keep it alive by themselves."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
         np.asarray(event, dtype=np.float64, copy=False)
 
 
-# What is said of a message --------------------------------------------------------------------------------------------
+# Message metadata -----------------------------------------------------------------------------------------------------
 
 
 def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
@@ -230,7 +230,7 @@ def test_lost_events_are_a_record_without_items() -> None:
 
 
 def arrays_of(data: SensorData) -> dict[str, Array]:
-    """Return every array that data give out."""
+    """Return every array that the data expose."""
     found: dict[str, Array] = {} if data.transforms is None else {"transforms": data.transforms}
     if isinstance(data, ArrayData):
         found["array"] = data.array
@@ -270,7 +270,7 @@ def test_the_received_memory_itself_is_what_is_seen() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_can_be_written(case: str) -> None:
-    """Not even where the memory below is writable."""
+    """This holds even where the underlying memory is writable."""
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
     data = type(data)(RawData.read(writable, data.info))
@@ -296,7 +296,7 @@ def test_nothing_can_be_written(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) -> None:
-    """At once, without the garbage collector: a slot or pooled buffer goes back then."""
+    """The release is immediate, without the garbage collector: a slot or pooled buffer then becomes free."""
     data = CASES[case]()
     kind, info = type(data), data.info
     content = bytes(data.raw.head)
@@ -563,11 +563,11 @@ def test_begin_message_gives_the_places_of_poses_and_body() -> None:
         begin_message(memory.data[:150], header)
 
 
-# Anything may arrive --------------------------------------------------------------------------------------------------
+# Arbitrary input ------------------------------------------------------------------------------------------------------
 
 
 def look_at(data: SensorData) -> None:
-    """Touch all that data offer."""
+    """Access everything that the data offer."""
     assert repr(data)
     assert pickle.loads(pickle.dumps(data)).raw.header == data.raw.header
     data.copy()
@@ -610,7 +610,7 @@ def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) ->
     assert 200 < accepted < 1400
 
 
-# Light ----------------------------------------------------------------------------------------------------------------
+# Light imports --------------------------------------------------------------------------------------------------------
 
 LISTEN = """
 import importlib.abc, pickle, sys

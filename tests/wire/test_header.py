@@ -1,4 +1,4 @@
-"""The 128 bytes before each body: their layout is pinned here byte by byte; what does not fit is refused."""
+"""The 128 bytes before each body: the layout is pinned byte by byte, and invalid headers are refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_is_read_back_equal() -> None:
 def test_poses_and_body_begin_at_multiples_of_64() -> None:
     assert [aligned(size) for size in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
     assert body_offset(0, 3) == body_offset(5, 0) == 128
-    assert body_offset(1, 1) == 192  # 28 bytes of one pose
+    assert body_offset(1, 1) == 192  # 28 bytes of a pose
     assert body_offset(3, 2) == EXAMPLE.body_offset == 128 + 192
     assert EXAMPLE.message_bytes == 320 + 40
 
@@ -128,4 +128,4 @@ def test_random_and_mutated_bytes_raise_nothing_but_wire_errors() -> None:
             continue
         accepted += 1
         assert header.message_bytes == len(data)
-    assert 500 < accepted < 4000  # many mutations concern numbers that may be anything
+    assert 500 < accepted < 4000  # many mutations concern numbers without restrictions

@@ -64,7 +64,7 @@ def test_a_quarter_turn_about_z_takes_x_to_y() -> None:
 
 
 def test_a_rounded_quaternion_still_turns_without_scaling() -> None:
-    """Its length may be off by 0.001: lengths of vectors are kept all the same, and so is the inverse."""
+    """Its length may deviate by 0.001: lengths of vectors are preserved all the same, and so is the inverse."""
     pose = Pose((1.0, 2.0, 3.0), (0.9995, 0.0, 0.0, 0.0))
     assert np.allclose(pose.apply([1.0, 1.0, 1.0]), [2.0, 3.0, 4.0], rtol=0, atol=1e-15)
     slanted = Pose(rot=tuple(0.9992 * part for part in random_pose(3).rot))

@@ -1,4 +1,4 @@
-"""Readings come out of a message bit for bit as they went in; serializers are found by the name of the type of data."""
+"""Readings survive a message bit for bit; serializers are found by the type name of the data."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from sensorium.wire.stream_info import StreamInfo
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test defines is forgotten after it."""
+    """Let a test define serializers that are forgotten after it."""
     table, fresh = serializers._serializers, Plugins(serializers.ENTRY_POINT_GROUP, "serializer", serializers.OURS)
     fresh.tables.append(table)
-    table.registered()  # ours are defined outside of a test
+    table.registered()  # the built-in ones are defined outside of a test
     monkeypatch.setattr(table, "plugins", fresh)
     monkeypatch.setattr(table, "data", dict(table))
     yield
@@ -76,7 +76,7 @@ def test_blocks_are_aligned_apart_and_all_there(case: str, truth: bool, envs: in
 
 
 def test_the_layout_is_that_of_the_protocol() -> None:
-    """Pinned: both sides must agree on it, whatever version of this code they run."""
+    """The layout is pinned: both sides must agree on it, whichever version they run."""
     layout = plan((spec("a", ("xyz",), (3,)), *RAGGED[:2]), 5, 11, True)
     places = {
         "capture_tick": 0, "stamp": 64, "age": 128, "captures": 192, "valid": 256, "is_new": 320, "offsets": 384,
@@ -92,11 +92,11 @@ def test_the_layout_is_made_once() -> None:
     assert plan(DENSE, 4, 0, True) is plan(DENSE, 4, 0, True)
 
 
-# There and back -------------------------------------------------------------------------------------------------------
+# Round trips ----------------------------------------------------------------------------------------------------------
 
 
 def assert_equal(data: FieldData, reading: Reading, first: int, count: int, truth: bool) -> None:
-    """Compare every bit of what a listener sees with the reading."""
+    """Compare every bit that a listener sees with the reading."""
     part = slice(first, first + count)
     about = {
         "capture_tick": "capture_tick", "stamps": "stamp", "ages": "age", "captures": "frame", "valid": "valid",
@@ -147,7 +147,7 @@ def test_ragged_rows_of_no_env_and_of_envs_without_rows() -> None:
 
 
 def test_a_reading_of_a_scene_comes_back_bit_for_bit() -> None:
-    """Of an IMU with noise, delay and two mounts, as `scene.publish()` gives it."""
+    """The reading is that of an IMU with noise, delay and two mounts, from `scene.publish()`."""
     engine = sn.TensorEngine(3, 0.005, bodies=["a", "b"], provides=("pose", "velocity", "acceleration", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", bodies=["a", "b"], noise={"lin_acc_b": 0.1}, delay=0.01)], seed=1)
     for tick in range(5):
@@ -162,7 +162,7 @@ def test_a_reading_of_a_scene_comes_back_bit_for_bit() -> None:
 
 
 def test_bytes_between_blocks_are_zero_whatever_the_memory_held() -> None:
-    """So that two messages of one reading are equal, and nothing of other streams leaks through reused memory."""
+    """Two messages of a reading are therefore equal, and reused memory leaks nothing of other streams."""
     reading = make_reading(DENSE)
     bodies = []
     for filler in (0x00, 0xFF):
@@ -184,7 +184,7 @@ def test_write_refuses_memory_of_another_length_and_envs_with_a_step() -> None:
 
 
 def test_write_refuses_arrays_that_are_not_what_the_specs_say() -> None:
-    """Nothing is converted or spread on the way."""
+    """Nothing is converted or broadcast."""
     reading = make_reading((spec("force", ("xyz",), (3,)),))
     reading._measured["force"] = reading._measured["force"].astype(np.float64)
     with pytest.raises(WireError, match=r"force is float64 \[4, 3\], not float32 \[4, 3\] as its spec says"):
@@ -226,7 +226,7 @@ def test_defining_a_class_registers_it() -> None:
 
 
 def test_numbers_of_types_are_stable() -> None:
-    """Pinned: recorded messages and other versions carry them."""
+    """The numbers are pinned: recorded messages and other versions contain them."""
     assert type_id("sensorium.fields/1") == 0x15FBB7F7DC1510EB
     assert by_id(0x15FBB7F7DC1510EB) is by_name("sensorium.fields/1") is FieldSerializer
     assert sn.Serializer is Serializer
@@ -355,7 +355,7 @@ except KeyError as error:
 
 
 def plugin(folder: Path, name: str, text: str) -> None:
-    """Write what an installed package with one serializer module looks like."""
+    """Write the files of an installed package with a serializer module."""
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     info = folder / f"p_{name}-0.1.dist-info"
     info.mkdir()
@@ -365,7 +365,7 @@ def plugin(folder: Path, name: str, text: str) -> None:
 
 
 def test_installed_serializers_are_found_and_broken_ones_named(tmp_path: Path) -> None:
-    """A broken plugin leaves nothing half made behind and does not keep the others from being found."""
+    """A broken plugin leaves no partial registration and does not prevent the discovery of others."""
     plugin(tmp_path, "wind", GOOD)
     plugin(tmp_path, "half", GOOD.replace("wind.Wind", "half.Half") + "\nraise RuntimeError('not today')\n")
     plugin(tmp_path, "leaves", "raise SystemExit(3)\n")
@@ -391,7 +391,7 @@ def test_installed_serializers_are_found_and_broken_ones_named(tmp_path: Path) -
 
 
 def test_threads_that_look_at_the_same_time_load_plugins_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them see what the plugin defines, also those that came while it was being imported."""
+    """All threads see the plugin's definitions, including threads that arrive during its import."""
     loads: list[str] = []
     inside = threading.Event()
     proceed = threading.Event()

@@ -1,4 +1,4 @@
-"""Shared-memory slots: what one process writes another sees; a view outlives everyone; nothing leaks."""
+"""Shared-memory slots: writes are visible to another process, views outlive both processes, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sensorium.wire import slots
 from sensorium.wire.slots import PAGE, Probe, SlotReader, SlotWriter, probe_slots, slots_available
 
 SECONDS = 30.0
-"""Nothing here needs longer."""
+"""Time-out of every operation, s."""
 
 WRITER = """
 import json, sys
@@ -43,7 +43,7 @@ for line in sys.stdin:  # a seed: a slot full of numbers that only this seed giv
 
 @pytest.fixture(autouse=True, scope="module")
 def _collect_only_what_is_new() -> Iterator[None]:
-    """So that a garbage collection takes no time, whatever was imported."""
+    """Keep garbage collections short, whatever was imported."""
     gc.collect()
     gc.freeze()
     yield
@@ -51,7 +51,7 @@ def _collect_only_what_is_new() -> Iterator[None]:
 
 
 class OtherProcess:
-    """A writer in a process of its own."""
+    """A writer in a separate process."""
 
     def __init__(self, slot_size: int, count: int) -> None:
         command = [sys.executable, "-c", WRITER, str(slot_size), str(count)]
@@ -64,7 +64,7 @@ class OtherProcess:
         return self.process.stdout.readline()
 
     def write(self, seed: int) -> int:
-        """Have it fill a slot, and return which."""
+        """Let the process fill a slot, and return the slot."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{seed}\n")
         self.process.stdin.flush()
@@ -105,7 +105,7 @@ def held_by_this_process() -> tuple[int, int]:
 
 
 def test_another_process_sees_what_was_written() -> None:
-    """Whole slots and beginnings of them, bit for bit, at 64-byte boundaries."""
+    """Whole slots and prefixes of them agree bit for bit, at 64-byte boundaries."""
     with other_process() as other, SlotReader(*other.segment) as reader:
         written = {seed: other.write(seed) for seed in (1, 2, 3)}
         assert sorted(written.values()) == [0, 1, 2]
@@ -118,7 +118,7 @@ def test_another_process_sees_what_was_written() -> None:
 
 
 def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
-    """It shows the same bytes after SIGKILL of the writer's process and after the reader was closed and is gone."""
+    """The view shows the same bytes after SIGKILL of the writer's process and after the reader was closed and freed."""
     released: list[int] = []
     with other_process() as other:
         reader = SlotReader(*other.segment, released.append)
@@ -139,7 +139,7 @@ def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
 
 
 def test_a_reader_cannot_write() -> None:
-    """Neither through the array, nor by asking NumPy to make it writable, nor by mapping the memory anew."""
+    """The array, NumPy's writable flag and a new mapping of the memory all refuse writes."""
     with other_process() as other, SlotReader(*other.segment) as reader:
         array = reader.memory(other.write(1), 100)
         with pytest.raises(ValueError, match="read-only"):
@@ -160,7 +160,7 @@ def test_a_reader_cannot_write() -> None:
 
 @pytest.mark.parametrize("length", [0, PAGE, 2 * PAGE, 100 * PAGE])
 def test_nobody_can_change_the_size(length: int) -> None:
-    """So a reader never reads where no memory is, which would kill it."""
+    """A reader therefore never reads unmapped memory, which would kill it."""
     with SlotWriter(PAGE, 2) as writer, opened(writer) as reader:
         array = reader.memory(1, PAGE)
         with pytest.raises(PermissionError):
@@ -168,7 +168,7 @@ def test_nobody_can_change_the_size(length: int) -> None:
         file = os.open(writer.name, os.O_RDWR)
         try:
             with pytest.raises(PermissionError):
-                fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS: nor forbid the writer to write
+                fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS: a seal against writing is refused as well
         finally:
             os.close(file)
         writer.memory(1)[:3] = b"abc"
@@ -242,7 +242,7 @@ def test_arrays_in_a_reference_cycle_are_released_by_the_collector() -> None:
 
 
 def test_arrays_may_live_until_the_interpreter_ends() -> None:
-    """Nothing is called then: what would be called is in ruins, and a thread stopped for ever may hold its locks."""
+    """Nothing is called then: modules may be torn down, and a stopped thread may hold their locks for ever."""
     program = """
 import colorsys, threading
 from sensorium.wire.slots import SlotReader, SlotWriter
@@ -281,7 +281,7 @@ def test_a_segment_with_another_token_is_refused() -> None:
 
 
 def test_a_segment_of_another_size_is_refused() -> None:
-    """Also where the whole has the same size."""
+    """This holds also where the total size is the same."""
     with SlotWriter(PAGE, 4) as writer:
         assert "expected" in refusal(writer.name, writer.token, PAGE, 5)
         assert f"4 slots of {PAGE} bytes, expected 2 of {2 * PAGE}" in refusal(writer.name, writer.token, 2 * PAGE, 2)
@@ -302,7 +302,7 @@ def test_a_closed_segment_is_told() -> None:
 
 
 def test_a_descriptor_used_again_is_never_taken_for_the_segment(tmp_path: Any) -> None:
-    """By a file, an empty file, a pipe, a socket, a directory, a device, memory of others, another segment."""
+    """A file, an empty file, a pipe, a socket, a directory, a device, foreign memory and other segments are refused."""
     import socket
 
     with SlotWriter(PAGE, 1) as writer:
@@ -344,7 +344,7 @@ def test_a_descriptor_used_again_is_never_taken_for_the_segment(tmp_path: Any) -
     ["", "/etc/passwd", "/proc/self/fd/1", "/proc/1/fd/../../2/fd/3", "/proc/1/mem", "/proc/1/fd/3\n", "/proc/01/fd/2"],
 )
 def test_only_descriptors_of_processes_are_opened(name: str) -> None:
-    """The name comes from another process: nothing else on this machine may be reached by it."""
+    """The name comes from another process, so it must not give access to anything else on this machine."""
     assert "expected /proc/<pid>/fd/<n>" in refusal(name, bytes(16))
 
 
@@ -380,7 +380,7 @@ def test_a_probe_says_whether_slots_can_be_read() -> None:
 
 
 def test_opening_and_closing_leaves_nothing() -> None:
-    """200 segments, written and read, some arrays dying after the reader and the writer."""
+    """200 segments are written and read; some arrays die after the reader and the writer."""
     before = held_by_this_process()
     kept: list[Any] = []
     for cycle in range(200):
@@ -413,7 +413,7 @@ def test_what_is_dropped_without_close_leaves_nothing() -> None:
 
 
 def test_killed_writers_leave_nothing() -> None:
-    """Neither in this process, nor named anywhere; while an array lives, one mapping does."""
+    """Nothing remains in this process or by name; while an array lives, its mapping does."""
     before = held_by_this_process()
     for seed in range(5):
         with other_process(PAGE, 2) as other:
@@ -428,7 +428,7 @@ def test_killed_writers_leave_nothing() -> None:
 
 
 def test_slots_never_taken_cost_no_memory() -> None:
-    """The kernel gives pages as they are written; a slot taken again has its pages already."""
+    """The kernel provides pages on the first write; a reused slot already has its pages."""
     size = 64 * PAGE
     with SlotWriter(size, 1000) as writer:
 
@@ -507,7 +507,7 @@ def test_wrong_accounts_are_errors_and_change_nothing() -> None:
 
 
 def test_the_accounts_agree_with_a_slow_reference() -> None:
-    """Three thousand random takes, retains and releases against a dictionary of counts."""
+    """Three thousand random takes, retains and releases agree with a dictionary of counts."""
     rng = random.Random(1)
     held: dict[int, int] = {}
     with SlotWriter(PAGE, 5) as writer:
@@ -535,7 +535,7 @@ def test_the_accounts_agree_with_a_slow_reference() -> None:
 
 
 def test_no_slot_is_ever_out_twice() -> None:
-    """Four threads write their own mark into slots they hold, and always find it again."""
+    """Four threads write distinct marks into the slots they hold, and always find them again."""
     errors: list[BaseException] = []
     with SlotWriter(PAGE, 3) as writer, opened(writer, writer.release) as reader:
 
@@ -546,7 +546,7 @@ def test_no_slot_is_ever_out_twice() -> None:
                     if (slot := writer.take()) is None:
                         continue
                     writer.memory(slot)[:64] = bytes([mark]) * 64
-                    array = reader.memory(slot, 64)  # its death releases what take() held
+                    array = reader.memory(slot, 64)  # its death releases the slot of take()
                     assert (array == mark).all()
                     done += 1
                     del array
@@ -564,7 +564,7 @@ def test_no_slot_is_ever_out_twice() -> None:
 
 
 def test_a_slot_may_be_released_while_the_same_thread_holds_the_lock() -> None:
-    """As the collector does, which may run in the midst of any call. In a process that can be given up, if not."""
+    """The collector may do so during any call. The test uses a separate process, because a fault would block it."""
     program = """
 from sensorium.wire.slots import SlotReader, SlotWriter
 writer = SlotWriter(100, 1)

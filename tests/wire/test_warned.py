@@ -1,4 +1,4 @@
-"""Warnings of one thread are overheard while they are shown as ever, and told again elsewhere."""
+"""Warnings of a thread are recorded while they are shown as usual, and issued again elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sensorium.wire.warned import MOST, overheard, warn_again
 
 
 class OwnWarning(SensoriumWarning):
-    """A category that only one side knows."""
+    """A category that only one side can resolve."""
 
 
 def complain(text: str = "it is dark", category: type[Warning] = OwnWarning) -> None:
@@ -22,7 +22,7 @@ def complain(text: str = "it is dark", category: type[Warning] = OwnWarning) -> 
 
 @pytest.fixture
 def shown() -> Iterator[list[str]]:
-    """What this process shows of warnings, with the filters that Python begins with."""
+    """The warnings that this process shows, with Python's initial filters."""
     with warnings.catch_warnings():
         warnings.resetwarnings()
         out: list[str] = []
@@ -41,7 +41,7 @@ def test_what_is_shown_is_overheard_each_once_and_shown_still(shown: list[str]) 
 
 
 def test_what_was_shown_before_is_overheard_again(shown: list[str]) -> None:
-    """Another client, which spawns the same, is to hear of the same."""
+    """Another client with the same spawn must get the same warnings."""
     heard = []
     for _ in range(3):
         with overheard() as found:
@@ -72,7 +72,7 @@ def test_warnings_of_other_threads_are_theirs(shown: list[str]) -> None:
 
 
 def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None:
-    """As another thread does that began to catch warnings meanwhile, and ends it afterwards."""
+    """Another thread may start to catch warnings meanwhile, and stop afterwards."""
     with overheard() as found:
         theirs = warnings.catch_warnings()
         theirs.__enter__()
@@ -82,7 +82,7 @@ def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None
 
 
 def test_two_threads_that_overhear_at_the_same_time_leave_nothing(shown: list[str]) -> None:
-    """Whichever ends first, what shows warnings is afterwards what it was before."""
+    """Whichever ends first, the display of warnings is restored afterwards."""
     before = warnings.showwarning
     first, second = overheard(), overheard()
     heard = first.__enter__(), second.__enter__()

@@ -1,4 +1,4 @@
-"""Installed packages are imported once; what is wrong with one is told by name and is nobody else's trouble."""
+"""Installed packages are imported once; a fault in a package is reported by name and does not affect others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensorium.errors import SensoriumWarning
 from sensorium.plugins import Plugins, Registry
 
 NOTED: Registry[str, type] = Registry("insect", Plugins("no.group", "insect"), "{cls} is no {key}, {other} is")
-"""Where the modules of these tests note their classes."""
+"""The registry in which the modules of these tests register their classes."""
 
 
 def insects() -> Plugins:
@@ -29,7 +29,7 @@ def insects() -> Plugins:
 
 @pytest.fixture(autouse=True)
 def _modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Three packages, of which the second notes a class and then fails."""
+    """Three packages, of which the second registers a class and then fails."""
     good = "from plugin_notes import NOTED\nclass {0}: ...\nNOTED['{0}'] = {0}\n"
     for name in ("ant", "bee", "cow"):
         text = good.format(name.title()) + ("raise RuntimeError('stung')\n" if name == "bee" else "")

@@ -1,4 +1,4 @@
-"""Bodies by number, name or pattern, and where they are at one frame."""
+"""Bodies by number, name or pattern, and their poses at a frame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODIES = Bodies(
 
 
 def state(envs: int = 2, bodies: int = 4) -> dict[str, Any]:
-    """Return arrays in which every body of every env sits elsewhere, turned by another angle about z."""
+    """Return arrays in which every body of every env has a different position and a different angle about z."""
     index = np.arange(envs * bodies, dtype=np.float64).reshape(envs, bodies)
     half = 0.05 * index
     return {
