@@ -312,8 +312,7 @@ def readings() -> dict[str, np.ndarray[Any, Any]]:
 
 
 def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The readings are the same without a default device in Warp and with a torch default device that holds no numbers.
-    """
+    """The readings are the same without a Warp default device and with a torch default device that holds no numbers."""
     expected = readings()
     assert len(expected) > 20 and all(value.size for value in expected.values())
     runtime = wp._src.context.runtime

@@ -258,8 +258,7 @@ def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_rings_move_on_the_device_as_on_the_host() -> None:
-    """The sample's own work moves the head of a ring, in all envs, to the slot after the one the host takes as newest.
-    """
+    """The sample's own work moves the head of a ring, in all envs, to the slot after the host's newest slot."""
     scene = syn.world([syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)])
     ring = scene["p"].buffers.ring
     for tick in range(80):

@@ -252,8 +252,7 @@ def test_points_are_transformed_by_poses() -> None:
 
 
 def test_a_point_cloud_leaves_out_what_has_no_depth() -> None:
-    """Misses and holes are omitted unless they are kept by request; a pose transforms the other points into the world.
-    """
+    """Misses and holes are omitted unless they are kept by request; a pose maps the other points into the world."""
     depth, k, points = images()
     image = depth[0].clone()
     image[0, 0], image[2, 3] = math.inf, 0.0

@@ -140,8 +140,7 @@ def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
 @pytest.mark.parametrize("offset", [(0.0, 0.0), (100.0, 700.0)], ids=["near", "far"])
 @pytest.mark.parametrize("turn", [0.0, 0.3])
 def test_no_ray_slips_through_an_edge_or_a_vertex(turn: float, offset: tuple[float, float]) -> None:
-    """Rays are aimed, as exactly as float32 allows, at all inner vertices and points of all edges of a rotated terrain.
-    """
+    """Rays are aimed, as exactly as float32 allows, at all inner vertices and at all edges of a rotated terrain."""
     vertices, faces = terrain(60, 7.0)
     inside = np.abs(vertices[:, :2]).max(axis=1) < 6.9
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
@@ -174,8 +173,7 @@ def test_no_ray_slips_between_slivers() -> None:
 
 
 def test_huge_triangles_among_small_ones_do_not_explode() -> None:
-    """With a thousand triangles over the whole extent, the lists stay within their bound and the results are correct.
-    """
+    """With a thousand triangles over the whole extent, the lists stay within their bound and the hits are right."""
     rng = np.random.default_rng(5)
     vertices, faces = terrain(30, 10.0)
     huge = rng.uniform(-12, 12, (1000, 3, 3)) * [1, 1, 0.2] + [0, 0, 6]

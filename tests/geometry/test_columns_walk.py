@@ -1,4 +1,5 @@
-"""Slanted rays over the index: all triangles in float64, exact aims, all starting points, and the choice of the walk.
+"""Slanted rays over the index: all triangles in float64, exact aims, all starting points, and the choice of the
+walk.
 """
 
 from __future__ import annotations

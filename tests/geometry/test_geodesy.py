@@ -146,7 +146,8 @@ def test_the_warp_functions_agree_with_numpy() -> None:
     "origin", [(47.3977, 8.5456, 488.0), (-33.9, 151.2, 10.0), (90.0, 30.0, 0.0), (0.0, 180.0, 0.0)]
 )
 def test_local_axes_are_right_handed_and_point_east_north_and_up(origin: tuple[float, float, float]) -> None:
-    """The axes are orthonormal; up, north and east are the directions in which height, latitude and longitude increase.
+    """The axes are orthonormal; up, north and east are the directions in which height, latitude and longitude
+    increase.
     """
     axes = geodesy.enu_axes(origin)
     np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-15)

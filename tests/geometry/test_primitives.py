@@ -98,7 +98,8 @@ def searched(kind: str, size: tuple[float, ...], o: Array, d: Array) -> tuple[Ar
 
 
 def rays(size: tuple[float, ...], count: int, distance: float, seed: int) -> tuple[Array, Array]:
-    """Return rays from about `distance` away to points in and around the shape, with directions of lengths 0.01 to 100.
+    """Return rays from about `distance` away to points in and around the shape, with directions of lengths 0.01 to
+    100.
     """
     rng = np.random.default_rng(seed)
     extent = np.array([max(value, max(size) * 0.02) for value in size])
@@ -178,7 +179,8 @@ def test_a_ray_finds_what_mujoco_finds(kind: str, size: tuple[float, ...]) -> No
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_normals_point_out_and_stand_on_the_surface(kind: str, size: tuple[float, ...]) -> None:
-    """Normals match the gradient of the distance, by differences in float64, from outside and inside, away from edges.
+    """Normals match the gradient of the distance, by differences in float64, from outside and inside, away from
+    edges.
     """
     near, far = rays(size, 3000, 0.3 * size[0], seed=4), rays(size, 3000, 5.0, seed=5)
     o, d = np.concatenate([near[0], far[0]]), np.concatenate([near[1], far[1]])

@@ -74,7 +74,8 @@ def bumpy(count: int = 24, scale: tuple[float, float, float] = (1.0, 1.0, 1.0), 
 
 
 def winding(corners: Array, p: Array) -> Array:
-    """Return the winding number of triangles around points: solid angles (van Oosterom and Strackee, 1983) over 4 pi.
+    """Return the winding number of triangles around points: solid angles (van Oosterom and Strackee, 1983) over 4
+    pi.
     """
     a, b, c = (corners[None, :, i] - p[:, None] for i in range(3))
     la, lb, lc = (np.linalg.norm(side, axis=-1) for side in (a, b, c))

@@ -176,7 +176,8 @@ def test_three_coefficients_weigh_the_sensors_own_axes() -> None:
 
 
 def test_a_warm_sensor_has_an_offset() -> None:
-    """0.75 Pa/K reads 15 Pa too much at 45 degrees Celsius, 15 Pa too little at 5 degrees, and is exact at 25 degrees.
+    """0.75 Pa/K reads 15 Pa too much at 45 degrees Celsius, 15 Pa too little at 5 degrees, and is exact at 25
+    degrees.
     """
     for celsius, offset in ((45.0, 15.0), (5.0, -15.0), (25.0, 0.0)):
         sensor = barometer(engine_at([0.0]), temperature=celsius, temperature_coefficient=0.75)
@@ -289,7 +290,8 @@ def test_a_reset_starts_settled() -> None:
     ],
 )
 def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
-    """A negative time, a temperature in kelvin or an altitude in space raises an error that states the accepted values.
+    """A negative time, a temperature in kelvin or an altitude in space raises an error that states the accepted
+    values.
     """
     with pytest.raises(sn.ConfigError, match=message):
         sn.BarometerCfg(body="body", **given)

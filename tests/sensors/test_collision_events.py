@@ -1,4 +1,5 @@
-"""Collision events: a row for each start, continuation and end of a contact, and no events lost between control steps.
+"""Collision events: a row for each start, continuation and end of a contact, and no events lost between control
+steps.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def during(*spans: tuple[int, int, int, int, float]) -> Script:
 
 @pytest.mark.parametrize("capture", [False, True])
 def test_begin_persist_and_end(capture: bool) -> None:
-    """A contact from tick 7 to 13, in control steps of 5, begins at 7, persists at 11, and ends at 14 with its impulse.
+    """A contact from tick 7 to 13, in control steps of 5, begins at 7, persists at 11, and ends at 14 with its
+    impulse.
     """
     scene = world(during((0, 1, 7, 14, 20.0)))
     scene.step(substeps=5)

@@ -127,7 +127,8 @@ CROWD = (
 
 
 def test_among_shapes_of_all_kinds_the_deepest_counts_as_in_the_slow_reference() -> None:
-    """In four envs with 100 probes among eight shapes, some moving, depths are within 2e-6 m of brute force in float64.
+    """In four envs with 100 probes among eight shapes, some moving, depths are within 2e-6 m of brute force in
+    float64.
     """
     rng = np.random.default_rng(1)
     engine = engine_of(CROWD, 4)
@@ -302,7 +303,8 @@ def buried(envs: int = 64, **cfg: Any) -> tuple[sn.Scene, sn.ContactDepthProbe]:
 
 
 def test_radius_noise_is_uniform_and_independent_from_sample_env_and_probe() -> None:
-    """20480 draws pass a Kolmogorov-Smirnov test (p = 1e-4), have the right mean, and no correlation with neighbours.
+    """20480 draws pass a Kolmogorov-Smirnov test (p = 1e-4), have the right mean, and no correlation with
+    neighbours.
     """
     a = 0.002
     scene, skin = buried(probe_radius_noise=a)

@@ -71,7 +71,8 @@ def test_the_contract_holds(fields: dict[str, Any], report: Requirement) -> None
 
 
 def test_the_force_on_the_body_is_turned_into_the_mounts_axes() -> None:
-    """The reading is R^T F with R the body's orientation times the offset's; the other foot and env do not contribute.
+    """The reading is R^T F with R the body's orientation times the offset's; the other foot and env do not
+    contribute.
     """
     envs, rng = 20, np.random.default_rng(0)
     engine, f = engine_of(envs), rng.normal(0.0, 50.0, (envs, 2, 3))

@@ -143,7 +143,8 @@ def test_without_hysteresis_the_one_threshold_set_is_both() -> None:
 
 
 def test_thresholds_that_cannot_be_are_refused_at_run_time() -> None:
-    """Negative thresholds, a wrong order in any env, wrong counts, and thresholds missing in the config are rejected.
+    """Negative thresholds, a wrong order in any env, wrong counts, and thresholds missing in the config are
+    rejected.
     """
     scene, skin = touching(engine_of(3), contact_threshold=1e-3, release_threshold=2e-4)
     with pytest.raises(sn.ConfigError, match=r"contact_threshold: got -0\.5, expected a finite depth"):
@@ -165,7 +166,8 @@ def test_thresholds_that_cannot_be_are_refused_at_run_time() -> None:
 
 
 def test_truth_and_measured_have_a_latch_each() -> None:
-    """An offset of +0.4 mm lifts the measured flag over its threshold; between the thresholds only that flag stays on.
+    """An offset of +0.4 mm lifts the measured flag over its threshold; between the thresholds only that flag stays
+    on.
     """
     scene, skin = touching(engine_of(), contact_threshold=1e-3, release_threshold=5e-4, bias=0.0)
     skin.set("bias", 4e-4)

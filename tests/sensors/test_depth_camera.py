@@ -113,7 +113,8 @@ def test_a_pattern_is_a_lens_as_well() -> None:
 
 @pytest.mark.parametrize(("behaviour", "shown"), [("none", math.inf), ("max", 1.5), ("zero", 0.0)])
 def test_what_is_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
-    """A wall at 2 m of z-depth is beyond a range of 1.5 m: it reads +inf or the clipping value, and keeps its points.
+    """A wall at 2 m of z-depth is beyond a range of 1.5 m: it reads +inf or the clipping value, and keeps its
+    points.
     """
     cfg = camera(
         max_distance=1.5, depth_clipping_behavior=behaviour, data_types=("distance_to_image_plane", "points_b")

@@ -49,7 +49,8 @@ DT = 0.002
 
 
 def world(places: Places) -> str:
-    """Return an arm between a floor and a wall, on a floating base that rotates; inertias are not derived from geoms.
+    """Return an arm between a floor and a wall, on a floating base that rotates; inertias are not derived from
+    geoms.
     """
 
     def pose(name: str) -> str:
@@ -314,7 +315,8 @@ def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
 
 
 def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> None:
-    """The owner of a model saves its fields; a loaded state continues with the fields of the batch it is loaded into.
+    """The owner of a model saves its fields; a loaded state continues with the fields of the batch it is loaded
+    into.
     """
     engines = [sn.MujocoEngine(world(PLACES[0]), 2) for _ in range(2)]
     scenes = [sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")]) for engine in engines]
@@ -381,7 +383,8 @@ def test_where_nothing_is_moved_nothing_is_launched(monkeypatch: pytest.MonkeyPa
 
 
 def test_mounts_on_bodies_and_on_plain_tensors_share_one_row() -> None:
-    """An engine that moves no elements stores one offset for all environments, which kernels read with a stride of 0.
+    """An engine that moves no elements stores one offset for all environments, which kernels read with a stride of
+    0.
     """
     engine = sn.TensorEngine(4, bodies=("body",), sites={"site": ("body", (0.1, 0.2, 0.3))})
     mount = sn.Scene(engine, [sn.BarometerCfg(name="air", site="site")])["air"].mount

@@ -56,7 +56,8 @@ def names(scene: RayScene, **targets: Any) -> set[str]:
 
 
 def test_sensors_of_one_selection_share_trees_and_indices() -> None:
-    """Equal selections share the same `wp.Mesh` and view; another selection has its own, with the same moving meshes.
+    """Equal selections share the same `wp.Mesh` and view; another selection has its own, with the same moving
+    meshes.
     """
     world = world_of()
     ray = [[0.0, 0.0, 5.0]], [[0.0, 0.1, -1.0]]
@@ -105,7 +106,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
     for n in (12, 80):
         assert weights[n, 1][0] == weights[n, 307][0]
     per_env = {n: (weights[n, 307][1] - weights[n, 1][1]) / 306 for n in (12, 80)}
-    assert per_env[12] == per_env[80] <= 4 * (7 + 3 * 10)  # a mount's pose; position, rotation and centre of a moving shape
+    assert per_env[12] == per_env[80] <= 4 * (7 + 3 * 10)  # a mount's pose; position, rotation and centre of a body
     assert weights[80, 1][0] > 10 * weights[12, 1][0]
 
 
@@ -114,7 +115,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])
 def test_what_stands_still_costs_nothing_per_step(direction: list[float]) -> None:
-    """A step places the mount and the moving shapes, and casts; in a static world it only casts after a change."""
+    """A step places the mount and the moving shapes, and casts; in a static world it only casts."""
     for moves, expected in ((True, ["place_shapes"]), (False, [])):
         world = world_of(2, SHAPES if moves else SHAPES[:3])
         cast = world.rays([[0.0, 0.0, 5.0]], [direction], alignment="world")
