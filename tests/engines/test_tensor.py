@@ -36,7 +36,7 @@ def test_what_is_written_is_what_sensors_read():
 
 
 def test_only_what_is_provided_is_granted_and_the_error_says_how():
-    """A requirement that is not in `provides` is rejected, and never reads as zeros."""
+    """A requirement that is not provided is rejected, and never reads as zeros."""
     engine = TensorEngine(magnetic=None)
     engine.prepare({BODY_POSE: "imu", BODY_VELOCITY: "imu", GRAVITY: "imu"})
     with pytest.raises(

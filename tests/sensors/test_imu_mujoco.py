@@ -77,7 +77,7 @@ def test_the_imu_equals_mujocos_own_sensors_in_a_tumbling_collision() -> None:
     envs, rng = 6, np.random.default_rng(1)
     plain = TUMBLE.replace(
         "SENSORS", ""
-    )  # the engine's model has no sensors: the adapter adds them
+    )  # the engine's model declares no sensors: the adapter adds the required ones to it
     engine = sn.MujocoEngine(plain, num_envs=envs)
     scene = sn.Scene(engine, [sn.ImuCfg(sites=SITES, fields="all")])
     qpos = np.tile(np.asarray(engine.model.qpos0), (envs, 1))
