@@ -106,7 +106,7 @@ def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
 
 def test_fields_or_a_second_clock_are_refused() -> None:
     """A clock stage alters no field, and a sensor has one clock."""
-    with pytest.raises(sn.ConfigError, match="alters no values"):
+    with pytest.raises(sn.ConfigError, match="alters no value"):
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(fields=("vec",), offset=0.1),))])
     with pytest.raises(sn.ConfigError, match="only one stage of this kind"):
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(offset=0.1), sn.ClockError(skew_ppm=1.0)))])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
@@ -43,9 +43,8 @@ class SensorBuffers:
     def __init__(self, plan: SensorPlan, compute: Compute, clock: Clock) -> None:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
-        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid."""
-        self.bad_wp = wp.from_torch(self.bad)
-        """`bad` as a Warp array."""
+        """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid. A sensor that counts
+        its mounts differently assigns a tensor of its own size in its setup."""
         self.kept: dict[str, torch.Tensor] = {}
         """Further tensors to save for resuming, such as settings made at run time; a reset does not alter them."""
         self.custom: dict[str, torch.Tensor] = {}
@@ -250,6 +249,11 @@ class SensorBuffers:
         self.refresh_tables()
         self.counter.load(counters)
         self.wanted = bool(counters["wanted"])
+
+    @property
+    def bad_wp(self) -> Any:
+        """`bad` as a Warp array."""
+        return wp.from_torch(self.bad)
 
     @property
     def nbytes(self) -> int:

@@ -158,7 +158,7 @@ class Knobs:
         knob = knob.removesuffix("_density")
         if field is not None:
             if isinstance(amount, Mapping):
-                raise ConfigError.single(plan.cfg.title, name, amount, f"one amount: it is for {field!r} alone")
+                raise ConfigError.single(plan.cfg.title, name, amount, f"one amount: it applies only to {field!r}")
             if field not in plan.chained:
                 fix = f"Add {field!r}."
                 raise ConfigError.single(plan.cfg.title, name, amount, f"the field {field!r} among `fields`", fix)
