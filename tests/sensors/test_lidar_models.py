@@ -383,9 +383,7 @@ def test_carla_intensity_is_that_of_the_true_distance() -> None:
 
 @pytest.mark.parametrize(("at", "general"), [(20.0, 0.45), (20.0, 0.0), (100.0, 0.45), (100.0, 0.0), (400.0, 0.2)])
 def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
-    """All returns above the limit survive the second test; below it, a share of 1 - zero + zero / limit * I, within 99
-    %.
-    """
+    """All returns above the limit survive; below it, a share of 1 - zero + zero / limit * I does (99 % interval)."""
     lidar = lidar_at(wall(at), model="dropoff", dropoff_general_rate=general)
     intensity = math.exp(-0.004 * at)
     keep = 1.0 if intensity > 0.8 else 1.0 - 0.4 + (0.4 / 0.8) * intensity

@@ -274,7 +274,7 @@ def test_apart_reads_exactly_zero() -> None:
 
 
 def test_box_on_box_reads_before_they_touch_and_grows_evenly() -> None:
-    """When a tip enters a box face, the force of the middle probe is the plate's closed form."""
+    """As a tip approaches and enters a box face, the force of the middle probe is the plate's closed form."""
     tip = sn.Shape("box", "tip", (0.01, 0.01, 0.005), body="tip", pos=(0.0, 0.0, -0.005))
     gaps = np.linspace(0.012, -0.004, 17)
     engine = engine_of([tip, BOX], 17)
