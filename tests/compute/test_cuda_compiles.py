@@ -1,4 +1,4 @@
-"""Every kernel compiles for CUDA, on a machine without a GPU too: Warp brings the compiler."""
+"""CUDA compilation: every kernel compiles, also on a machine without a GPU, because Warp includes the compiler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compiled(modules: Sequence[Any], folder: Path | None = None) -> tuple[dict[s
     """Compile modules to PTX, in Warp's cache or in a folder.
 
     Returns:
-        Module name to its PTX; and for those that do not compile, the beginning of what was said.
+        Module name to its PTX; for modules that do not compile, the start of the error message.
     """
 
     def compile_one(module: Any) -> Path | str:
@@ -40,7 +40,7 @@ def compiled(modules: Sequence[Any], folder: Path | None = None) -> tuple[dict[s
 
 
 def of_each_file(modules: Sequence[Any]) -> list[Any]:
-    """Return the module with the most source of each Python file with kernels."""
+    """Return, for each Python file with kernels, the module with the most source."""
     largest: dict[str, Any] = {}
     for module in sorted(modules, key=lambda each: sum(len(k.adj.source) for k in each.kernels.values())):
         largest[next(iter(module.kernels.values())).func.__module__] = module
@@ -83,7 +83,7 @@ def run(values: wp.array[float]) -> None:
 def test_a_kernel_for_the_cpu_alone_is_found(
     tmp_path: Path, body: str, compiles: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A snippet with a function that only the compiler for the CPU knows."""
+    """A snippet that calls a function known only to the CPU compiler."""
     name = f"native_for_test_{int(compiles)}"
     path = tmp_path / f"{name}.py"
     path.write_text(SOURCE.format(body=body))

@@ -1,7 +1,7 @@
-"""Devices: names made canonical, faults explained by what was found, and nothing made where nobody asked for it.
+"""Devices: canonical names, explained faults, and no use of default devices.
 
-There need be no GPU here: what a machine has is given to the checks, and what would land on a default device instead
-of the scene's is found by taking the default devices of torch and Warp away.
+No GPU is needed. The checks are given the properties of a machine. The default devices of torch and Warp are removed,
+which reveals any object created on a default device instead of the scene's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TWO = Found(
 
 NONE = replace(
     TWO, torch="2.9.0+cpu", torch_for="", torch_devices=0, current=0, warp_devices=(), driver=""
-)  # a laptop with a build of torch for the CPU
+)  # a laptop with a CPU build of torch
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -61,12 +61,12 @@ NONE = replace(
     ],
 )
 def test_a_device_gets_its_canonical_name(device: str | torch.device, name: str) -> None:
-    """The CPU has no index and a GPU always has one; without one it is torch's current GPU."""
+    """The CPU has no index and a GPU always has one; without an index, the name means torch's current GPU."""
     assert resolve_device(device, found=TWO) == name
 
 
 def test_nothing_is_looked_for_where_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking would load the CUDA driver, which may take a second."""
+    """A device query would load the CUDA driver, which may take a second."""
     monkeypatch.setattr(Found, "here", lambda: pytest.fail("it looked"))
     assert resolve_device("cpu") == "cpu"
 
@@ -88,7 +88,7 @@ def test_an_index_that_is_not_there_is_told_which_are() -> None:
 
 
 def test_a_gpu_that_only_torch_sees_is_not_there() -> None:
-    """Tensors would be on it, but no kernel could run."""
+    """Tensors would be on the device, but no kernel could run."""
     found = replace(TWO, warp_devices=("NVIDIA H200",))
     assert resolve_device("cuda:0", found=found) == "cuda:0"
     with pytest.raises(DeviceError, match=r"torch .* sees 2 devices, and Warp .* sees 1 device\."):
@@ -164,7 +164,7 @@ MODEL = "<mujoco><worldbody><body name='b'><joint/><geom size='1'/></body></worl
     ids=["TensorEngine", "MujocoEngine", "Compute"],
 )
 def test_whatever_takes_a_device_resolves_it(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults are found at construction, and what is shown afterwards is the canonical name."""
+    """Faults are found at construction; afterwards the canonical name is shown."""
     assert make(torch.device("cpu", 0)).device == "cpu"
     monkeypatch.setattr(devices_module.Found, "here", lambda: NONE)
     for device, expected in (("cuda", "no NVIDIA driver"), ("gpu", "expected 'cpu'")):
@@ -178,32 +178,32 @@ TORCH_MAKES = {
     "arange", "as_tensor", "asarray", "empty", "empty_strided", "eye", "full", "hann_window", "linspace", "logspace",
     "normal", "ones", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor", "tril_indices", "zeros",
 }  # fmt: skip
-"""Functions of torch whose result is on torch's default device, unless they are told which."""
+"""Functions of torch whose result is on torch's default device unless a device is passed."""
 
 WARP_MAKES = {
     "array", "capture_begin", "empty", "force_load", "from_numpy", "full", "launch", "launch_tiled", "load_module",
     "ones", "zeros", "Bvh", "HashGrid", "Mesh", "ScopedCapture", "Texture2D", "Volume",
 }  # fmt: skip
-"""The same of Warp, whose default device is cuda:0 where there is a GPU."""
+"""The same functions of Warp, whose default device is cuda:0 if there is a GPU."""
 
 OF_ONE_DEVICE = {
     "torch.cuda": {"current_stream", "device", "get_device_name", "memory_allocated", "synchronize", "Stream"},
     "wp": {"get_device", "get_stream", "synchronize_device", "synchronize_stream", "Event", "ScopedDevice", "Stream"},
 }
-"""What takes a device as its first argument, and the default one, or all of them, without."""
+"""Functions that take a device as their first argument, and use the default device or all devices without it."""
 
 FORBIDDEN = {"get_preferred_device", "set_default_device", "set_default_tensor_type", "set_device", "synchronize"}
-"""What reads or changes the default device of the process, which belongs to the user, or waits for all devices."""
+"""Functions that read or change the process's default device, which belongs to the user, or wait for all devices."""
 
 ALLOWED = {
     ("sensorium/geometry/bounds.py", "wp.Mesh("): "a mesh is where its points are",
     ("sensorium/world/ray_static.py", "wp.Bvh(lower, upper)"): "a tree is where its bounds are",
 }
-"""(file, beginning of the call): why it needs no `device=`."""
+"""(file, start of the call): the reason why it needs no `device=`."""
 
 
 def strays(src: Path) -> Iterator[tuple[str, str]]:
-    """Yield (file, call) of everything on the host side that would use a default device, one line of text each."""
+    """Yield (file, call) of every host-side call that would use a default device, one line of text each."""
     for path in sorted(src.rglob("*.py")):
         tree, where = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(src).as_posix()
         todo: list[ast.AST] = [tree]
@@ -212,7 +212,7 @@ def strays(src: Path) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.FunctionDef) and any(
                 ast.unparse(each).startswith(("wp.kernel", "wp.func", "kernel")) for each in node.decorator_list
             ):
-                continue  # Warp's language: it makes nothing
+                continue  # Warp's language: it allocates nothing
             todo.extend(ast.iter_child_nodes(node))
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)):
                 continue
@@ -230,12 +230,12 @@ def strays(src: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_everything_says_where_it_is() -> None:
-    """Each tensor, array, launch and stream names its device, or stands in the list of those that need not."""
+    """Each tensor, array, launch and stream names its device, or is in the list of exceptions."""
     found = list(strays(SRC))
     unknown = [(where, call) for where, call in found if not any(where == f and call.startswith(c) for f, c in ALLOWED)]
     assert unknown == []
     idle = [key for key in ALLOWED if not any(where == key[0] and call.startswith(key[1]) for where, call in found)]
-    assert idle == []  # the list holds nothing that is gone
+    assert idle == []  # the list has no outdated entries
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ BOX = """<mujoco><option timestep="0.002"/><worldbody>
 
 
 def readings() -> dict[str, np.ndarray[Any, Any]]:
-    """Build a scene with a sensor of each family, step it, reset part of it, and return what the sensors show."""
+    """Build a scene with a sensor of each family, step it, reset part of it, and return the sensors' readings."""
     sensors = [
         sn.ImuCfg(name="imu", site="at", gyro_noise=0.01, gyro_random_walk=0.001, delay=0.004, history_length=3),
         sn.JointSensorCfg(name="joint", joints=".*", bits=12),
@@ -312,7 +312,7 @@ def readings() -> dict[str, np.ndarray[Any, Any]]:
 
 
 def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a default device of Warp, and with one of torch that holds no numbers, the readings are the same."""
+    """The readings are the same without a Warp default device and with a torch default device that holds no numbers."""
     expected = readings()
     assert len(expected) > 20 and all(value.size for value in expected.values())
     runtime = wp._src.context.runtime
@@ -331,11 +331,11 @@ def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_current_gpu_of_the_caller_stays_current(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warp leaves the GPU current that it worked on: after each call of ours the caller's is current again."""
+    """Warp leaves its last GPU current; after each call of this package the caller's GPU is current again."""
     current = [0]
 
     class Current:
-        """As `torch.cuda.device`, on a machine with two GPUs."""
+        """Stand-in for `torch.cuda.device` on a machine with two GPUs."""
 
         def __init__(self, index: int) -> None:
             self.index = index
@@ -377,7 +377,7 @@ def test_the_current_gpu_of_the_caller_stays_current(monkeypatch: pytest.MonkeyP
 
 
 def test_scenes_of_one_process_share_nothing_of_a_device() -> None:
-    """Two scenes that take turns read as each does alone: no state of a device, stream or pool is common."""
+    """Two scenes stepped in turn read as each does alone: they share no state of a device, stream or pool."""
 
     def scene(seed: int) -> sn.Scene:
         engine = sn.MujocoEngine(BOX, 2, threads=1)
@@ -398,7 +398,7 @@ def test_scenes_of_one_process_share_nothing_of_a_device() -> None:
 
 
 def test_importing_the_package_wakes_no_device() -> None:
-    """`import sensorium`, and even its engines, start neither Warp nor CUDA."""
+    """`import sensorium`, even with its engines, starts neither Warp nor CUDA."""
     code = (
         "import sensorium, sys\nassert 'torch' not in sys.modules and 'warp' not in sys.modules\n"
         "import sensorium.engines.tensor, torch, warp\n"

@@ -1,4 +1,4 @@
-"""Threads, graphs and words of time: what the loop's owner hands over, and what devices are told and tell."""
+"""Threads, graphs and time words: the work handed over by the main loop, and the data exchanged with devices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _add_one(rows: Rows, values: wp.array2d[wp.float32]) -> None:
 
 
 def test_workers_do_pieces_at_the_same_time() -> None:
-    """Every piece waits for all the others, so none can be done before all have begun."""
+    """Every piece waits for all the others, so none can finish before all have started."""
     workers, meeting = Workers(3), threading.Barrier(4, timeout=10.0)
     done: list[int] = []
 
@@ -50,7 +50,7 @@ def test_workers_do_pieces_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_an_error_of_a_piece_is_raised_where_it_was_given(where: int) -> None:
-    """And the workers go on."""
+    """The workers continue afterwards."""
     workers, done = Workers(1), []
 
     def fail() -> None:
@@ -80,7 +80,7 @@ def test_threads_end_with_their_workers() -> None:
 def test_workers_go_on_after_an_interrupt_at_any_point(
     where: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal comes while a piece is handed over or waited for, before or after the threads know."""
+    """A signal arrives while a piece is handed over or waited for, before or after the threads know of the piece."""
     workers, done = Workers(2), []
     pieces = [lambda k=k: done.append(k) for k in range(3)]
     hand_over = getattr(type(workers._workers[0]), where)
@@ -93,7 +93,7 @@ def test_workers_go_on_after_an_interrupt_at_any_point(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(type(workers._workers[0]), where, interrupted)
         workers.run(pieces)
-    for _ in range(20):  # nothing is under way any more that could still be done
+    for _ in range(20):  # no work is pending that could still be done
         done.clear()
         workers.run(pieces)
         assert sorted(done) == [0, 1, 2]
@@ -115,13 +115,13 @@ if child:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on Unix only")
 def test_a_forked_process_has_workers_of_its_own() -> None:
-    """Threads do not come along: the child would wait for ever for those of its parent."""
+    """A fork does not copy threads: the child would wait forever for its parent's threads."""
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     subprocess.run(command, check=True)
 
 
 def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
-    """On the CPU a launch of another thread would fall into the capture instead of being run."""
+    """On the CPU a launch from another thread would be recorded in the capture instead of run."""
     events: list[str] = []
     capturing, launched = threading.Event(), threading.Event()
 
@@ -151,7 +151,7 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
 
 @pytest.mark.parametrize("where", ["capture_begin", "capture_end"])
 def test_an_interrupt_leaves_no_capture_open(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal comes after Warp began to capture, or before it ends: later launches run all the same."""
+    """A signal arrives after Warp started the capture, or before the capture ends: later launches still run."""
     compute = Compute("cpu", 2, threads=1)
     compute.capture_after = 0
     values = torch.zeros(2, 3)
@@ -177,7 +177,7 @@ def test_an_interrupt_leaves_no_capture_open(where: str, monkeypatch: pytest.Mon
 
 
 def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
-    """Two threads that build and capture what they build do not wait for each other."""
+    """Two threads that build and capture their own work do not wait for each other."""
     meeting = threading.Barrier(2, timeout=10.0)
     done: list[int] = []
 
@@ -197,7 +197,7 @@ def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
 
 
 def test_two_threads_step_and_capture_their_own_work() -> None:
-    """Each counts its runs right, whatever the other captures in the meantime."""
+    """Each counts its runs correctly, whatever the other captures in the meantime."""
     found: list[bool] = []
 
     def owner() -> None:
@@ -227,7 +227,7 @@ def test_fewer_than_one_shard_is_refused(shards: int) -> None:
 
 @pytest.mark.parametrize(("count", "envs", "made"), [(1, 8, 1), (2, 8, 2), (4, 8, 4), (4, 3, 3)])
 def test_a_given_number_of_shards_is_taken(count: int, envs: int, made: int) -> None:
-    """No more than there are environments; each env is worked on once, launched or captured."""
+    """There are at most as many parts as environments; each env is processed once, launched or captured."""
     compute = Compute("cpu", envs, shards=count)
     compute.capture_after = 0
     values = torch.zeros(envs, 3)
@@ -241,7 +241,7 @@ def test_a_given_number_of_shards_is_taken(count: int, envs: int, made: int) -> 
 
 
 def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, where the host does not write into the words."""
+    """As on a GPU, the host does not write into the words."""
     clock = Clock(Compute("cpu", 2), exact_fraction(0.01))
     launches: list[Any] = []
     launch = clock._command.launch
@@ -258,7 +258,7 @@ def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_rings_move_on_the_device_as_on_the_host() -> None:
-    """The sample's own work moves the head of a ring, in all envs, to the slot after what the host takes as newest."""
+    """The sample's own work moves the head of a ring, in all envs, to the slot after the host's newest slot."""
     scene = syn.world([syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)])
     ring = scene["p"].buffers.ring
     for tick in range(80):
@@ -273,7 +273,7 @@ def test_rings_move_on_the_device_as_on_the_host() -> None:
 
 
 def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU flags arrive some steps late; the warning says the tick that they are of."""
+    """On a GPU flags arrive some steps late; the warning names the tick to which they belong."""
     engine = sn.TensorEngine(3, 0.01, provides=("pose", "velocity", "acceleration", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", rate_hz=100.0, evaluate="always")])
     looks: list[int] = []
@@ -289,7 +289,7 @@ def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest
     engine.body_lin_acc_w[1] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scene.update()  # two looks: behind the sample, and at the end
+        scene.update()  # two checks: after the sample, and at the end
         assert looks == [1, 1]
     with pytest.warns(sn.NonFiniteStateWarning, match="env 1, body 'body', at tick 1;"):
         scene.update()

@@ -1,4 +1,4 @@
-"""Kernels that a scene launches are compiled, no others, and a line counts them while they are."""
+"""Kernel loading: only kernels that a scene launches are compiled, and a progress line counts them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LINE = "compiling kernels, first run only: 1 of 1"
 
 
 def on_terminal(source: str, cache: Path) -> tuple[str, str]:
-    """Run a program whose standard error is a terminal, and return its standard output and what the terminal got."""
+    """Run a program whose standard error is a terminal, and return its standard output and the terminal's text."""
     leader, follower = pty.openpty()
     got: list[bytes] = []
 
@@ -49,7 +49,7 @@ def on_terminal(source: str, cache: Path) -> tuple[str, str]:
         while True:
             try:
                 got.append(os.read(leader, 4096))
-            except OSError:  # the last writer is gone
+            except OSError:  # the last writer has closed
                 return
 
     reader = threading.Thread(target=take)
@@ -67,7 +67,7 @@ def on_terminal(source: str, cache: Path) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_a_line_counts_kernels_that_are_compiled(tmp_path: Path) -> None:
-    """On a cold cache the terminal, the log and a watcher get the count; the terminal's line is gone at the end."""
+    """On a cold cache the terminal, log and watcher get the count; the terminal's line is cleared at the end."""
     out, shown = on_terminal(COUNTED, tmp_path)
     assert f"\r\x1b[K{LINE}\r\x1b[K" in shown
     assert f"sensorium.compute {LINE} (sensorium.compute.clock._store)" in out.splitlines()
@@ -81,14 +81,14 @@ def test_a_line_counts_kernels_that_are_compiled(tmp_path: Path) -> None:
 
 
 class Terminal(io.StringIO):
-    """A stand-in for a display that has taken standard error's place."""
+    """A stand-in for a display that has replaced standard error."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_the_line_leaves_another_display_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where something else draws on the terminal, as the command line's spinner does, nothing is written."""
+    """If another display uses the terminal, such as the command line's spinner, nothing is written."""
     taken, real = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", taken)
     loading._tell(4, 12, "kernel")
@@ -100,12 +100,12 @@ def test_the_line_leaves_another_display_alone(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_spinner_of_the_command_line_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is loading says which kernel is compiled."""
+    """The loading message names the kernel being compiled."""
     screen = Console(file=Terminal(), force_terminal=True, width=120)
     monkeypatch.setattr(messages, "stderr", lambda: screen)
     with messages.busy("loading"):
         loading._tell(4, 12, "kernel")
-        time.sleep(0.3)  # it draws a few times a second
+        time.sleep(0.3)  # it redraws a few times per second
     assert isinstance(screen.file, Terminal)
     assert "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue()
 
@@ -147,11 +147,11 @@ LIDAR = 'sn.LidarCfg(name="lidar", site="lidar")'
 
 
 def loaded_by(configs: str, cache: Path | None = None) -> tuple[int, int, list[str], int, set[str]]:
-    """Run a scene of the bundled quadruped in a process of its own.
+    """Run a scene of the bundled quadruped in a separate process.
 
     Returns:
-        How many kernels and Warp modules it loaded, the kernels among them that nothing launched, how often a watcher
-        was called after the scene was built, and the imported Python modules.
+        The number of kernels and Warp modules loaded, the kernels among them that were never launched, the number of
+        watcher calls after the scene was built, and the imported Python modules.
     """
     environment = {**os.environ, **({"WARP_CACHE_PATH": str(cache)} if cache else {})}
     command = [sys.executable, "-c", SCENE.replace("{configs}", configs)]
@@ -172,7 +172,7 @@ def test_a_scene_loads_the_kernels_that_it_launches(configs: str, kernels: int, 
 
 @pytest.mark.slow
 def test_an_imu_waits_for_no_other_sensor() -> None:
-    """A scene with an IMU imports neither the other sensors nor the kernels of rays and solids."""
+    """A scene with an IMU imports neither other sensors nor the kernels of rays and solids."""
     imported = loaded_by(IMU)[-1]
     own = {name for name in imported if name.startswith("sensorium.")}
     assert "sensorium.sensors.inertial.imu" in own
@@ -182,6 +182,6 @@ def test_an_imu_waits_for_no_other_sensor() -> None:
 
 @pytest.mark.slow
 def test_a_new_scene_is_ready(tmp_path: Path) -> None:
-    """Kernels are compiled when a scene is built, those of sensors that are evaluated on read too; no step waits."""
+    """Kernels are compiled when a scene is built, also those of sensors evaluated on read; no step waits."""
     lazy = 'sn.ImuCfg(name="clean", site="imu")'
     assert loaded_by(f"{lazy}, {IMU}", tmp_path)[3] == 0

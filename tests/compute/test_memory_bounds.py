@@ -1,4 +1,6 @@
-"""Sizes that do not fit are refused by name before memory is taken, in scenes, engines and by the machine's limits."""
+"""Memory bounds: sizes that do not fit are rejected by name before allocation, in scenes, engines and by the machine's
+limits.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ FREE = 400_000_000
 
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let 400 MB be available."""
+    """Make 400 MB available."""
     monkeypatch.setattr("sensorium.compute.memory.host_available", lambda: FREE)
 
 
@@ -34,7 +36,7 @@ class WideData:
 
 
 class WideCfg(sn.SimpleSensorCfg[WideData]):
-    """A sensor of an author, with memory of its own."""
+    """A custom sensor with its own memory."""
 
     columns: int = 4
     extra: int = 0
@@ -78,7 +80,7 @@ LARGE: dict[str, tuple[Any, int, str]] = {
 
 @pytest.mark.parametrize("case", LARGE)
 def test_what_does_not_fit_is_refused_by_field_and_size(case: str) -> None:
-    """It names the config and the field that drives the size; a scene that runs goes on without the sensor."""
+    """The error names the config and the field that drives the size; a running scene continues without the sensor."""
     cfg, num_envs, says = LARGE[case]
     with pytest.raises(sn.ConfigError, match=says):
         sn.Scene(engine(num_envs), [cfg])
@@ -110,7 +112,7 @@ def test_absurd_numbers_of_environments_are_refused() -> None:
 
 
 def test_every_size_of_every_pattern_is_known_before_its_rays_are_made() -> None:
-    """The count is that of the rays, or a bound of it that is at most one row and column larger."""
+    """The count is that of the rays, or a bound that is at most one row and column larger."""
     prisms = {"wedges": (10.0, 10.0), "rates_hz": (70.0, -60.0), "points_per_second": 1e5, "period": 0.01}
     turn = {"horizontal_fov_range": (-180.0, 180.0), "horizontal_res": 7.0}
     patterns: list[Any] = [

@@ -1,4 +1,4 @@
-"""With one environment, the items of a launch are shared among the cores."""
+"""Split launches: with one environment, the items of a launch are shared among the cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One launch does the tasks of many sensors, and what they read is what each reads in a scene of its own."""
+"""Tasks: one launch runs the tasks of many sensors, and each sensor reads as in a separate scene."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def as_task(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], 
 
 
 def as_launch(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
-    """Return a hook with the same as a launch of its own."""
+    """Return a hook that does the same as a launch of its own."""
     return lambda: compute.launch(_step_launch, (y.shape[1],), [task_of(x, y)])
 
 
@@ -79,7 +79,7 @@ def kernels(segment: Segment) -> list[str]:
 
 
 def test_tasks_of_several_owners_become_one_launch() -> None:
-    """Of any sizes that are not too different; what each computes is what it computes alone."""
+    """Tasks of similar sizes join one launch, and each computes the same as alone."""
     compute, sizes = Compute("cpu", ENVS), (3, 1, 4, 3, 2)
     values = [torch.rand(ENVS, size) for size in sizes]
     alone = [value.clone() for value in values]
@@ -94,7 +94,9 @@ def test_tasks_of_several_owners_become_one_launch() -> None:
 
 
 def test_most_threads_of_a_launch_have_something_to_do() -> None:
-    """Small tasks join a launch of large ones while at least half of its threads are needed, else one of their own."""
+    """Small tasks join a launch of large ones if at least half of its threads are needed; otherwise they are launched
+    separately.
+    """
     compute = Compute("cpu", ENVS)
     values = [torch.rand(ENVS, size) for size in (1, 500, 1, 2, 1, 400, 1, 2)]
     segment = Segment.joined([compute.record(as_task(compute, y, y), owner=k) for k, y in enumerate(values)])
@@ -129,9 +131,9 @@ def test_a_task_outside_a_recording_runs_at_once() -> None:
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("seed", range(12))
 def test_moved_tasks_give_what_the_order_of_recording_gives(seed: int) -> None:
-    """Owners with tasks and launches on memory of their own, and nobody's work on all of it, in random order.
+    """Random owners mix tasks and launches on their own memory with shared work on all of it.
 
-    Recorded, captured, in shards, and for some envs only: the bits are those of one launch after the other.
+    Recorded, captured, in shards, and for some envs only, the results are bitwise those of sequential launches.
     """
     draw = random.Random(seed)
     compute = Compute("cpu", ENVS, shards=draw.choice((1, 2, 4)))
@@ -156,7 +158,7 @@ def test_moved_tasks_give_what_the_order_of_recording_gives(seed: int) -> None:
     for _ in range(program.TIMED_RUNS + 3):
         for each in (*memory, *expected):
             for values in each:
-                values.mul_(2.0**-40)  # what doubles 60 times stays finite
+                values.mul_(2.0**-40)  # a value doubled 60 times stays finite
         merged.run()
         for segment in in_order:
             segment.run()
@@ -186,7 +188,7 @@ def legs(count: int) -> list[sn.SensorCfg[Any]]:
 
 
 def mixture() -> list[sn.SensorCfg[Any]]:
-    """Return 20 IMUs of all sorts and two rates, and a sensor in torch among them; joint sensors and frames."""
+    """Return 20 IMUs of all sorts and two rates, with a torch sensor among them, joint sensors and frames."""
     sorts: list[dict[str, Any]] = [
         {},
         {"acc_noise": 0.1, "gyro_random_walk": 1e-3},
@@ -218,7 +220,7 @@ CHANGES: dict[int, Callable[[sn.Scene], object]] = {
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("shards", "capture"), [(1, True), (2, True), (4, False)])
 def test_sensors_together_read_what_each_reads_in_a_scene_of_its_own(shards: int, capture: bool) -> None:
-    """Two rates, noise, delays, differences and stages, a torch hook between them, and changes at run time."""
+    """Two rates, noise, delays, differences and stages, with a torch hook between them and changes at run time."""
     together = crowd(cfgs=mixture(), capture=capture)
     together.compute.shards = shards
     alone = [crowd(cfgs=[cfg], capture=False) for cfg in mixture()]

@@ -1,4 +1,4 @@
-"""A state that became NaN and that MuJoCo reset in the same tick: finite readings that are not valid."""
+"""A NaN state that MuJoCo reset in the same tick: finite readings that are marked invalid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = [cfg.name for cfg in SENSORS]
 
 
 class Owned:
-    """Two environments that the scene steps."""
+    """Return two environments that the scene steps."""
 
     def __init__(self, xml=XML, **options):
         self.engine = MujocoEngine(xml, num_envs=2, **options)
@@ -44,7 +44,7 @@ class Owned:
 
 
 class Live:
-    """Two environments that their owner steps."""
+    """Return two environments that their owner steps."""
 
     def __init__(self, fresh=True):
         spec = mujoco.MjSpec.from_string(XML)
@@ -70,7 +70,7 @@ class Live:
 
 @pytest.fixture(autouse=True)
 def _log(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
 
 
 WORLDS = {
@@ -92,7 +92,7 @@ def every(names, flags):
 @pytest.mark.parametrize("field", ["qvel", "qpos"])
 @pytest.mark.parametrize("kind", WORLDS)
 def test_samples_of_a_state_that_mujoco_reset_are_not_valid_until_the_caller_resets(kind, field):
-    """All sensors, eager, lazy, late and slow, from the first sample on after the state was NaN, of that env alone."""
+    """All sensors, eager, lazy, late and slow, are invalid from the first sample after the NaN, in that env only."""
     world = WORLDS[kind]()
     world.step(3)
     assert valid(world) == every(NAMES, [True, True])
@@ -106,7 +106,7 @@ def test_samples_of_a_state_that_mujoco_reset_are_not_valid_until_the_caller_res
     assert valid(world) == every(NAMES, [True, False])
     assert world.scene["lazy"].data.lin_acc_b.isfinite().all()
     world.reset(0)
-    assert valid(world) == {**every(NAMES, [True, False]), "late": [False, False]}  # nothing arrived yet
+    assert valid(world) == {**every(NAMES, [True, False]), "late": [False, False]}  # nothing has arrived yet
     world.scene.update(ticks=0)
     assert valid(world, prompt) == every(prompt, [True, False])
     world.scene.add(sn.ImuCfg(name="added", site="imu", evaluate="always"))
@@ -122,7 +122,7 @@ def test_samples_of_a_state_that_mujoco_reset_are_not_valid_until_the_caller_res
 
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_reset_between_samples_does_not_go_unnoticed(kind):
-    """NaN at a tick of a control step at which nothing is due makes the next sample invalid."""
+    """NaN at a tick of a control step without a due sample makes the next sample invalid."""
     world = WORLDS[kind]()
     world.step(13)
     world.break_()
@@ -133,7 +133,7 @@ def test_a_reset_between_samples_does_not_go_unnoticed(kind):
 
 
 def test_it_is_not_valid_again_when_a_state_is_loaded():
-    """The saved state knows which environments MuJoCo had reset."""
+    """The saved state records which environments MuJoCo had reset."""
     world, other = Owned(), Owned()
     world.break_()
     with pytest.warns(NonFiniteStateWarning):
@@ -156,7 +156,7 @@ def test_without_the_automatic_reset_the_state_shows_itself():
 
 
 def test_bad_controls_are_reported_as_such():
-    """MuJoCo applies zeros for controls that are NaN; the state is not touched, and its samples are valid."""
+    """MuJoCo applies zeros for NaN controls; the state is unaffected, and its samples are valid."""
     world = Owned()
     world.engine.ctrl[1] = NAN
     with pytest.warns(SensoriumWarning, match=r"controls of env 1 were NaN.*by tick 1.*applied zeros.*check ctrl"):
@@ -167,7 +167,7 @@ def test_bad_controls_are_reported_as_such():
 
 @pytest.mark.slow
 def test_in_mujoco_warp_nan_stays_and_is_not_valid_until_the_reset():
-    """mujoco_warp resets nothing by itself: the state stays NaN."""
+    """mujoco_warp performs no automatic reset: the state stays NaN."""
     engine = sn.MujocoWarpEngine(XML, 2, device="cpu")
     scene = sn.Scene(engine, SENSORS[:2])
     engine.qvel[1, 0] = NAN

@@ -1,4 +1,4 @@
-"""What is prepared late, on every engine: a sensor that is added to a running scene reads as one that was always there.
+"""Late preparation, on every engine: a sensor added to a running scene reads the same as one present from the start.
 
 The model has one accelerometer, so that MuJoCo computes accelerations of bodies from the start.
 """
@@ -75,12 +75,12 @@ def started(engine: Any) -> Any:
 
 
 def owned() -> Runner:
-    """Return a batch of MuJoCo that steps itself."""
+    """Return a MuJoCo batch that steps itself."""
     return started(sn.MujocoEngine(WITH, ENVS)), lambda scene: scene.step([[0.3], [-0.2]])
 
 
 def live() -> Runner:
-    """Return MjData of an owner."""
+    """Return the owner's MjData."""
     model = mujoco.MjModel.from_xml_string(WITH)
     datas = [mujoco.MjData(model) for _ in range(ENVS)]
     for env, data in enumerate(datas):
@@ -96,12 +96,12 @@ def live() -> Runner:
 
 
 def warp() -> Runner:
-    """Return worlds of mujoco_warp that step themselves."""
+    """Return mujoco_warp worlds that step themselves."""
     return started(sn.MujocoWarpEngine(WITH, ENVS, device="cpu")), lambda scene: scene.step([[0.3], [-0.2]])
 
 
 def live_warp() -> Runner:
-    """Return worlds of mujoco_warp of an owner."""
+    """Return the owner's mujoco_warp worlds."""
     import mujoco_warp as mjw
 
     model = mujoco.MjModel.from_xml_string(WITH)
@@ -122,12 +122,12 @@ ENGINES = [tensor, owned, live, *([warp, live_warp] if HAS_WARP else [])]
 
 @pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[[], Runner]]:
-    """Return what makes an engine, and what steps a scene on it."""
+    """Return a function that builds an engine, and a function that steps a scene on it."""
     yield request.param
 
 
 def late() -> list[sn.SensorCfg[Any]]:
-    """Return sensors whose requirements nothing else in the scene has."""
+    """Return sensors whose requirements no other sensor in the scene has."""
     return [
         sn.ImuCfg(name="imu", site="imu", fields="all", acceleration="engine", noise={"lin_acc_b": 0.1}),
         sn.BodyStateCfg(name="state"),
@@ -136,19 +136,21 @@ def late() -> list[sn.SensorCfg[Any]]:
 
 
 def there() -> list[sn.SensorCfg[Any]]:
-    """Return a sensor that is there from the start and has memory."""
+    """Return a sensor with memory that is present from the start."""
     return [
         sn.BodyStateCfg(name="old", fields=("pos_w",), delay=0.008, noise={"pos_w": 0.1}, random_walk={"pos_w": 1.0})
     ]
 
 
 def fields_of(scene: sn.Scene, name: str) -> dict[str, np.ndarray]:
-    """Return all that a sensor shows, but for how often it has captured."""
+    """Return all readings of a sensor except its capture count."""
     return {key: value for key, value in syn.snapshot(scene[name]).items() if key != "frame"}
 
 
 def test_a_sensor_added_late_reads_as_one_that_was_always_there(make: Callable[[], Runner]) -> None:
-    """Poses, velocities, accelerations, gravity, flux, joints and efforts: bit for bit, at once and from then on."""
+    """Poses, velocities, accelerations, gravity, flux, joints and efforts match bit for bit, at once and from then
+    on.
+    """
     (early_engine, step_early), (late_engine, step_late) = make(), make()
     early = sn.Scene(early_engine, [*there(), *late()], seed=4, discover=False)
     scene = sn.Scene(late_engine, there(), seed=4, discover=False)
@@ -172,7 +174,7 @@ def test_a_sensor_added_late_reads_as_one_that_was_always_there(make: Callable[[
 
 
 def test_preparing_late_does_not_touch_the_physics(make: Callable[[], Runner]) -> None:
-    """The bodies go on as in a simulation that nothing was added to."""
+    """The bodies continue as in a simulation without the added sensor."""
     (plain_engine, step_plain), (engine, step) = make(), make()
     plain, scene = (sn.Scene(each, there(), discover=False) for each in (plain_engine, engine))
     for tick in range(10):
@@ -185,7 +187,7 @@ def test_preparing_late_does_not_touch_the_physics(make: Callable[[], Runner]) -
 
 
 def test_poses_and_bodies_can_be_had_late(make: Callable[[], Runner]) -> None:
-    """A scene that was built without sensors publishes poses and lists bodies once it runs."""
+    """A scene built without sensors publishes poses and lists bodies once it runs."""
     engine, step = make()
     scene = sn.Scene(engine, discover=False)
     step(scene)
@@ -199,7 +201,7 @@ def test_poses_and_bodies_can_be_had_late(make: Callable[[], Runner]) -> None:
 
 
 def test_what_the_model_must_have_is_still_to_be_reserved() -> None:
-    """After the first tick MuJoCo cannot be given the sensor that accelerations need; the message says what to do."""
+    """After the first tick MuJoCo cannot add the sensor that accelerations need; the message states the fix."""
     scene = sn.Scene(sn.MujocoEngine(WITHOUT, ENVS), discover=False)
     scene.step()
     cfg = sn.ImuCfg(name="imu", site="imu")
@@ -210,7 +212,7 @@ def test_what_the_model_must_have_is_still_to_be_reserved() -> None:
 
 
 def test_before_the_first_tick_the_model_can_still_get_it() -> None:
-    """At tick 0 an IMU is added as it would have been there from the start, accelerations of the engine included."""
+    """An IMU added at tick 0 is the same as one present from the start, including engine accelerations."""
     early = sn.Scene(started(sn.MujocoEngine(WITHOUT, ENVS)), [*there(), sn.ImuCfg(site="imu")], discover=False)
     scene = sn.Scene(started(sn.MujocoEngine(WITHOUT, ENVS)), there(), discover=False)
     scene.add(sn.ImuCfg(site="imu"))
@@ -224,7 +226,7 @@ def test_before_the_first_tick_the_model_can_still_get_it() -> None:
 
 @pytest.mark.parametrize("kind", ["owned", *(["warp"] if HAS_WARP else [])])
 def test_state_that_is_one_tick_old_allows_no_late_comers(kind: str) -> None:
-    """With fresh=False what is computed now would be newer than the rest; before the first tick it is not."""
+    """With fresh=False values computed now would be newer than the rest; before the first tick they are not."""
     options = {"fresh": False} | ({"device": "cpu"} if kind == "warp" else {})
     engines = {"owned": sn.MujocoEngine, "warp": sn.MujocoWarpEngine if HAS_WARP else None}
     early = sn.Scene(started(engines[kind](WITH, ENVS, **options)), [*there(), *late()[1:]], discover=False)
@@ -241,7 +243,7 @@ def test_state_that_is_one_tick_old_allows_no_late_comers(kind: str) -> None:
 
 
 def test_an_engine_says_by_itself_what_it_grants_late() -> None:
-    """By default an engine grants shapes only; contacts have to be reserved on all."""
+    """By default an engine grants only shapes late; contacts must be reserved on all engines."""
     engine = sn.TensorEngine(1)
     report = sn.CONTACT_REPORT(("body", ("body",)), None, ("found",), "netforce")
     assert sn.Engine.grants_late(engine, sn.SHAPES) and not sn.Engine.grants_late(engine, BODY_POSE)

@@ -42,7 +42,7 @@ def wanted(*requirements):
 
 
 def tumbler(num_envs=1, requirements=ALL, model=TUMBLER, **options):
-    """An engine that tumbles: every env has its own spin."""
+    """Return a tumbling engine: every env has its own spin."""
     engine = MujocoEngine(model, num_envs, **options)
     if requirements:
         engine.prepare(wanted(*requirements))
@@ -62,7 +62,7 @@ def controls(steps, num_envs=1):
 
 
 def reference(model, state):
-    """Pose, velocity and acceleration of each body, computed by MuJoCo itself, of an integration state."""
+    """Return pose, velocity and acceleration of each body for an integration state, computed by MuJoCo."""
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, state, INTEGRATION)
     mujoco.mj_forward(model, data)
@@ -93,7 +93,7 @@ def assert_equals(engine, env, expected):
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins(num_envs):
-    """Poses, velocities and coordinate accelerations of a tumbling, colliding chain equal MuJoCo's own to 1e-5."""
+    """Poses, velocities and coordinate accelerations of a tumbling, colliding chain equal MuJoCo's to 1e-5."""
     engine = tumbler(num_envs)
     touched = False
     for ctrl in controls(150, num_envs):
@@ -107,7 +107,7 @@ def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins(num_env
 
 
 def test_a_body_in_free_fall_accelerates_with_gravity_and_a_body_on_the_ground_not():
-    """Acceleration is coordinate acceleration: gravity when nothing holds a body, zero when something does."""
+    """Acceleration is coordinate acceleration: gravity for an unsupported body, zero for a supported one."""
     xml = """<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
       <body name="falling" pos="0 0 1"><freejoint/><geom size=".1"/></body>
       <body name="lying" pos="1 0 .1"><freejoint/><geom size=".1" solref=".005 1"/></body></worldbody></mujoco>"""
@@ -122,7 +122,7 @@ def test_a_body_in_free_fall_accelerates_with_gravity_and_a_body_on_the_ground_n
 
 @pytest.mark.parametrize("body", ["post", "cap", "hand"])
 def test_static_welded_and_mocap_bodies_are_at_rest(body):
-    """A body that nothing can move has exactly zero velocity and acceleration, while its pose is right."""
+    """A body that cannot move has exactly zero velocity and acceleration, and its pose is correct."""
     engine = tumbler()
     engine.mocap_pos[0, 0] = torch.tensor([2.0, 3.0, 4.0])
     engine.step(substeps=20)
@@ -145,7 +145,7 @@ def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
 
 
 def test_derived_arrays_keep_their_addresses():
-    """The arrays are the same tensors at the same address through steps, resets and restored states."""
+    """The arrays remain the same tensors at the same address through steps, resets and restored states."""
     engine = tumbler(2)
     names = engine._derived.arrays
     before = {name: engine.array(name).data_ptr() for name in names}
@@ -162,7 +162,7 @@ def test_derived_arrays_keep_their_addresses():
 
 
 def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it():
-    """Asking for an array whose requirement nobody declared says which requirement that is."""
+    """Access to an array whose requirement was not declared raises an error that names the requirement."""
     engine = tumbler(requirements=(BODY_POSE,))
     with pytest.raises(KeyError, match=r"body_lin_acc_w.*It comes with BODY_ACCELERATION"):
         engine.array("body_lin_acc_w")
@@ -174,7 +174,7 @@ def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it
 @pytest.mark.parametrize("integrator", ["EULER", "RK4", "IMPLICITFAST"])
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_reading_never_alters_the_physics(integrator, num_envs):
-    """Trajectories read at every tick and never read at all are bit-identical, solver state included."""
+    """Trajectories read at every tick and never read are bit-identical, solver state included."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")
     read, unread = (tumbler(num_envs, model=spec) for _ in range(2))
@@ -187,7 +187,7 @@ def test_reading_never_alters_the_physics(integrator, num_envs):
 
 
 def test_results_do_not_depend_on_the_number_of_threads_or_on_kept_data():
-    """One thread or two, and few or many environments beside it: the same trajectory, bit for bit."""
+    """One thread or two, with few or many other environments, give the same trajectory bit for bit."""
     engines = [tumbler(2, threads=1), tumbler(2, threads=2), tumbler(PERSISTENT_UP_TO + 1)]
     for engine in engines:
         engine.step(torch.tensor([0.3, -0.2]), substeps=60)
@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_the_number_of_threads_or_on_kept_data():
 
 
 def test_unfresh_state_lags_exactly_one_tick():
-    """With fresh=False all derived state is that of one tick before, and `lag` says so until a forward."""
+    """With fresh=False all derived state is one tick old, and `lag` reports it until a forward."""
     fresh, stale = tumbler(), tumbler(fresh=False)
     assert (fresh.lag, stale.lag) == (0, 0)
     for ctrl in controls(60):
@@ -219,7 +219,7 @@ def test_unfresh_state_lags_exactly_one_tick():
 
 
 def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
-    """With fresh=False acceleration, too, is that of one tick before, under the control of the last step."""
+    """With fresh=False acceleration is also one tick old, under the control of the last step."""
     engine = tumbler(fresh=False)
     for ctrl in controls(40):
         before = engine.batch.state[0].copy()
@@ -245,7 +245,7 @@ def test_a_refresh_without_news_runs_nothing(monkeypatch):
 
 
 def test_state_is_live_and_a_write_counts_after_forward():
-    """Writing engine.qpos moves the simulation itself; derived state shows it after forward()."""
+    """A write to engine.qpos moves the simulation itself; derived state follows after forward()."""
     engine = tumbler(2)
     engine.qpos[1, 0] += 5.0
     engine.forward()
@@ -257,7 +257,7 @@ def test_state_is_live_and_a_write_counts_after_forward():
 
 @pytest.mark.parametrize("make", [torch.tensor, np.array, list])
 def test_control_may_be_for_all_envs_or_one_row_each(make):
-    """Control is `[nu]` for all or `[env, nu]`, from tensors, arrays and lists; None keeps what is there."""
+    """Control is `[nu]` for all or `[env, nu]`, from tensors, arrays and lists; None keeps the current values."""
     engine = tumbler(2)
     engine.step(make([0.5, 0.25]))
     assert engine.ctrl.tolist() == [[0.5, 0.25], [0.5, 0.25]]
@@ -268,7 +268,7 @@ def test_control_may_be_for_all_envs_or_one_row_each(make):
 
 
 def test_control_of_another_shape_says_what_is_expected():
-    """A control that does not fit is an error with both shapes, and nothing moves."""
+    """A control of the wrong shape raises an error with both shapes, and nothing moves."""
     engine = tumbler(3)
     with pytest.raises(ValueError, match=r"ctrl: got shape \(3,\), expected \(3, 2\) or \(2,\)"):
         engine.step([0.0, 0.0, 0.0])
@@ -279,7 +279,7 @@ def test_control_of_another_shape_says_what_is_expected():
 
 @pytest.mark.parametrize("env_ids", [[2], torch.tensor([2]), np.array([False, False, True, False])])
 def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
-    """Resetting env 2 with a given state changes neither state nor derived state of any other env."""
+    """Resetting env 2 to a given state changes neither state nor derived state of any other env."""
     engine = tumbler(4)
     engine.step(torch.tensor([0.3, 0.1]), substeps=40)
     engine.refresh()
@@ -300,14 +300,14 @@ def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
 
 
 def test_reset_rows_follow_the_order_of_the_env_ids():
-    """Values given for env ids [3, 1] go to env 3 and env 1 in that order."""
+    """Values given for env ids [3, 1] are assigned to env 3 and env 1 in that order."""
     engine = tumbler(4)
     engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
     assert engine.ctrl[:, 0].tolist() == [0.0, 1.0, 0.0, 3.0]
 
 
 def test_reset_may_be_given_the_state_itself():
-    """Values that are part of the live state are those from before the reset."""
+    """Values that are views of the live state have their contents from before the reset."""
     engine = tumbler(4)
     engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
     engine.reset([1, 3], {"ctrl": engine.ctrl[[3, 1]]})
@@ -316,7 +316,7 @@ def test_reset_may_be_given_the_state_itself():
 
 
 def test_reset_takes_the_keyframe_that_was_asked_for():
-    """The default state is the model's own; with `keyframe=`, by name or index, it is that one."""
+    """The default state is the model's; with `keyframe=`, by name or index, it is the keyframe's."""
     assert MujocoEngine(TUMBLER).qpos[0, 2] == 0.6
     for keyframe in ("high", 0):
         engine = MujocoEngine(TUMBLER, 2, keyframe=keyframe)
@@ -329,7 +329,7 @@ def test_reset_takes_the_keyframe_that_was_asked_for():
 
 
 def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
-    """Wrong ids, keys and shapes are errors that leave the state as it was."""
+    """Wrong ids, keys and shapes are errors that leave the state unchanged."""
     engine = tumbler(2)
     engine.step(substeps=5)
     before = engine.batch.state.copy()
@@ -345,7 +345,7 @@ def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_restored_state_resumes_bit_identically(fresh):
-    """200 steps at once, and 100 steps, a save, a fresh engine, a load and 100 more, end in the same bits."""
+    """200 steps at once end in the same bits as 100 steps, a save, a load in a fresh engine, and 100 more."""
     whole, first, second = (tumbler(3, fresh=fresh) for _ in range(3))
     for engine in (whole, first):
         engine.gravity[1, 2] = -3.0
@@ -370,13 +370,13 @@ def test_a_restored_state_resumes_bit_identically(fresh):
 
 
 def test_a_state_of_another_model_is_refused():
-    """A state with other sizes is an error that says so."""
+    """A state of different sizes raises an error that states them."""
     with pytest.raises(ValueError, match=r"got state of shape \(2, \d+\), expected \(3, \d+\)"):
         tumbler(3).load_state(tumbler(2).state())
 
 
 def test_per_env_gravity_is_felt_and_seen():
-    """An env with its own gravity falls with it, gravity_w says so, and a reset keeps it."""
+    """An env with its own gravity falls accordingly, gravity_w reports it, and a reset keeps it."""
     xml = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
     engine = MujocoEngine(xml, 3)
     engine.prepare(wanted())
@@ -396,7 +396,7 @@ def test_per_env_gravity_is_felt_and_seen():
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
 def test_an_env_that_diverges_is_reported_once_and_the_others_go_on(tmp_path, monkeypatch):
     """A state that becomes NaN gives one warning with env and tick, until that env is reset."""
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     engine, calm = tumbler(4), tumbler(4)
     engine.qvel[2, 0] = float("nan")
     with pytest.warns(NonFiniteStateWarning, match="env 2 became NaN.* by tick 3 and MuJoCo put it back"):
@@ -419,7 +419,7 @@ def test_an_env_that_diverges_is_reported_once_and_the_others_go_on(tmp_path, mo
 
 
 def test_names_are_in_model_order_without_the_world_and_nameless_bodies_are_addressable():
-    """Names list what can be mounted on; a nameless body is called by its id."""
+    """Names list the elements that can be mounted on; a nameless body is listed by its id."""
     engine = MujocoEngine(TUMBLER)
     assert engine.names("body") == (
         "trunk", "thigh", "shank", "toe", "body_5", "post", "cap", "arm", "hand", "lamp",
@@ -434,7 +434,7 @@ def test_names_are_in_model_order_without_the_world_and_nameless_bodies_are_addr
 
 
 def test_frames_are_where_the_model_puts_them():
-    """A frame names the body it is fixed to and its offset there."""
+    """A frame names the body that it is fixed to and its offset there."""
     engine = MujocoEngine(TUMBLER)
     trunk, thigh = 0, 1
     assert engine.frame("body", "trunk") == FrameOnBody(trunk)
@@ -452,7 +452,7 @@ def test_frames_are_where_the_model_puts_them():
 
 
 def test_repr_says_what_it_is_without_compiling():
-    """The repr names model, environments, time step, bodies and device, and leaves the model as it is."""
+    """The repr names model, environments, time step, bodies and device, and does not modify the model."""
     engine = MujocoEngine(TUMBLER, 4)
     text = "MujocoEngine('tumbler', num_envs=4, dt=0.002 s, bodies=10, device='cpu', fresh=True, tick=0)"
     assert repr(engine) == text and engine._model is None
@@ -464,7 +464,7 @@ def test_repr_says_what_it_is_without_compiling():
 
 
 def test_compose_puts_each_entity_under_its_prefix():
-    """Entities keep their joints and get `name/` prefixes; the first one's options hold."""
+    """Entities keep their joints and get `name/` prefixes; the first entity's options apply."""
     box = mujoco.MjSpec.from_string(
         "<mujoco><option timestep='.01'/><worldbody><body name='b'><freejoint name='f'/><geom size='.1'/></body>"
         "</worldbody></mujoco>"
@@ -489,7 +489,7 @@ def test_compose_puts_each_entity_under_its_prefix():
 
 
 def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch):
-    """The terrain has no prefix, its time step and gravity hold, and MuJoCo logs nothing about it."""
+    """The terrain has no prefix, its time step and gravity apply, and MuJoCo logs nothing about it."""
     monkeypatch.chdir(tmp_path)
     terrain = (
         "<mujoco><option timestep='.004' gravity='0 0 -1'/><worldbody><geom name='hill' size='1'/></worldbody></mujoco>"
@@ -511,7 +511,9 @@ def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch)
     ],
 )
 def test_options_of_an_entity_that_are_not_used_are_named(options, message):
-    """A terrain without options has MuJoCo's defaults; what an entity says instead is a warning with both values."""
+    """A terrain without options has MuJoCo's defaults; an entity's differing options cause a warning with both
+    values.
+    """
     ball = '<mujoco><option {}/><worldbody><body name="b"><freejoint/><geom size=".1"/></body></worldbody></mujoco>'
     terrain = '<mujoco><worldbody><geom type="plane" size="1 1 .1"/></worldbody></mujoco>'
     model = ball.format(options) if "flag" not in options else ball.replace(" {}/>", options + ">")
@@ -525,7 +527,7 @@ def test_options_of_an_entity_that_are_not_used_are_named(options, message):
 
 
 def test_compose_names_the_entity_that_is_at_fault():
-    """Errors in compose say which entity they are about."""
+    """Errors in compose name the entity concerned."""
     with pytest.raises(ModelError, match=r"entity 'box': model file 'nothing.xml' does not exist"):
         MujocoEngine.compose({"robot": TUMBLER, "box": "nothing.xml"})
     with pytest.raises(ModelError, match="entity name 'a/b' is invalid"):
@@ -540,7 +542,7 @@ def test_compose_names_the_entity_that_is_at_fault():
 
 
 def test_a_model_is_compiled_once_with_what_the_sensors_need():
-    """A hidden accelerometer makes MuJoCo compute accelerations; neither names nor the caller's spec show it."""
+    """A hidden accelerometer makes MuJoCo compute accelerations; neither names nor the caller's spec include it."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     before = spec.to_xml()
     engine = MujocoEngine(spec)
@@ -553,7 +555,7 @@ def test_a_model_is_compiled_once_with_what_the_sensors_need():
 
 
 def test_a_model_that_already_computes_accelerations_gets_nothing_more():
-    """An accelerometer of the model's own suffices, unless it samples at intervals."""
+    """A model's existing accelerometer suffices, unless it samples at intervals."""
     text = TUMBLER.read_text()
     own = text.replace("<keyframe>", "<sensor><accelerometer site='imu'/></sensor><keyframe>")
     now_and_then = own.replace("site='imu'/>", "site='imu' interval='0.02' nsample='2'/>")
@@ -566,7 +568,7 @@ def test_a_model_that_already_computes_accelerations_gets_nothing_more():
 
 
 def test_before_the_first_tick_the_model_is_recompiled_and_the_written_state_carried_over():
-    """State written before the sensors were known survives, and tensors handed out before show the new state."""
+    """State written before the sensors were known is kept, and previously returned tensors show the new state."""
     engine = MujocoEngine(TUMBLER, 2)
     qpos, gravity = engine.qpos, engine.gravity
     qpos[1, 2] = 2.5
@@ -586,7 +588,7 @@ def test_before_the_first_tick_the_model_is_recompiled_and_the_written_state_car
 
 
 def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve():
-    """What would change the model is refused once time has passed; what it already has is granted."""
+    """Changes to the model are rejected once time has passed; existing quantities are granted."""
     engine = tumbler(requirements=(BODY_POSE,))
     engine.step()
     with pytest.raises(UnsupportedError, match=r"'imu' requires BODY_ACCELERATION.*after 1 ticks.*reserve="):
@@ -600,7 +602,7 @@ def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve()
 
 
 def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
-    """An MjModel cannot be changed: the error names sn.prepare, and a spec prepared so is accepted."""
+    """An MjModel cannot be changed: the error names sn.prepare, and a spec prepared with it is accepted."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     engine = MujocoEngine(spec.copy().compile())
     with pytest.raises(UnsupportedError, match=r"MujocoEngine|mujoco.*sn\.prepare\(spec, sensors\)"):
@@ -616,14 +618,16 @@ def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
 
 
 def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
-    """With the sensor flag off MuJoCo computes none, so the engine refuses instead of giving zeros."""
+    """With the sensor flag off MuJoCo computes no sensors, so the engine rejects the request instead of returning
+    zeros.
+    """
     body = "<worldbody><body><geom size='.1'/></body></worldbody>"
     xml = f"<mujoco><option><flag sensor='disable'/></option>{body}</mujoco>"
     assert "sensor=" in str(MujocoEngine(xml).supports(BODY_ACCELERATION))
 
 
 def test_what_the_engine_cannot_give_yet_is_refused_by_name():
-    """An unknown requirement is refused with sensor, requirement and engine in the message."""
+    """An unknown requirement is rejected with sensor, requirement and engine in the message."""
     with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco'"):
         MujocoEngine(TUMBLER).prepare({Requirement("SMELL"): "enc"})
 
@@ -634,7 +638,9 @@ def add_beacon(spec):
 
 
 def test_model_elements_are_added_once_and_hidden_names_stay_hidden():
-    """A plugin's function runs once for any number of sensors; names with our prefix are found but not listed."""
+    """A plugin's function runs once for any number of sensors; names with the reserved prefix are found but not
+    listed.
+    """
     calls = []
 
     def add(spec):
@@ -651,7 +657,7 @@ def test_model_elements_are_added_once_and_hidden_names_stay_hidden():
 
 
 def test_hidden_bodies_come_last_and_do_not_shift_the_others():
-    """A hidden body has a row of derived state after all others, so rows still follow `names("body")`."""
+    """A hidden body's row of derived state comes after all others, so rows still follow `names("body")`."""
 
     def add(spec):
         spec.worldbody.add_body(name="sensorium/rig", pos=[0, 0, 7], mocap=True)
@@ -669,7 +675,7 @@ def test_hidden_bodies_come_last_and_do_not_shift_the_others():
 
 
 def test_elements_that_resize_a_state_already_written_are_refused():
-    """Where a plugin adds joints, state written before cannot be carried over, and the error says so."""
+    """If a plugin adds joints, previously written state cannot be carried over, and the error says so."""
 
     def add(spec):
         body = spec.body("trunk").add_body()
@@ -687,7 +693,7 @@ def test_elements_that_resize_a_state_already_written_are_refused():
 
 
 def test_requirements_that_come_late_are_read_at_once():
-    """What needs nothing of the model may come after many ticks, fresh or not, and is current from then on."""
+    """A sensor that needs no model change may be added after many ticks, fresh or not, and is current from then on."""
     for fresh in (True, False):
         engine = tumbler(2, requirements=(BODY_POSE,), fresh=fresh)
         engine.step(substeps=30)
@@ -700,7 +706,7 @@ def test_requirements_that_come_late_are_read_at_once():
 
 
 def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind():
-    """With fresh=False a reset brings only the reset envs up to date, and the next step makes all lag again."""
+    """With fresh=False a reset updates only the reset envs, and after the next step all lag again."""
     engine, twin = tumbler(3, fresh=False), tumbler(3, fresh=False)
     for each in (engine, twin):
         each.step(substeps=30)
@@ -713,7 +719,7 @@ def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind(
 
 
 def test_prepare_spec_twice_adds_nothing_and_tells_what_it_added():
-    """Preparing is idempotent; two functions of one factory with different values are two."""
+    """Preparation is idempotent; two functions of one factory with different values count as two."""
 
     def factory(name):
         return MODEL_ELEMENTS(lambda spec: spec.worldbody.add_site(name=name) and None)
@@ -740,7 +746,7 @@ def test_a_failing_model_function_is_named():
 
 
 def test_a_missing_file_names_the_nearest_files(tmp_path):
-    """A missing model file lists what is in the folder and what may have been meant."""
+    """A missing model file raises an error that lists the folder's files and the closest names."""
     shutil.copy(TUMBLER, tmp_path / "quadruped.xml")
     with pytest.raises(ModelError, match=r"quadrupde.xml' does not exist. Did you mean 'quadruped.xml'\?"):
         MujocoEngine(tmp_path / "quadrupde.xml")
@@ -761,7 +767,7 @@ def test_a_missing_file_names_the_nearest_files(tmp_path):
     ],
 )
 def test_a_broken_model_gives_one_message_with_the_reason(tmp_path, xml, message):
-    """A broken model is one error with MuJoCo's reason in it, for files and for text."""
+    """A broken model raises a single error with MuJoCo's reason, for files and for text."""
     with pytest.raises(ModelError, match=message):
         MujocoEngine(xml)
     (tmp_path / "robot.xml").write_text(xml)
@@ -770,14 +776,14 @@ def test_a_broken_model_gives_one_message_with_the_reason(tmp_path, xml, message
 
 
 def test_a_model_that_does_not_compile_says_why():
-    """A model that parses but cannot be compiled says so when it is first needed."""
+    """A model that parses but does not compile raises its error at first use."""
     engine = MujocoEngine("<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>")
     with pytest.raises(ModelError, match="the XML text cannot be compiled: mass and inertia of moving bodies"):
         engine.prepare(wanted(BODY_POSE))
 
 
 def test_wrong_types_are_refused_with_what_is_accepted():
-    """Anything that is no model is refused by type, and MjData points at from_mj."""
+    """Any object that is not a model is rejected by type, and the error for MjData refers to from_mj."""
     with pytest.raises(
         ModelError, match=r"a int .* is not a model: give a path to MJCF or URDF, XML text, or an MjSpec"
     ):
@@ -790,7 +796,7 @@ def test_wrong_types_are_refused_with_what_is_accepted():
 
 
 def test_an_old_mujoco_is_told_apart(monkeypatch):
-    """Without mujoco.batch the error names the version that has it and the way without."""
+    """Without mujoco.batch the error names the version that has it and the alternative."""
     monkeypatch.setitem(__import__("sys").modules, "mujoco.batch", None)
     monkeypatch.delattr(mujoco, "batch", raising=False)
     with pytest.raises(MissingDependencyError, match=r"3\.17 or newer.*from_mj"):
@@ -798,7 +804,7 @@ def test_an_old_mujoco_is_told_apart(monkeypatch):
 
 
 def test_urdf_is_read():
-    """A URDF file is a model as well."""
+    """A URDF file is also accepted as a model."""
     urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
       <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
       <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
@@ -832,7 +838,7 @@ def live(count, **options):
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
 def test_reading_leaves_the_owners_data_untouched(fresh, count):
-    """Every bit of the owner's MjData is the same with sensors reading at each tick and without."""
+    """Every bit of the owner's MjData is the same with and without sensors that read at each tick."""
     model, datas, engine = live(count, fresh=fresh)
     _, twins, _ = live(count)
     for _ in range(100):
@@ -849,7 +855,7 @@ def test_reading_leaves_the_owners_data_untouched(fresh, count):
 
 
 def test_a_live_engine_reads_the_state_after_the_last_step():
-    """Derived state of wrapped data equals MuJoCo's own for the state now; with fresh=False, one tick before."""
+    """Derived state of wrapped data equals MuJoCo's for the current state; with fresh=False, for one tick before."""
     model, datas, engine = live(2)
     _, others, stale = live(2, fresh=False)
     for _ in range(80):
@@ -870,7 +876,7 @@ def test_a_live_engine_reads_the_state_after_the_last_step():
 
 
 def test_a_live_engine_equals_the_stepping_engine():
-    """Wrapped data stepped by hand and the engine's own environments give the same derived bits."""
+    """Wrapped data stepped manually and the engine's own environments give the same derived bits."""
     own = tumbler(1, model=TUMBLER)
     model, (data,), engine = live(1)
     for _ in range(50):
@@ -884,7 +890,9 @@ def test_a_live_engine_equals_the_stepping_engine():
 
 
 def test_live_accelerations_need_no_preparation_when_fresh():
-    """Our own forward computation gives accelerations of any model; mj_step's, read as they are, need a sensor."""
+    """The engine's own forward computation gives accelerations for any model; those read from mj_step require a
+    sensor.
+    """
     model = mujoco.MjModel.from_xml_path(str(TUMBLER))
     data = mujoco.MjData(model)
     engine = MujocoEngine.from_mj(model, data)
@@ -898,7 +906,7 @@ def test_live_accelerations_need_no_preparation_when_fresh():
 
 
 def test_the_owner_steps_and_resets():
-    """A live engine refuses to step or to write state, and reads the owner's reset."""
+    """A live engine rejects steps and state writes, and reads the owner's reset."""
     model, (data,), engine = live(1)
     with pytest.raises(ScheduleError, match=r"mj_step\(model, data\), then scene\.update"):
         engine.step()
@@ -934,7 +942,7 @@ def test_a_reset_of_live_data_counts_also_where_nothing_read_the_last_tick():
 
 
 def test_a_control_callback_is_not_called_by_sensors():
-    """A stateful control callback sees only the owner's own steps."""
+    """A stateful control callback is called only in the owner's own steps."""
     model, (data,), engine = live(1)
     calls = []
     mujoco.set_mjcb_control(lambda m, d: calls.append(1))
@@ -951,7 +959,7 @@ def test_a_control_callback_is_not_called_by_sensors():
 
 
 def test_from_mj_refuses_what_does_not_belong_together():
-    """Wrong types, foreign data and repeated data are refused with the reason."""
+    """Wrong types, foreign data and repeated data are rejected with the reason."""
     model = mujoco.MjModel.from_xml_path(str(TUMBLER))
     data = mujoco.MjData(model)
     other = mujoco.MjData(mujoco.MjModel.from_xml_string("<mujoco/>"))
@@ -966,7 +974,7 @@ def test_from_mj_refuses_what_does_not_belong_together():
 
 
 def test_a_live_engine_restores_its_readings():
-    """Tick and derived arrays of a wrapped engine come back; the physics is its owner's."""
+    """Tick and derived arrays of a wrapped engine are restored; the physics belongs to its owner."""
     model, (data,), engine = live(1)
     mujoco.mj_step(model, data)
     engine.count_ticks(1)

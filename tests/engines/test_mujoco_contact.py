@@ -74,7 +74,7 @@ MATCHES = (
     (("geom", ("trunk",)), ("subtree", "fl_thigh")),
     (("geom", ("kerb",)), ("subtree", "dog")),
 )
-"""Geoms, bodies, subtrees; a static body on either side; both orders of a pair; a subtree against itself."""
+"""Geoms, bodies and subtrees; a static body on either side; both orders of a pair; a subtree against itself."""
 REPORTS = tuple(
     CONTACT_REPORT(primary, secondary, ALL, reduce, 1 if reduce == "netforce" else 3)
     for primary, secondary in MATCHES
@@ -88,7 +88,7 @@ def probe(*requirements):
 
 
 def throw(model, qpos, qvel):
-    """Each env falls in its own way, one knee bent until the foot touches the trunk."""
+    """Return an engine whose envs each fall differently, with one knee bent until the foot touches the trunk."""
     generator = torch.Generator().manual_seed(7)
     qvel[:] = 1.5 * torch.randn(100, qvel.shape[1], generator=generator, dtype=torch.float64)[: len(qvel)]
     qvel[:, 2] = -3.0
@@ -96,13 +96,13 @@ def throw(model, qpos, qvel):
 
 
 def fields(engine, report):
-    """The fields of a report `[env, primary, slot, n]`."""
+    """Return the fields of a report `[env, primary, slot, n]`."""
     array = engine.array(contact_array(report))
     return {name: array[..., columns] for name, columns in contact_columns(report).items()}
 
 
 def world_force(found):
-    """The force on the primary in world axes, by what a report says of its frame."""
+    """Return the force on the primary in world axes, from a report and its frame."""
     force, normal, tangent = (found[name].double() for name in ("force", "normal", "tangent"))
     second = torch.linalg.cross(normal, tangent)
     return -(force[..., :1] * normal + force[..., 1:2] * tangent + force[..., 2:] * second)
@@ -112,7 +112,7 @@ def world_force(found):
 
 
 def contacts_of(model, data):
-    """Each contact as its geoms, force and torque on the second geom in the world, distance, position, axes."""
+    """Return each contact's geoms, force and torque on the second geom in the world, distance, position and axes."""
     found, wrench = [], np.zeros(6)
     for i, contact in enumerate(data.contact):
         mujoco.mj_contactForce(model, data, i, wrench)
@@ -137,7 +137,9 @@ def geoms_of(model, kind, name):
 
 
 def expected(model, contacts, report):
-    """What a report must say `[primary, slot, 20]`: found, force and torque on the primary in the world, and so on."""
+    """Return the expected report `[primary, slot, 20]`: found, force and torque on the primary in the world, and so
+    on.
+    """
     (kind, names), secondary, _, reduce, slots = report.args
     result = np.zeros((len(names), slots, 17))
     others = set(range(model.ngeom)) if secondary is None else geoms_of(model, *secondary)
@@ -169,7 +171,7 @@ def expected(model, contacts, report):
 
 
 def measured(engine, report, env):
-    """The same from the engine's array."""
+    """Return the same values from the engine's array."""
     found = {name: values[env] for name, values in fields(engine, report).items()}
     if report.args[3] != "netforce":
         turned = {**found, "force": found["torque"]}
@@ -178,7 +180,7 @@ def measured(engine, report, env):
 
 
 def compare(engine, model, data, env, seen):
-    """Hold every report of an env against the reference; `seen` collects which showed a contact."""
+    """Compare every report of an env with the reference; `seen` collects the reports that had a contact."""
     contacts = contacts_of(model, data)
     strongest = max((float(np.linalg.norm(contact[2])) for contact in contacts), default=0.0)
     scale = np.array([1.0, *([max(strongest, 1.0)] * 6), *([1.0] * 10)])
@@ -201,9 +203,9 @@ def forwarded(model, state):
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("num_envs", gate([3, PERSISTENT_UP_TO + 1], {3}))
 def test_every_report_is_what_mujocos_list_of_contacts_says(num_envs, fresh, cone):
-    """A thrown quadruped and a falling stack: each report, reduction and kind of primary against mj_contactForce.
+    """For a thrown quadruped and a falling stack, each report, reduction and primary kind matches mj_contactForce.
 
-    The signs are those of the physics: forces on the primary, normals away from it, whatever the order of the geoms.
+    The signs are physical: forces act on the primary and normals point away from it, for any order of the geoms.
     Reading does not change the physics, bit for bit.
     """
     scene = SCENE.replace("pyramidal", cone)
@@ -232,7 +234,7 @@ def test_every_report_is_what_mujocos_list_of_contacts_says(num_envs, fresh, con
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_live_data_give_the_same_reports(fresh):
-    """Wrapped data, sealed after sn.prepare, stepped by their owner, who finds them untouched."""
+    """Wrapped data are sealed after sn.prepare, stepped by their owner, and not modified."""
     spec = mujoco.MjSpec.from_string(SCENE)
     prepare_spec(spec, REPORTS)
     model = spec.compile()
@@ -262,7 +264,7 @@ def test_live_data_give_the_same_reports(fresh):
 
 
 def test_the_forces_on_the_feet_hold_the_weight():
-    """Standing still, the sum over the feet is m g upwards to 1 %, as one net force and slot by slot."""
+    """For a robot standing still, the sum over the feet is m g upwards to 1 %, as one net force and slot by slot."""
     engine = MujocoEngine(SCENE.replace(WORLD, '<geom name="ground" type="plane" size="5 5 .1"/>'), 2)
     net = CONTACT_REPORT(("geom", FEET), None, ("found", "force"), "netforce")
     strongest = CONTACT_REPORT(("geom", FEET), ("body", "world"), ALL, "maxforce")
@@ -292,7 +294,9 @@ NET = CONTACT_REPORT(("body", ("brick",)), None, ("found", "force"), "netforce")
 
 
 def test_friction_on_a_sliding_body_is_opposite_to_its_motion():
-    """Down a steep slope: mu N against the velocity at every tick with contact; and the impulses obey Newton's law."""
+    """Down a steep slope, friction is mu N against the velocity at every tick with contact, and impulses obey Newton's
+    law.
+    """
     slides = "".join(f'<joint type="slide" axis="{axis}"/>' for axis in ("1 0 0", "0 1 0", "0 0 1"))
     xml = BRICK.format(gravity="0 0 -9.81", mu=0.4).replace("<freejoint/>", slides)
     engine = MujocoEngine(xml, 2)
@@ -323,7 +327,7 @@ def test_friction_on_a_sliding_body_is_opposite_to_its_motion():
 
 @pytest.mark.parametrize("degrees", [5.0, 20.0])
 def test_on_an_incline_friction_over_normal_force_is_its_tangent(degrees):
-    """A brick at rest on a slope: tan(theta), in net force and in the contacts' own frames."""
+    """For a brick at rest on a slope, the ratio is tan(theta), in net force and in the contacts' own frames."""
     slope = math.radians(degrees)
     engine = MujocoEngine(BRICK.format(gravity=f"{9.81 * math.sin(slope)} 0 {-9.81 * math.cos(slope)}", mu=1.0))
     slots = CONTACT_REPORT(("geom", ("brick",)), ("geom", "ground"), ("force",), "none", 4)
@@ -337,7 +341,7 @@ def test_on_an_incline_friction_over_normal_force_is_its_tangent(degrees):
 
 
 def test_after_lift_off_nothing_is_left_of_the_force():
-    """At the first tick in the air a fresh report is empty; one that lags shows it one tick later, as it says."""
+    """At the first tick in the air a fresh report is empty; a lagging report still shows the contact for one tick."""
     for fresh, shown in ((True, [0.0, 0.0]), (False, [4.0, 0.0])):
         engine = MujocoEngine(BRICK.format(gravity="0 0 -9.81", mu=1.0), fresh=fresh)
         engine.prepare(probe(NET))
@@ -354,7 +358,9 @@ def test_after_lift_off_nothing_is_left_of_the_force():
 
 
 def test_found_counts_contacts_beyond_the_slots():
-    """Four corners touch: two slots say 4 and 4, of six the last two are empty; the net report says 4."""
+    """With four touching corners, two slots both report 4, of six slots the last two are empty, and the net report says
+    4.
+    """
     engine = MujocoEngine(BRICK.format(gravity="0 0 -9.81", mu=1.0))
     few, many = (CONTACT_REPORT(("body", ("brick",)), None, ALL, "mindist", slots) for slots in (2, 6))
     engine.prepare(probe(few, many, NET))
@@ -369,7 +375,7 @@ def test_found_counts_contacts_beyond_the_slots():
 
 
 def test_hundreds_of_contacts_are_all_counted():
-    """MuJoCo on the CPU has no limit on the matches of one report."""
+    """MuJoCo on the CPU does not limit the matches of one report."""
     balls = "".join(f'<geom size=".1" pos="{0.3 * (i % 16)} {0.3 * (i // 16)} 0"/>' for i in range(256))
     engine = MujocoEngine(
         f'<mujoco><worldbody><geom type="plane" size="9 9 .1"/><body name="mat" pos="0 0 .095"><freejoint/>{balls}'
@@ -383,8 +389,8 @@ def test_hundreds_of_contacts_are_all_counted():
 
 @pytest.mark.parametrize("how", ["batch", "live", "live, not fresh"])
 def test_what_does_not_fit_into_mujocos_memory_is_said_once_for_each_limit(how, tmp_path, monkeypatch):
-    """Where its arena is full MuJoCo drops contacts, and all constraints: no report may pass that off as none."""
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+    """With a full arena MuJoCo drops contacts and all constraints: no report may present that as no contact."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     boxes = "".join(
         f'<body name="b{i}" pos="{0.15 * (i % 8)} {0.15 * (i // 8)} .05"><freejoint/>'
         '<geom type="box" size=".1 .1 .1"/></body>'
@@ -416,7 +422,7 @@ def test_what_does_not_fit_into_mujocos_memory_is_said_once_for_each_limit(how, 
 
 
 def test_a_self_collision_counts_once():
-    """A subtree against itself: one touch of two of its bodies is one contact, from the first geom to the second."""
+    """In a subtree against itself, a touch of two of its bodies is one contact, from the first geom to the second."""
     engine = MujocoEngine(
         """
         <mujoco><option gravity="0 0 0"/><worldbody>
@@ -439,7 +445,7 @@ def test_a_self_collision_counts_once():
 
 
 def test_a_contact_in_the_gap_zone_is_found_without_a_force():
-    """Within a geom's gap MuJoCo lists the contact but does not press: found 1, dist above 0, force 0."""
+    """Within a geom's gap MuJoCo lists the contact without force: found 1, dist above 0, force 0."""
     xml = BRICK.format(gravity="0 0 0", mu=1.0).replace('name="ground"', 'name="ground" margin=".01" gap=".03"')
     engine = MujocoEngine(xml.replace("0 0 .05", "0 0 .07"))
     report = CONTACT_REPORT(("body", ("brick",)), None, ("found", "force", "dist"), "mindist")
@@ -451,7 +457,7 @@ def test_a_contact_in_the_gap_zone_is_found_without_a_force():
 
 
 def test_a_cloth_on_a_body_presses_with_its_weight():
-    """Contacts with a flex count for the body that it lies on; the cloth as a whole is a subtree."""
+    """Contacts with a flex count for the body beneath it; the cloth as a whole is a subtree."""
     engine = MujocoEngine(CLOTH)
     table = CONTACT_REPORT(("body", ("world",)), None, ("found", "force"), "netforce")
     cloth = CONTACT_REPORT(("subtree", ("holder",)), ("body", "world"), ("found", "force"), "netforce")
@@ -481,7 +487,7 @@ CLOTH = """
 
 
 def test_the_columns_are_those_of_the_fields_in_order():
-    """A report of some fields has the same numbers as one of all, in the order of CONTACT_FIELDS."""
+    """A report of some fields has the same values as a report of all, in the order of CONTACT_FIELDS."""
     engine = MujocoEngine(SCENE, 2)
     whole = CONTACT_REPORT(("geom", FEET), None, ALL, "maxforce", 2)
     parts = [CONTACT_REPORT(("geom", FEET), None, wanted, "maxforce", 2) for wanted in (("pos",), ("tangent", "force"))]
@@ -498,7 +504,9 @@ def test_the_columns_are_those_of_the_fields_in_order():
 
 
 def test_the_solver_runs_anew_only_for_forces():
-    """Counts, places and directions of the deepest contacts need positions only; forces and their order need more."""
+    """Counts, positions and directions of the deepest contacts require only positions; forces and their order require
+    more.
+    """
     for wanted, reduce, stage in (
         (("found", "dist", "pos", "normal"), "mindist", "POS"),
         (("found",), "none", "POS"),
@@ -512,7 +520,7 @@ def test_the_solver_runs_anew_only_for_forces():
 
 @pytest.mark.parametrize("live", [True, False])
 def test_a_report_that_needs_positions_only_is_fresh(live):
-    """Where MuJoCo's computation stops at positions, the report is that of the state now."""
+    """If MuJoCo's computation stops at positions, the report is that of the current state."""
     report = CONTACT_REPORT(("geom", FEET), None, ("found", "dist", "pos", "normal"), "mindist", 2)
     spec = mujoco.MjSpec.from_string(SCENE)
     prepare_spec(spec, [report])
@@ -535,7 +543,7 @@ def test_a_report_that_needs_positions_only_is_fresh(live):
 
 
 def test_entities_are_named_in_full_and_nothing_added_is_seen():
-    """In a composed model two robots have reports of their own; the hidden sensors are in no list."""
+    """In a composed model two robots have separate reports; the hidden sensors are not listed."""
     robot = SCENE.replace(WORLD, "").replace(STACK, "")
     ground = f"<mujoco>{OPTION.format(cone='pyramidal')}<worldbody>{WORLD}</worldbody></mujoco>"
     engine = MujocoEngine.compose({"a": robot, "b": (robot, (2.0, 0.0, 1.0))}, ground)
@@ -551,7 +559,9 @@ def test_entities_are_named_in_full_and_nothing_added_is_seen():
 
 
 def test_reports_share_the_sensors_that_they_have_in_common():
-    """A report on some of the primaries of another adds nothing to the model; sn.prepare twice adds nothing."""
+    """A report on some of another report's primaries adds nothing to the model, and neither does a second
+    sn.prepare.
+    """
     spec = mujoco.MjSpec.from_string(SCENE)
     whole, part = (CONTACT_REPORT(("geom", names)) for names in (FEET, FEET[2:0:-1]))
     assert len(prepare_spec(spec, [whole])) == 4 and prepare_spec(spec, [whole, part]) == ()
@@ -564,7 +574,7 @@ def test_reports_share_the_sensors_that_they_have_in_common():
 
 
 def test_a_sealed_or_moving_model_takes_only_what_was_prepared():
-    """A compiled model cannot be given sensors any more, nor can a file after the first tick."""
+    """Sensors can no longer be added to a compiled model, or to a file after the first tick."""
     feet = CONTACT_REPORT(("geom", FEET))
     sealed = mujoco.MjModel.from_xml_string(SCENE)
     for engine in (MujocoEngine(sealed), MujocoEngine.from_mj(sealed, mujoco.MjData(sealed))):
@@ -583,7 +593,7 @@ def test_a_sealed_or_moving_model_takes_only_what_was_prepared():
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_reports_are_reset_saved_and_restored(fresh):
-    """A reset changes the rows of its envs only, and a restored engine shows the same."""
+    """A reset changes the rows of its envs only, and a restored engine gives the same rows."""
     engine, other = (MujocoEngine(SCENE, 3, fresh=fresh) for _ in range(2))
     report = CONTACT_REPORT(("subtree", ("dog",)), None, ALL, "netforce")
     for each in (engine, other):
@@ -605,7 +615,7 @@ def test_reports_are_reset_saved_and_restored(fresh):
 
 
 def test_bodies_know_their_geoms_and_their_subtrees():
-    """Names of geoms fixed to a body, and of a body with its descendants, for reports that need them one by one."""
+    """Names of geoms fixed to a body, and of a body with its descendants, are available for per-element reports."""
     engine = MujocoEngine(SCENE)
     assert engine.geoms("fl_shank") == ("fl_shank", "fl_foot") and engine.geoms("world") == ("ground", "kerb", "paint")
     assert engine.subtree("fl_thigh") == ("fl_thigh", "fl_shank")
@@ -635,7 +645,7 @@ def test_bodies_know_their_geoms_and_their_subtrees():
     ],
 )
 def test_a_report_that_can_never_be_is_refused_by_name(report, message):
-    """Engine and sn.prepare refuse before the model is touched."""
+    """Engine and sn.prepare reject the request before they modify the model."""
     model = mujoco.MjModel.from_xml_string(SCENE)
     for engine in (MujocoEngine(SCENE), MujocoEngine(model), MujocoEngine.from_mj(model, mujoco.MjData(model))):
         with pytest.raises(UnsupportedError, match=f"'probe' requires CONTACT_REPORT.*{message}"):
@@ -696,7 +706,7 @@ def test_a_report_that_can_never_be_is_refused_by_name(report, message):
     ],
 )
 def test_what_could_only_ever_be_zero_is_refused(xml, report, message):
-    """Elements that nothing can touch, parts of a flex, and models without contacts: an error, never zeros."""
+    """Elements without contacts, parts of a flex, and models without contacts raise an error, never zeros."""
     model = mujoco.MjModel.from_xml_string(xml)
     for engine in (MujocoEngine(xml), MujocoEngine.from_mj(model, mujoco.MjData(model))):
         with pytest.raises(UnsupportedError, match=message):
@@ -704,7 +714,7 @@ def test_what_could_only_ever_be_zero_is_refused(xml, report, message):
 
 
 def test_a_pair_makes_a_geom_touchable():
-    """A geom that collides through an explicit pair only is a primary like any other."""
+    """A geom that collides only through an explicit pair is a primary like any other."""
     paired = SCENE.replace("</mujoco>", '<contact><pair geom1="paint" geom2="trunk"/></contact></mujoco>')
     report = CONTACT_REPORT(("geom", ("paint",)), None, ("found",), "none")
     engine = MujocoEngine(paired)
@@ -715,7 +725,7 @@ def test_a_pair_makes_a_geom_touchable():
 
 
 def test_an_array_that_was_not_prepared_says_what_brings_it():
-    """Asking for a report that nobody required names CONTACT_REPORT; a native sensor is not the way."""
+    """A report without its requirement raises an error that names CONTACT_REPORT; native sensors are no substitute."""
     with pytest.raises(UnknownNameError, match="It comes with a CONTACT_REPORT"):
         MujocoEngine(SCENE).array(contact_array(REPORTS[0]))
     with pytest.raises(UnsupportedError, match="use ContactSensor instead"):

@@ -84,7 +84,7 @@ def spec(integrator="implicitfast", **options):
 
 
 def robot(num_envs=1, requirements=JOINT, model=ROBOT, **options):
-    """A robot that is thrown to the ground, each env in its own way."""
+    """Return a robot that is thrown to the ground, differently in each env."""
     engine = MujocoEngine(model, num_envs, **options)
     engine.prepare(wanted(*requirements))
     generator = torch.Generator().manual_seed(1)
@@ -98,7 +98,7 @@ def controls(steps, num_envs=1):
 
 
 def forwarded(engine, env):
-    """MuJoCo's own MjData of one env, computed to the end."""
+    """Return MuJoCo's MjData of one env, fully computed."""
     data = mujoco.MjData(engine.model)
     mujoco.mj_setState(engine.model, data, engine.batch.state[env], INTEGRATION)
     mujoco.mj_forward(engine.model, data)
@@ -111,7 +111,7 @@ def dofs(model):
 
 
 def rows(model, data, kind):
-    """The generalized force of one kind of constraint `[dof]`, row by row, and how many rows there are."""
+    """Return the generalized force of one kind of constraint `[dof]`, row by row, and the number of rows."""
     force, count = np.zeros(model.nv), 0
     for row in range(data.nefc):
         if data.efc_type[row] == kind:
@@ -127,7 +127,7 @@ def rows(model, data, kind):
 
 
 def expected_torque(model, data):
-    """The gearbox output by definition, in float64, with friction from MuJoCo's own constraint forces."""
+    """Return the gearbox output by definition, in float64, with friction from MuJoCo's constraint forces."""
     armature = model.dof_armature.copy()
     armature[model.joint("hip").dofadr[0]] += 0.005 * 3.0**2
     friction, _ = rows(model, data, FRICTION)
@@ -144,7 +144,7 @@ def assert_close(got, expected, rtol=1e-5):
 
 
 def test_scalar_joints_are_the_named_hinges_and_slides_in_model_order():
-    """Free, ball, nameless and hidden joints have no row; a scalar joint's frame is its joint's."""
+    """Free, ball, nameless and hidden joints have no row; a scalar joint's frame is that of its joint."""
 
     def add(made):
         body = made.body("trunk").add_body(name="sensorium/rig")
@@ -168,7 +168,7 @@ def test_scalar_joints_are_the_named_hinges_and_slides_in_model_order():
 
 @pytest.mark.parametrize("num_envs", [3, PERSISTENT_UP_TO + 1])
 def test_joint_state_and_effort_are_mujocos_own(num_envs):
-    """Positions, velocities and actuator forces of each joint are MuJoCo's fields, rounded to float32, bit for bit."""
+    """Positions, velocities and actuator forces of each joint are MuJoCo's fields rounded to float32, bit for bit."""
     engine = robot(num_envs, (JOINT_STATE, JOINT_EFFORT))
     clamped = False
     for ctrl in controls(100, num_envs):
@@ -203,9 +203,9 @@ def test_effort_counts_all_actuators_gears_tendons_and_actuated_gravity_compensa
 
 @pytest.mark.parametrize(("ctrl", "speed"), [(0.05, 0.0), (3.0, 0.0), (-3.0, 5.0), (0.0, -5.0), (0.0, 1e-4)])
 def test_the_drive_passes_on_what_the_link_needs(ctrl, speed):
-    """Where nothing else acts on a link, the torque at the gearbox output is the link's inertia times its acceleration.
+    """If no other force acts on a link, the gearbox output torque is the link's inertia times its acceleration.
 
-    Rotor inertia, friction and damping are the drive's own, whether it sticks, slips or coasts.
+    Rotor inertia, friction and damping belong to the drive, whether it sticks, slips or coasts.
     """
     xml = """<mujoco><option gravity="0 0 0"/><worldbody><body>
       <joint name="j" axis="0 0 1" armature=".03" damping=".2 .01 .02" frictionloss=".4"/>
@@ -224,7 +224,9 @@ def test_the_drive_passes_on_what_the_link_needs(ctrl, speed):
     [("implicitfast", "NEWTON"), ("Euler", "NEWTON"), ("implicit", "CG"), ("RK4", "NEWTON"), ("implicitfast", "CG")],
 )
 def test_torque_with_dry_friction_equals_mujocos_constraint_forces(integrator, solver):
-    """In contact, at joint limits, sticking and slipping: the definition with friction read from MuJoCo's own rows."""
+    """In contact, at joint limits, sticking and slipping, the torque matches its definition with MuJoCo's friction
+    rows.
+    """
     made = spec(integrator, solver=getattr(mujoco.mjtSolver, f"mjSOL_{solver}"), cone=mujoco.mjtCone.mjCONE_ELLIPTIC)
     engine = robot(3, model=made)
     sticks, limits, contacts = 0, 0, 0
@@ -243,8 +245,9 @@ def test_torque_with_dry_friction_equals_mujocos_constraint_forces(integrator, s
 
 
 def test_torque_is_what_the_joint_transmits_less_what_acts_beside_the_drive():
-    """The force balance of the links says the same: the joint's part of MuJoCo's interaction force without springs,
-    end stops and passive gravity compensation."""
+    """The force balance of the links gives the same torque: the joint's part of MuJoCo's interaction force without
+    springs, end stops and passive gravity compensation.
+    """
     engine = robot(1, model=spec(iterations=200, tolerance=1e-14))
     checked = 0
     for ctrl in controls(150):
@@ -259,7 +262,7 @@ def test_torque_is_what_the_joint_transmits_less_what_acts_beside_the_drive():
 
 
 def test_friction_and_armature_of_each_env_count():
-    """Values given per env through the batch, before or after the sensors were made, are those of the torque."""
+    """Values set per env through the batch, before or after the sensors were created, apply to the torque."""
     engine = robot(3)
     hip = int(dofs(engine.model)[0])
     engine.batch.expand("dof_frictionloss")[:, hip] = [0.0, 0.3, 3.0]
@@ -282,7 +285,7 @@ def test_friction_and_armature_of_each_env_count():
     ],
 )
 def test_friction_that_cannot_be_told_is_refused_and_read_from_live_data(options, why):
-    """Where friction is no function of the acceleration the refusal names the joint; a live MjData shows it."""
+    """If friction is not a function of the acceleration, the error names the joint; a live MjData provides it."""
     made = spec(**options)
     with pytest.raises(UnsupportedError, match=rf"joint 'hip' has dry friction.*{why}.*from_mj.*JOINT_EFFORT"):
         MujocoEngine(made).prepare(wanted(JOINT_TORQUE))
@@ -306,7 +309,7 @@ def test_friction_that_cannot_be_told_is_refused_and_read_from_live_data(options
 
 
 def test_damping_of_a_tendon_cannot_be_told_from_the_joints_and_is_refused():
-    """A damped tendon is named with the joints that it runs over and the way out."""
+    """The error for a damped tendon names the tendon, its joints and the fix."""
     for text in (
         ROBOT.replace('fixed name="couple"', 'fixed name="couple" damping=".1"'),
         ROBOT.replace('tendon="couple"', 'tendon="couple" damping=".1"'),
@@ -322,7 +325,7 @@ def test_damping_of_a_tendon_cannot_be_told_from_the_joints_and_is_refused():
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_wrench_is_what_force_and_torque_sensors_measure(num_envs):
-    """At sites away from the joints, tumbling and colliding, MuJoCo's own sensors see the same force and torque."""
+    """At sites away from the joints, tumbling and colliding, MuJoCo's sensors give the same force and torque."""
     made = spec()
     for site in ("belly", "ankle"):
         for kind in ("FORCE", "TORQUE"):
@@ -352,7 +355,7 @@ def test_wrench_is_what_force_and_torque_sensors_measure(num_envs):
 
 
 def test_a_body_at_rest_is_held_up_by_its_parent():
-    """A welded load of mass m at (x, y) is held with +m g and with the torque of its arm; a free body with nothing."""
+    """A welded load of mass m at (x, y) is held with +m g and the torque of its arm; a free body with zero."""
     xml = """<mujoco><worldbody>
       <body name="arm" pos="0 0 1"><geom size=".05" pos=".3 -.2 0" mass="2"/>
         <body name="load" pos="1 0 0"><geom size=".05" mass="3"/></body></body>
@@ -368,7 +371,7 @@ def test_a_body_at_rest_is_held_up_by_its_parent():
 
 
 def test_wrenches_need_the_model_to_compute_them():
-    """As for accelerations a hidden sensor is added; a sealed model refuses, unless it was prepared."""
+    """As for accelerations a hidden sensor is added; a sealed model rejects it, unless it was prepared."""
     engine = MujocoEngine(ROBOT)
     engine.prepare(wanted(JOINT_WRENCH))
     assert engine.model.nsensor == 1 and engine.native_sensors() == ()
@@ -386,7 +389,7 @@ def test_wrenches_need_the_model_to_compute_them():
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_reading_joints_never_alters_the_physics(num_envs):
-    """Trajectories with joints read at every tick and never read at all are bit-identical."""
+    """Trajectories with joints read at every tick and never read are bit-identical."""
     read, unread = robot(num_envs), robot(num_envs)
     for ctrl in controls(100, num_envs):
         for engine in (read, unread):
@@ -398,7 +401,7 @@ def test_reading_joints_never_alters_the_physics(num_envs):
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_unfresh_joints_lag_exactly_one_tick_with_everything_else(num_envs):
-    """With fresh=False positions and velocities, too, are those of one tick before, whatever the substeps."""
+    """With fresh=False positions and velocities are also one tick old, for any number of substeps."""
     needs = (*JOINT, BODY_POSE, BODY_VELOCITY)
     fresh, stale = robot(num_envs, needs), robot(num_envs, needs, fresh=False)
     for ctrl in controls(40, num_envs):
@@ -426,7 +429,7 @@ def test_unfresh_joints_lag_exactly_one_tick_with_everything_else(num_envs):
 
 
 def test_live_joints_equal_those_of_the_stepping_engine():
-    """Wrapped data stepped by hand give the same values; read as mj_step left them, those of one tick before."""
+    """Wrapped data stepped manually give the same values; read as mj_step left them, they are one tick old."""
     own = robot(1)
     model = own.model
     datas = [mujoco.MjData(model) for _ in range(2)]
@@ -482,7 +485,7 @@ def test_joint_state_and_effort_change_nothing_of_the_model_and_may_come_late(fr
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_joint_arrays_are_reset_saved_and_restored_in_place(fresh):
-    """A reset changes the rows of its envs only, and a restored engine goes on with the same bits."""
+    """A reset changes the rows of its envs only, and a restored engine continues with the same bits."""
     engine, other = robot(3, fresh=fresh), robot(3, fresh=fresh)
     addresses = {name: engine.array(name).data_ptr() for name in JOINT_ARRAYS}
     inputs = controls(40, 3)
@@ -507,7 +510,7 @@ def test_joint_arrays_are_reset_saved_and_restored_in_place(fresh):
 
 
 def test_a_runge_kutta_step_leaves_no_tick_to_lag_behind():
-    """mj_step with RK4 leaves bodies at an intermediate state, so fresh=False is refused."""
+    """mj_step with RK4 leaves bodies at an intermediate state, so fresh=False is rejected."""
     made = spec("RK4")
     model = made.compile()
     for make in (
@@ -520,7 +523,7 @@ def test_a_runge_kutta_step_leaves_no_tick_to_lag_behind():
 
 
 def test_a_model_without_scalar_joints_has_joint_arrays_without_rows():
-    """Where there is no hinge and no slide, joint arrays are `[env, 0]` and everything else works."""
+    """Without hinges and slides, joint arrays are `[env, 0]` and everything else works."""
     engine = MujocoEngine("<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>", 2)
     engine.prepare(wanted())
     engine.step(substeps=3)

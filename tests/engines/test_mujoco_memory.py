@@ -1,4 +1,4 @@
-"""MuJoCo's memory that is too small for a state: an error or a warning that names `<size memory>`."""
+"""MuJoCo's memory too small for a state: an error or a warning that names `<size memory>`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PILE = 20
 
 
 def pile(memory, apart):
-    """Boxes, far from each other or all in one place."""
+    """Return boxes, far from each other or all at one position."""
     boxes = "".join(
         f'<body name="b{i}" pos="{i * apart} 0 .3"><freejoint/><geom type="box" size=".1 .1 .1"/>'
         f'<site name="s{i}"/></body>'
@@ -31,7 +31,7 @@ MESSAGE = r'MuJoCo failed in env {}.*stackAlloc.*Raise <size memory="..."/> of t
 
 @pytest.fixture(autouse=True)
 def _log(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
@@ -51,7 +51,7 @@ def test_an_engine_without_memory_for_its_state_says_so_and_can_be_reset(num_env
 
 
 def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
-    """The private data are made anew; the owner's are not touched."""
+    """The private data are recreated; the owner's are not modified."""
     model = sn.prepare(mujoco.MjSpec.from_string(pile("60K", 1.0)), SENSORS).compile()
     data = mujoco.MjData(model)
     scene = sn.Scene(MujocoEngine.from_mj(model, data), SENSORS)
@@ -68,7 +68,7 @@ def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
 
 
 def test_contacts_that_were_dropped_are_a_warning_with_the_size():
-    """Where MuJoCo drops contacts and constraints and continues, a warning names what was lost and the size."""
+    """If MuJoCo drops contacts and constraints and continues, a warning names the losses and the size."""
     with pytest.warns(sn.SensoriumWarning) as caught:
         scene = sn.Scene(MujocoEngine(pile("300K", 0.03)), SENSORS)
         scene.step()

@@ -119,7 +119,7 @@ def controls(steps, num_envs):
 
 
 def throw(qvel):
-    """Env 0 drops flat on its belly, the others tumble."""
+    """Return an engine whose env 0 drops flat on its belly while the others tumble."""
     generator = torch.Generator().manual_seed(4)
     qvel[:] = 2.0 * torch.randn(100, qvel.shape[1], generator=generator, dtype=torch.float64)[: len(qvel)]
     qvel[:, 2] = -2.0
@@ -127,7 +127,7 @@ def throw(qvel):
 
 
 def names_of(stage):
-    """The names of all sensors, or of those that MuJoCo computes at one stage."""
+    """Return the names of all sensors, or of the sensors that MuJoCo computes at one stage."""
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
     model = spec.compile()
@@ -145,7 +145,7 @@ def expected(model, sensordata, name):
 
 
 def forwarded(model, data):
-    """MuJoCo's own sensordata for the state that `data` has reached, which is left alone."""
+    """Return MuJoCo's sensordata for the state that `data` has reached, without modifying it."""
     row, fresh = np.empty(mujoco.mj_stateSize(model, INTEGRATION)), mujoco.MjData(model)
     mujoco.mj_getState(model, data, row, INTEGRATION)
     mujoco.mj_setState(model, fresh, row, INTEGRATION)
@@ -157,7 +157,7 @@ def forwarded(model, data):
 
 
 def test_all_types_of_native_sensor_are_in_this_test():
-    """Every type that MuJoCo has is added or declared here, except user sensors, which are refused."""
+    """Every MuJoCo type is added or declared here, except user sensors, which are rejected."""
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
     types = {int(kind) for kind in spec.compile().sensor_type}
@@ -168,9 +168,9 @@ def test_all_types_of_native_sensor_are_in_this_test():
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("num_envs", [3, PERSISTENT_UP_TO + 1])
 def test_every_native_value_is_mujocos_own_bit_for_bit(num_envs, fresh, stage):
-    """Over 100 ticks of tumbling and contact each value is MuJoCo's sensordata as float32, delayed ones too.
+    """Over 100 ticks of tumbling and contact each value is MuJoCo's sensordata as float32, also for delayed sensors.
 
-    So it is where sensors of one stage are alone, and MuJoCo's computation stops there.
+    The same holds with sensors of one stage only, where MuJoCo's computation stops at that stage.
     """
     names = names_of(stage)
     engine = MujocoEngine(MODEL, num_envs, fresh=fresh)
@@ -203,7 +203,7 @@ def test_every_native_value_is_mujocos_own_bit_for_bit(num_envs, fresh, stage):
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("fresh", [True, False])
 def test_every_native_value_of_live_data_is_mujocos_own_bit_for_bit(fresh, stage):
-    """Wrapped data give the same bits: after a forward for the state now, or as mj_step left them."""
+    """Wrapped data give the same bits: after a forward for the current state, or as mj_step left them."""
     names = names_of(stage)
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
@@ -234,7 +234,7 @@ def test_every_native_value_of_live_data_is_mujocos_own_bit_for_bit(fresh, stage
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
 def test_refreshing_pushes_nothing_into_the_history_of_a_sensor(num_envs):
-    """Several refreshes on one tick leave state and history buffers of delayed sensors as they were, bit for bit."""
+    """Several refreshes in one tick do not change state and history buffers of delayed sensors, bit for bit."""
     read, unread = (MujocoEngine(MODEL, num_envs) for _ in range(2))
     for engine in (read, unread):
         engine.prepare(probe(*READ.values()))
@@ -252,7 +252,7 @@ def test_refreshing_pushes_nothing_into_the_history_of_a_sensor(num_envs):
 
 
 def test_declared_sensors_are_listed_with_type_unit_and_place():
-    """Auto-discovery sees the model's own named sensors; nameless and hidden ones are left out."""
+    """Discovery finds the model's named sensors and omits nameless and hidden ones."""
     engine = MujocoEngine(MODEL)
     engine.prepare(probe(*ADDED.values(), BODY_ACCELERATION))
     sensors = {sensor.name: sensor for sensor in engine.native_sensors()}
@@ -285,13 +285,13 @@ def test_declared_sensors_are_listed_with_type_unit_and_place():
     ],
 )
 def test_a_native_sensor_describes_itself(xml, described):
-    """Type, number of values, unit, kind of values, stage, element, reference and cutoff are the model's."""
+    """Type, number of values, unit, kind of values, stage, element, reference and cutoff match the model."""
     engine = MujocoEngine(f"<mujoco>{BODIES}<sensor>{xml}</sensor></mujoco>")
     assert engine.native_sensors() == (NativeSensor("s", *described),)
 
 
 def test_the_units_of_all_types_are_known_or_said_to_be_unknown():
-    """A sensor of each type has a unit, but those whose unit the model or the user decides."""
+    """A sensor of each type has a unit, except those whose unit depends on the model or the user."""
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
     for made in spec.sensors:
@@ -303,7 +303,7 @@ def test_the_units_of_all_types_are_known_or_said_to_be_unknown():
 
 
 def test_a_model_is_described_once_and_anew_when_it_was_compiled_anew():
-    """Discovery asks about each declared sensor, so describing the model at each question would be quadratic."""
+    """Discovery queries each declared sensor, so describing the model at each query would be quadratic."""
     engine = MujocoEngine(f'<mujoco>{BODIES}<sensor><clock name="time"/></sensor></mujoco>')
     first = engine.native_sensors()
     assert engine.native_sensors() is first
@@ -317,7 +317,7 @@ def test_a_model_is_described_once_and_anew_when_it_was_compiled_anew():
 
 
 def test_a_composed_model_has_its_sensors_under_prefixes():
-    """Sensors of an entity are read by their full name; added ones may be called as one likes."""
+    """Sensors of an entity are read by their full name; added sensors may have any name."""
     engine = MujocoEngine.compose({"a": MODEL, "b": MODEL}, num_envs=2)
     wanted = (
         NATIVE_SENSOR("a/late"),
@@ -336,7 +336,7 @@ def test_a_composed_model_has_its_sensors_under_prefixes():
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_declared_sensors_are_granted_at_any_time_and_none_ever_moves(fresh):
-    """Reading the model's own sensors changes nothing of it: after ticks, in a sealed model, one after the other."""
+    """Reading the model's sensors does not change it: after ticks, in a sealed model, one after the other."""
     sealed = mujoco.MjModel.from_xml_string(MODEL)
     engine = MujocoEngine(sealed, 2, fresh=fresh)
     throw(engine.qvel)
@@ -358,7 +358,7 @@ def test_declared_sensors_are_granted_at_any_time_and_none_ever_moves(fresh):
 
 
 def test_adding_a_sensor_is_possible_before_the_first_tick_and_leaves_earlier_ones_in_place():
-    """A recompilation before the first tick keeps arrays where they are; later the refusal says reserve."""
+    """A recompilation before the first tick keeps the arrays' addresses; later the error refers to reserve."""
     engine = MujocoEngine(MODEL, 2)
     engine.prepare(probe(READ["kept"], ADDED["gyro"]))
     engine.qvel[:, 3:6] = 1.0
@@ -431,7 +431,7 @@ def test_native_arrays_are_reset_saved_and_restored(fresh):
 
 
 def test_a_sensor_callback_is_not_called_by_live_sensors():
-    """A stateful sensor callback sees only the owner's own steps."""
+    """A stateful sensor callback is called only in the owner's own steps."""
     with_user = DECLARED.replace(PLUGIN, '<user name="mine" dim="1" needstage="vel"/>')
     model = mujoco.MjModel.from_xml_string(f"<mujoco>{BODIES}{with_user}</mujoco>")
     data = mujoco.MjData(model)
@@ -485,7 +485,7 @@ PLUGIN = DECLARED[DECLARED.index("<plugin") : DECLARED.index("<clock/>")]
     ],
 )
 def test_what_can_never_be_added_is_refused_by_name_with_the_reason(requirement, message):
-    """An engine refuses with sensor, reason and fix, before it touches the model; sn.prepare in the same words."""
+    """An engine rejects with sensor, reason and fix, before it modifies the model; sn.prepare uses the same words."""
     with pytest.raises(UnsupportedError, match=rf"sensor 'probe' requires NATIVE_SENSOR.*{message}"):
         MujocoEngine(MODEL).prepare(probe(requirement))
     model = mujoco.MjModel.from_xml_string(MODEL)
@@ -510,7 +510,7 @@ def test_what_can_never_be_added_is_refused_by_name_with_the_reason(requirement,
     ],
 )
 def test_what_mujoco_does_not_accept_names_the_sensor_and_its_reason(requirement, message):
-    """MuJoCo's own compile errors become one error about the sensor, and the engine stays as it was."""
+    """MuJoCo's compile errors become one error about the sensor, and the engine is unchanged."""
     engine = MujocoEngine(MODEL)
     with pytest.raises(ModelError, match=rf"native sensor 's' cannot be added to the XML text: .*{message}"):
         engine.prepare(probe(requirement, BODY_POSE))
@@ -520,7 +520,7 @@ def test_what_mujoco_does_not_accept_names_the_sensor_and_its_reason(requirement
 
 
 def test_one_name_means_one_sensor():
-    """Two sensors that describe one name in two ways are refused, together or one after the other."""
+    """Two sensors that describe one name differently are rejected, together or one after the other."""
     gyro, other = ADDED["gyro"], NATIVE_SENSOR("gyro", "gyro", "site", "imu")
     with pytest.raises(
         ModelError, match="native sensor 'gyro': it was already added under this name with other settings"
@@ -533,7 +533,7 @@ def test_one_name_means_one_sensor():
 
 
 def test_user_sensors_and_sensors_that_are_switched_off_are_refused():
-    """A declared user sensor has no value of MuJoCo's, and with the sensor flag off there are none at all."""
+    """A declared user sensor has no value from MuJoCo, and with the sensor flag off no sensor has one."""
     xml = f'<mujoco>{BODIES}<sensor><user name="mine" dim="2"/><clock name="time"/></sensor></mujoco>'
     off = xml.replace("<option ", '<option><flag sensor="disable"/></option><option ')
     for text, name, message in (
@@ -547,7 +547,7 @@ def test_user_sensors_and_sensors_that_are_switched_off_are_refused():
 
 
 def test_kinetic_energy_is_refused_where_mujoco_gives_that_of_an_earlier_computation():
-    """With the energy flag MuJoCo's own sensor is late, by a call or by an env, so it is refused; others are not."""
+    """With the energy flag MuJoCo's sensor is late, by a call or by an env, so it is rejected; others are not."""
     xml = f"<mujoco>{BODIES}<sensor><e_kinetic name='own'/></sensor></mujoco>"
     late = xml.replace("<option ", '<option><flag energy="enable"/></option><option ')
     for requirement in (NATIVE_SENSOR("own"), ADDED["e_kinetic"]):
@@ -558,6 +558,6 @@ def test_kinetic_energy_is_refused_where_mujoco_gives_that_of_an_earlier_computa
 
 
 def test_an_array_that_was_not_prepared_says_which_requirement_brings_it():
-    """Asking for a native array that nobody required names NATIVE_SENSOR."""
+    """Access to a native array that was not required raises an error that names NATIVE_SENSOR."""
     with pytest.raises(UnknownNameError, match=r"native:late.*It comes with NATIVE_SENSOR\('late'\)"):
         MujocoEngine(MODEL).array("native:late")

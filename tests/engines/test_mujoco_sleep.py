@@ -1,4 +1,4 @@
-"""Bodies that sleep: what sensors read of them is what MuJoCo's own sensors on the same bodies say."""
+"""Sleeping bodies: sensors on them read the same as MuJoCo's sensors on the same bodies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WRENCH = sn.ForceTorqueCfg(name="wrench", site="tip")
 
 
 class Twin:
-    """MuJoCo alone, on the same model with its own sensors: what they say."""
+    """Return the readings of MuJoCo alone, on the same model with its own sensors."""
 
     def __init__(self, xml: str, fresh: bool = True) -> None:
         sensors = "".join(text for text in NATIVE.values() if text.split('"')[-2] in xml)
@@ -83,7 +83,7 @@ class Twin:
 
 
 class Owned:
-    """An engine that steps itself, and its scene."""
+    """Return an engine that steps itself, and its scene."""
 
     def __init__(self, engine, sensors) -> None:
         self.engine = engine
@@ -98,7 +98,7 @@ class Owned:
 
 
 class Live(Owned):
-    """MuJoCo's data, stepped by their owner."""
+    """Return MuJoCo's data, stepped by their owner."""
 
     def __init__(self, model, sensors, fresh) -> None:
         self.model, self.data = model, mujoco.MjData(model)
@@ -114,7 +114,7 @@ class Live(Owned):
 
 
 class LiveWarp(Owned):
-    """mujoco_warp's data, stepped by their owner."""
+    """Return mujoco_warp's data, stepped by their owner."""
 
     def __init__(self, model, sensors) -> None:
         import mujoco_warp
@@ -146,7 +146,7 @@ WARP = ["mujoco_warp", "from_mjw"]
 
 
 def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
-    """Accelerations, wrench, contact and velocity of all bodies equal those of MuJoCo's own sensors."""
+    """Accelerations, wrench, contact and velocity of all bodies equal those of MuJoCo's sensors."""
     scene, near = world.scene, {"rel": close, "abs": close}
     for name in names:
         assert scene[name].valid.all()
@@ -161,7 +161,7 @@ def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
 
 @pytest.mark.parametrize("kind", gate([*CPU, *WARP], {"mujoco unfresh", "from_mj", "mujoco_warp"}))
 def test_what_sensors_read_of_bodies_that_sleep_is_what_native_sensors_say(kind):
-    """A box, a ball and an arm at rest, beside a wheel that swings: asleep, woken and asleep again, as MuJoCo says."""
+    """A box, a ball and an arm at rest, beside a swinging wheel, match MuJoCo when asleep, awake and asleep again."""
     world = made(kind, ROOM, [*IMUS, WRENCH])
     twin = Twin(ROOM, fresh="unfresh" not in kind)
     close = 2e-2 if kind in ("mujoco_warp", "from_mjw") else 1e-4
@@ -181,7 +181,7 @@ def test_what_sensors_read_of_bodies_that_sleep_is_what_native_sensors_say(kind)
 
 
 def test_each_env_sleeps_by_itself():
-    """One env lies still while another falls; both read what MuJoCo alone says from the same start."""
+    """One env rests while another falls; both match MuJoCo alone from the same start."""
     engine = MujocoEngine(BOX.format(more="", rest=""), num_envs=2)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu")])
     scene.reset(qpos=[[0, 0, z, 1, 0, 0, 0] for z in (0.1, 0.6)])
@@ -198,7 +198,7 @@ def test_each_env_sleeps_by_itself():
 
 
 def test_a_body_that_starts_asleep_reads_what_its_native_sensor_says():
-    """With sleep="init" a box lies still from the start, and reads its weight."""
+    """With sleep="init" a box rests from the start and reads its weight."""
     xml = BOX_ALONE.replace('name="box" pos', 'name="box" sleep="init" pos').replace("0 0 .1", "0 0 .0995")
     for kind in CPU:
         world, twin = made(kind, xml, [sn.ImuCfg(name="imu", site="imu")]), Twin(xml, fresh="unfresh" not in kind)
@@ -210,7 +210,7 @@ def test_a_body_that_starts_asleep_reads_what_its_native_sensor_says():
 
 
 def test_the_effort_of_a_motor_whose_joint_sleeps_stays():
-    """MuJoCo clears qfrc_actuator of a tree that sleeps; its jointactuatorfrc sensor, and JOINT_EFFORT, keep it."""
+    """MuJoCo clears qfrc_actuator of a sleeping tree; its jointactuatorfrc sensor, and JOINT_EFFORT, keep the value."""
     engine = MujocoEngine(DRIVEN)
     engine.prepare({JOINT_EFFORT: "probe", JOINT_TORQUE: "probe", JOINT_STATE: "probe"})
     engine.ctrl[:] = 0.2
@@ -222,7 +222,9 @@ def test_the_effort_of_a_motor_whose_joint_sleeps_stays():
 
 
 def test_what_cannot_be_read_of_bodies_that_sleep_is_refused_by_name():
-    """A sealed model without the sensors, an inert joint, a static body's wrench, the world as the secondary."""
+    """A sealed model without the sensors, an inert joint, a static body's wrench, and the world as secondary all
+    work.
+    """
     sealed = MujocoEngine(mujoco.MjModel.from_xml_string(ROOM))
     for requirement in (BODY_ACCELERATION, JOINT_WRENCH, JOINT_EFFORT):
         with pytest.raises(UnsupportedError, match=f"'probe' requires {requirement}.*'mujoco'.*sleep.*sn.prepare"):
@@ -245,7 +247,7 @@ def test_what_cannot_be_read_of_bodies_that_sleep_is_refused_by_name():
 
 
 def test_an_imu_on_a_sealed_model_that_sleeps_takes_the_difference_of_velocities():
-    """Where accelerations cannot be had, the IMU says that it differentiates, and a box at rest reads g."""
+    """If accelerations are unavailable, the IMU reports that it differentiates, and a box at rest reads g."""
     engine = MujocoEngine(mujoco.MjModel.from_xml_string(BOX_ALONE))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="box")])
     for _ in range(3):
@@ -255,7 +257,9 @@ def test_an_imu_on_a_sealed_model_that_sleeps_takes_the_difference_of_velocities
 
 
 def test_the_sensors_of_bodies_that_may_sleep_are_hidden_and_added_once():
-    """Preparing twice, also after attaching, adds nothing; names and declared sensors stay; without the flag none."""
+    """A second preparation, also after attaching, adds nothing; names and declared sensors stay; without the flag
+    none.
+    """
     spec = mujoco.MjSpec.from_string(ROOM)
     added = prepare_spec(spec, {BODY_ACCELERATION, JOINT_EFFORT, JOINT_WRENCH})
     assert len(added) == 5 * (1 + 4) + 3  # a site and four sensors for each body, one for each joint
@@ -271,7 +275,7 @@ def test_the_sensors_of_bodies_that_may_sleep_are_hidden_and_added_once():
 
 
 def test_a_saved_state_is_restored_while_bodies_sleep():
-    """What was read when the state was saved is read again, whether bodies moved meanwhile or another engine loads."""
+    """A restored state reads as when it was saved, even if bodies moved since or another engine loads it."""
     engine = MujocoEngine(BOX_ALONE)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu")])
     scene.step(substeps=100)
@@ -301,7 +305,7 @@ def test_mujoco_warp_data_without_room_for_all_degrees_of_freedom_is_refused():
 
 
 def test_reading_wakes_nothing():
-    """The states of an engine that is read at every tick and of one that never is are the same, bit for bit."""
+    """The states of an engine read at every tick and of an engine never read are the same, bit for bit."""
     engines = [MujocoEngine(ROOM, num_envs=2) for _ in range(2)]
     for engine in engines:
         engine.prepare({BODY_ACCELERATION: "probe", JOINT_WRENCH: "probe", REPORT: "probe"})

@@ -66,7 +66,7 @@ def wanted(*requirements):
 
 
 def thrown(model=WALKER, num_envs=2, requirements=ALL, *, seed=1, **options):
-    """An engine whose environments start with velocities of their own."""
+    """Return an engine whose environments start with different velocities."""
     engine = MujocoWarpEngine(model, num_envs, device="cpu", **options)
     engine.prepare(wanted(*requirements))
     generator = torch.Generator().manual_seed(seed)
@@ -81,7 +81,7 @@ def controls(engine, steps, seed=2):
 
 
 def rows_of(engine):
-    """All that a step starts from, copied."""
+    """Return a copy of everything that a step starts from."""
     return {name: values.clone() for name, values in engine._worlds.states().items()}
 
 
@@ -90,7 +90,7 @@ def arrays_of(engine):
 
 
 def assert_same(got, expected, rows=slice(None)):
-    """Bit for bit."""
+    """Compare bit for bit."""
     assert got.keys() == expected.keys()
     for name, values in got.items():
         assert torch.equal(values[rows], expected[name][rows]), name
@@ -101,7 +101,7 @@ def address(array):
 
 
 def data_of(engine, env, model=None):
-    """MuJoCo's own computation, in float64, of the state that an env has now."""
+    """Return MuJoCo's computation, in float64, for the current state of an env."""
     model = model or engine.model
     data = mujoco.MjData(model)
     for name in STATE:
@@ -114,7 +114,7 @@ def data_of(engine, env, model=None):
 
 
 def reference(engine, env, model=None):
-    """Pose, velocity and acceleration of each body and state of each scalar joint, computed by MuJoCo itself."""
+    """Return pose, velocity and acceleration of each body and state of each scalar joint, computed by MuJoCo."""
     model = model or engine.model
     data = data_of(engine, env, model)
     velocity, acceleration = np.zeros((2, model.nbody, 6))
@@ -122,7 +122,7 @@ def reference(engine, env, model=None):
         for function, out in ((mujoco.mj_objectVelocity, velocity), (mujoco.mj_objectAcceleration, acceleration)):
             function(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, out[body], 0)
     acceleration[:, 3:] += model.opt.gravity
-    acceleration[model.body_weldid == 0] = 0.0  # which MuJoCo has said by itself since 3.12
+    acceleration[model.body_weldid == 0] = 0.0  # which MuJoCo reports by itself since 3.12
     joints = [model.joint(name).id for name in engine.names("scalar_joint")]
     return {
         "body_pos_w": data.xpos[1:],
@@ -148,7 +148,7 @@ def assert_close(engine, env, expected, tolerance=1e-4):
 
 
 def test_state_is_mujoco_warps_own_memory_and_a_write_counts_after_forward_and_in_the_next_step():
-    """The state tensors lie where mujoco_warp has the state, which a write therefore changes."""
+    """The state tensors share mujoco_warp's memory, so a write changes its state."""
     engine = thrown()
     for name in STATE:
         assert getattr(engine, name).data_ptr() == address(getattr(engine.d, name)), name
@@ -165,7 +165,7 @@ def test_state_is_mujoco_warps_own_memory_and_a_write_counts_after_forward_and_i
 
 
 def test_what_stands_side_by_side_is_a_view_and_costs_no_copy():
-    """Poses of bodies, joints of a chain of hinges and native sensors lie in mujoco_warp's own arrays."""
+    """Poses of bodies, joints of a chain of hinges and native sensors share mujoco_warp's own arrays."""
     xml = CHAIN.replace("</mujoco>", "<sensor><jointpos joint='two' name='angle'/></sensor></mujoco>")
     engine = MujocoWarpEngine(xml, 3, device="cpu")
     engine.prepare(wanted(BODY_POSE, JOINT_STATE, JOINT_EFFORT, NATIVE_SENSOR("angle")))
@@ -182,7 +182,7 @@ def test_what_stands_side_by_side_is_a_view_and_costs_no_copy():
 
 
 def test_what_does_not_stand_side_by_side_is_copied():
-    """Joints with a ball joint, a free joint or a nameless one between them have their own values in order."""
+    """Joints with a ball, free or nameless joint between them have their own values in order."""
     engine = thrown()
     engine.step(controls(engine, 1)[0], substeps=3)
     engine.refresh()
@@ -199,7 +199,7 @@ def test_what_does_not_stand_side_by_side_is_copied():
 
 
 def test_views_become_copies_where_hidden_bodies_come_between_and_tensors_in_hand_show_it():
-    """Rows follow the names whatever sensors add; an array that was handed out before is the same tensor object."""
+    """Rows follow the names for any added sensors; a previously returned array is the same tensor object."""
 
     def add(spec):
         spec.body("box").add_body(name="sensorium/plate", pos=[0, 0, 1])
@@ -218,7 +218,7 @@ def test_views_become_copies_where_hidden_bodies_come_between_and_tensors_in_han
 
 
 def test_addresses_never_change():
-    """State and derived arrays stay where they are through preparation, steps, resets and restored states."""
+    """State and derived arrays keep their addresses through preparation, steps, resets and restored states."""
     engine = MujocoWarpEngine(WALKER, 2, device="cpu")
     state = {name: getattr(engine, name).data_ptr() for name in (*STATE, "gravity", "magnetic")}
     engine.prepare(wanted(*ALL))
@@ -243,7 +243,7 @@ def test_addresses_never_change():
 
 
 def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins():
-    """Poses, velocities, coordinate accelerations and joints of a walker that stumbles equal MuJoCo's own to 1e-4."""
+    """Poses, velocities, coordinate accelerations and joints of a stumbling walker equal MuJoCo's to 1e-4."""
     engine = thrown()
     hardest = 0.0
     for ctrl in controls(engine, 30):
@@ -261,7 +261,7 @@ def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins():
 
 @pytest.mark.parametrize("body", ["boulder", "post", "carriage"])
 def test_static_and_mocap_bodies_are_at_rest(body):
-    """A body that nothing can move has exactly zero velocity and acceleration, while its pose is right."""
+    """A body that cannot move has exactly zero velocity and acceleration, and its pose is correct."""
     engine = thrown()
     engine.mocap_pos[0, 0] = torch.tensor([2.0, 3.0, 4.0])
     engine.step(substeps=5)
@@ -287,7 +287,7 @@ def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
 
 
 def test_with_sensors_switched_off_accelerations_are_still_right():
-    """The sensor flag stops mujoco_warp's sensors, not the accelerations that it computes for ours."""
+    """The sensor flag stops mujoco_warp's sensors, but not the accelerations for this package's sensors."""
     spec = mujoco.MjSpec.from_file(str(WALKER))
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
     engine = thrown(spec)
@@ -300,7 +300,7 @@ def test_with_sensors_switched_off_accelerations_are_still_right():
 
 
 def test_native_sensors_and_contacts_are_those_of_mujoco():
-    """Native sensors of all kinds and reports of contacts equal MuJoCo's own in float64."""
+    """Native sensors of all kinds and reports of contacts equal MuJoCo's in float64."""
     model = mujoco.MjModel.from_xml_path(str(WALKER))
     names = [model.sensor(i).name for i in range(model.nsensor)]
     feet = CONTACT_REPORT(("geom", ("left_foot", "right_foot")), None, ("found", "force"), "netforce", 1)
@@ -324,7 +324,7 @@ def test_native_sensors_and_contacts_are_those_of_mujoco():
 
 @pytest.mark.parametrize("integrator", ["IMPLICITFAST", "EULER", "RK4"])
 def test_reading_never_alters_the_physics(integrator):
-    """Trajectories read at every tick, and never read by anybody, are bit-identical, solver state included."""
+    """Trajectories read at every tick and never read are bit-identical, solver state included."""
     spec = mujoco.MjSpec.from_file(str(WALKER))
     spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")
     spec.option.timestep = 0.001
@@ -340,7 +340,7 @@ def test_reading_never_alters_the_physics(integrator):
 
 
 def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
-    """The samples that MuJoCo keeps for delayed and periodic sensors are those of the steps, read or unread."""
+    """The samples that MuJoCo stores for delayed and periodic sensors are those of the steps, read or unread."""
     spec = mujoco.MjSpec.from_string(FALL)
     for name, kind, interval in (("late", "ACCELEROMETER", 0.0), ("seldom", "ACCELEROMETER", 0.006)):
         sensor = spec.add_sensor(name=name, type=getattr(mujoco.mjtSensor, f"mjSENS_{kind}"))
@@ -358,7 +358,7 @@ def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
 
 @pytest.mark.slow
 def test_reading_wakes_nobody():
-    """With sleeping enabled, who sleeps and when does not depend on who reads, nor on what was true only meanwhile."""
+    """With sleeping enabled, the sleep state depends neither on reads nor on temporary states."""
     xml = FALL.replace("pos='0 0 1'", "pos='0 0 .1'").replace("timestep", "sleep_tolerance='.05' timestep")
     xml = xml.replace("<worldbody>", "<option><flag sleep='enable'/></option><worldbody>")
     read, unread = (thrown(xml, requirements=(BODY_ACCELERATION, BODY_VELOCITY)) for _ in range(2))
@@ -384,7 +384,7 @@ def test_reading_wakes_nobody():
 
 
 def test_a_control_callback_is_not_called_by_sensors():
-    """A callback that writes controls sees only steps, and what it writes is not written by a refresh."""
+    """A callback that writes controls is called only in steps, and a refresh does not repeat its writes."""
     engine = thrown(CHAIN, requirements=(BODY_ACCELERATION,))
     calls = []
 
@@ -445,7 +445,7 @@ def test_nobody_waits_for_the_device_in_steps_and_in_resets_by_a_mask(fresh):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_four_steps_of_one_are_one_step_of_four(fresh):
-    """Substeps are steps: state and derived state are the same bits."""
+    """Substeps are steps: state and derived state have the same bits."""
     single, four = thrown(fresh=fresh), thrown(fresh=fresh)
     for ctrl in controls(single, 6):
         for _ in range(4):
@@ -463,7 +463,7 @@ def test_four_steps_of_one_are_one_step_of_four(fresh):
     [("", ("potential", "kinetic")), ("<option><flag energy='enable'/></option>", ("potential",))],
 )
 def test_energies_are_those_of_mujoco_and_reading_them_changes_nothing(flag, names):
-    """Sensors of energy, with the energy flag and without, equal MuJoCo's own."""
+    """Sensors of energy, with and without the energy flag, equal MuJoCo's."""
     energies = "<sensor><e_potential name='potential'/><e_kinetic name='kinetic'/></sensor></mujoco>"
     xml = CHAIN.replace("</mujoco>", energies).replace("<worldbody>", f"{flag}<worldbody>")
     read, unread = (thrown(xml, requirements=map(NATIVE_SENSOR, names)) for _ in range(2))
@@ -491,7 +491,7 @@ def test_a_refresh_without_news_runs_nothing(monkeypatch):
 
 
 def test_unfresh_state_is_all_of_one_tick_before():
-    """With fresh=False joints, poses and velocities are those of one tick before, and `lag` says so until a forward."""
+    """With fresh=False joints, poses and velocities are one tick old, and `lag` reports it until a forward."""
     fresh, stale = thrown(), thrown(fresh=False)
     assert (fresh.lag, stale.lag) == (0, 0)
     names = [name for name in arrays_of(fresh) if "pos" in name or "vel" in name or "quat" in name]
@@ -516,7 +516,7 @@ def test_unfresh_state_is_all_of_one_tick_before():
 
 
 def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
-    """With fresh=False acceleration and effort, too, are those of one tick before, under the control of that step."""
+    """With fresh=False acceleration and effort are also one tick old, under the control of that step."""
     engine, twin = thrown(fresh=False), thrown()
     for ctrl in controls(engine, 15):
         for each in (engine, twin):
@@ -532,7 +532,7 @@ def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
 
 
 def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind():
-    """With fresh=False a reset brings only the reset envs up to date, and the next step makes all lag again."""
+    """With fresh=False a reset updates only the reset envs, and after the next step all lag again."""
     engine, twin = (thrown(num_envs=3, fresh=False) for _ in range(2))
     for each in (engine, twin):
         each.step(substeps=8)
@@ -552,7 +552,7 @@ def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind(
 
 
 def test_a_scene_says_when_an_unfresh_reading_was_taken():
-    """A sensor's age is one tick with fresh=False and nothing with fresh=True."""
+    """A sensor's age is one tick with fresh=False and zero with fresh=True."""
     for fresh, age in ((True, 0.0), (False, 0.002)):
         engine = MujocoWarpEngine(FALL, 2, device="cpu", fresh=fresh)
         scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="tag")])
@@ -569,7 +569,7 @@ def test_unfresh_with_rk4_is_refused():
 
 
 def test_requirements_that_come_late_are_read_at_once():
-    """What needs nothing of the model may come after many ticks, fresh or not, and is current from then on."""
+    """A sensor that needs no model change may be added after many ticks, fresh or not, and is current from then on."""
     for fresh in (True, False):
         engine = thrown(requirements=(BODY_POSE,), fresh=fresh)
         engine.step(substeps=9)
@@ -586,7 +586,7 @@ def test_requirements_that_come_late_are_read_at_once():
 
 @pytest.mark.parametrize("env_ids", [[2], torch.tensor([2]), np.array([False, False, True, False]), 2])
 def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
-    """Resetting env 2 with a given state changes neither state nor derived state of any other env, now or later."""
+    """Resetting env 2 to a given state changes neither state nor derived state of any other env, now or later."""
     engine, twin = (thrown(num_envs=4) for _ in range(2))
     ctrl = torch.full((engine.nu,), 0.3)
     for each in (engine, twin):
@@ -612,7 +612,7 @@ def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_contacts_of_others_survive_the_reset_of_the_first_env(fresh):
-    """What touches in one env is reported on, at the same instant as before, when another env is lifted."""
+    """Contacts in one env are reported at the same instant as before when another env is lifted."""
     report = CONTACT_REPORT(("geom", ("box",)), None, ("found", "force"), "netforce", 1)
     engine = MujocoWarpEngine(FALL.replace("pos='0 0 1'", "pos='0 0 .1'"), 3, device="cpu", fresh=fresh)
     engine.prepare(wanted(report, BODY_VELOCITY))
@@ -627,7 +627,7 @@ def test_contacts_of_others_survive_the_reset_of_the_first_env(fresh):
 
 
 def test_reset_rows_follow_the_order_of_the_env_ids():
-    """Values given for env ids [3, 1] go to env 3 and env 1 in that order, also where they are the state itself."""
+    """Values for env ids [3, 1] are assigned to env 3 and env 1 in that order, also if they are the state itself."""
     engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
     engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
     assert engine.ctrl[:, 0].tolist() == [0.0, 1.0, 0.0, 3.0]
@@ -639,7 +639,7 @@ def test_reset_rows_follow_the_order_of_the_env_ids():
 
 @pytest.mark.parametrize("keyframe", [None, "low", 0])
 def test_a_reset_env_starts_as_a_new_one(keyframe):
-    """After a reset of all, state and what follows from it are those of a new engine; gravity stays."""
+    """After a reset of all, state and derived state are those of a new engine; gravity stays."""
     key = (
         "<keyframe><key name='low' time='2' qpos='.5 -.5' qvel='1 2' ctrl='.1 .2' mpos='4 5 6' mquat='0 1 0 0'/>"
         "</keyframe></mujoco>"
@@ -669,7 +669,7 @@ def test_a_reset_env_starts_as_a_new_one(keyframe):
 
 
 def test_reset_goes_back_to_the_qpos0_of_each_env():
-    """A default position that the owner gave to one env is where its reset leads."""
+    """A reset uses the default position that the owner set for that env."""
     engine = MujocoWarpEngine(CHAIN, 2, device="cpu")
     engine.expand("qpos0")[1] = 0.75
     engine.reset(None)
@@ -677,7 +677,7 @@ def test_reset_goes_back_to_the_qpos0_of_each_env():
 
 
 def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
-    """Wrong ids, keys and shapes are errors that leave the state as it was."""
+    """Wrong ids, keys and shapes are errors that leave the state unchanged."""
     engine = thrown(CHAIN)
     engine.step(substeps=5)
     before = rows_of(engine)
@@ -693,7 +693,7 @@ def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
 
 
 def test_control_may_be_for_all_envs_or_one_row_each_and_a_wrong_shape_says_what_is_expected():
-    """Control is `[nu]` for all or `[env, nu]`; None keeps what is there; nothing moves where it does not fit."""
+    """Control is `[nu]` for all or `[env, nu]`; None keeps the current values; a wrong shape moves nothing."""
     engine = MujocoWarpEngine(CHAIN, 3, device="cpu")
     engine.step([0.5, 0.25])
     assert engine.ctrl.tolist() == [[0.5, 0.25]] * 3
@@ -713,7 +713,7 @@ def test_control_may_be_for_all_envs_or_one_row_each_and_a_wrong_shape_says_what
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("refreshed", [True, False])
 def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
-    """Steps in one go, and steps, a save, another engine, a load and the other steps, end in the same bits."""
+    """Uninterrupted steps end in the same bits as steps, a save, a load in another engine and the remaining steps."""
     whole, first, second = (thrown(fresh=fresh) for _ in range(3))
     for engine in (whole, first):
         engine.gravity[1, 2] = -3.0
@@ -743,7 +743,9 @@ def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
 @pytest.mark.parametrize("built_inside", [False, True])
 @pytest.mark.parametrize("kind", OWN_ENGINES)
 def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_inside):
-    """Roll-outs run in that mode, and what they touch first is made then; steps, resets and loads go on outside."""
+    """Roll-outs run in that mode, and arrays are created at first use; steps, resets and loads continue outside of
+    it.
+    """
 
     def built():
         noisy = sn.ImuCfg(name="noisy", site="imu", gyro_noise=0.1, gyro_bias=sn.Uniform(0, 1), delay=0.008)
@@ -769,9 +771,9 @@ def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_insi
     scene.reset(torch.tensor([True, False]))
 
 
-@pytest.mark.filterwarnings("ignore:contacts of:sensorium.SensoriumWarning")  # which mujoco_warp 3 mistakes
+@pytest.mark.filterwarnings("ignore:contacts of:sensorium.SensoriumWarning")  # which mujoco_warp 3 misinterprets
 def test_torchs_default_dtype_changes_nothing():
-    """Also where it is float64, for a learner of its own, every sensor measures what it does otherwise."""
+    """With float64 as the default dtype, as some learners need, every sensor measures the same."""
     readings = []
     for dtype in (torch.float32, torch.float64):
         torch.set_default_dtype(dtype)
@@ -789,7 +791,7 @@ def test_torchs_default_dtype_changes_nothing():
 
 
 def test_restored_readings_are_of_mounts_where_they_are():
-    """A sensor is read right after `load_state`: its site is where each environment has it, as before saving."""
+    """A sensor is read right after `load_state`: its site is at each environment's position, as before saving."""
     imu = sn.ImuCfg(name="imu", site="imu")
     scenes = []
     for _ in range(2):
@@ -806,7 +808,7 @@ def test_restored_readings_are_of_mounts_where_they_are():
 
 
 def test_gravity_that_all_envs_share_again_is_restored():
-    """A saved gravity of each env comes back also where the owner put one for all in its place."""
+    """The saved gravity of each env is restored even if the owner replaced it by one value for all."""
     engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
     pair = np.array([[0, 0, -1], [0, 0, -2]], np.float32)
     engine.m.opt.gravity = wp.array(pair, dtype=wp.vec3, device="cpu")
@@ -817,7 +819,7 @@ def test_gravity_that_all_envs_share_again_is_restored():
 
 
 def test_a_state_of_another_model_is_refused():
-    """A state with other sizes is an error that says so, and nothing is loaded."""
+    """A state of different sizes raises an error that states them, and nothing is loaded."""
     engine = thrown(CHAIN, 3)
     before = rows_of(engine)
     with pytest.raises(
@@ -874,7 +876,7 @@ def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
 
 
 def test_gravity_and_flux_are_felt_and_seen():
-    """An env with its own gravity falls with it, gravity_w says so, and a reset keeps it."""
+    """An env with its own gravity falls accordingly, gravity_w reports it, and a reset keeps it."""
     engine = MujocoWarpEngine(FALL, 3, device="cpu")
     engine.prepare(wanted(*MOTION))
     engine.gravity[1] = torch.tensor([0.0, 0.0, -1.62])
@@ -892,7 +894,7 @@ def test_gravity_and_flux_are_felt_and_seen():
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_arrays_that_the_owner_puts_in_place_of_others_count_by_themselves(rows):
-    """Env n has row n % rows of an array of the Model, in physics, in derived state and in where mounts are."""
+    """Env n uses row n % rows of a Model array, in physics, derived state and mount offsets."""
     engine = MujocoWarpEngine(FALL, 4, device="cpu")
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="tag", fields=("pos_w", "projected_gravity_b"))])
     for _ in range(40):  # long enough for everything to be captured
@@ -918,7 +920,7 @@ def test_arrays_that_the_owner_puts_in_place_of_others_count_by_themselves(rows)
 
 
 def test_options_that_the_owner_sets_count_by_themselves():
-    """A number of the options that was frozen in a graph is noticed."""
+    """A change to an option that was frozen in a graph is detected."""
     engine, twin = thrown(), thrown()
     for each in (engine, twin):
         each.step(substeps=3)
@@ -932,7 +934,7 @@ def test_options_that_the_owner_sets_count_by_themselves():
 
 
 def test_an_array_of_the_data_that_was_replaced_is_a_clear_error():
-    """What derived state reads must stay where it is; the message names it."""
+    """Arrays that derived state reads must keep their addresses; the message names the array."""
     engine = MujocoWarpEngine(FALL, 2, device="cpu")
     engine.prepare(wanted(BODY_POSE))
     engine.refresh()
@@ -942,7 +944,7 @@ def test_an_array_of_the_data_that_was_replaced_is_a_clear_error():
 
 
 def test_what_was_written_before_the_scene_survives_what_sensors_add():
-    """State, expanded fields, replaced arrays, options and callbacks stay as the owner left them; so do tensors."""
+    """State, expanded fields, replaced arrays, options and callbacks stay as the owner set them, and so do tensors."""
     engine = MujocoWarpEngine(FALL, 2, device="cpu")
     m = engine.m
     qpos, gravity, friction = engine.qpos, engine.gravity, engine.expand("geom_friction")
@@ -969,7 +971,7 @@ def test_what_was_written_before_the_scene_survives_what_sensors_add():
 
 
 def test_what_a_sensor_resizes_after_it_was_written_is_refused_and_nothing_is_lost():
-    """Where a plugin adds joints or sites, values written before cannot be carried over, and the error names them."""
+    """If a plugin adds joints or sites, previously written values cannot be carried over, and the error names them."""
 
     def add(spec):
         body = spec.body("box").add_body()
@@ -994,7 +996,7 @@ def test_what_a_sensor_resizes_after_it_was_written_is_refused_and_nothing_is_lo
 
 
 def test_expand_gives_each_env_its_own_values_of_what_may_differ():
-    """All fields that mujoco_warp keeps for each world can be expanded; others, and unknown ones, are refused."""
+    """All fields that mujoco_warp stores per world can be expanded; other and unknown fields are rejected."""
     engine = MujocoWarpEngine(WALKER, 18, device="cpu")
     assert engine.model.nbody == 19
     for prefix, owner in worlds_of.parts_of(engine.m).items():
@@ -1014,7 +1016,7 @@ def test_expand_gives_each_env_its_own_values_of_what_may_differ():
 
 
 def test_fields_whose_first_size_happens_to_be_the_number_of_envs_are_still_shared():
-    """A list of bodies is no list of environments, also where there are as many."""
+    """A list of bodies is not a list of environments, even if the counts are equal."""
     engine = MujocoWarpEngine(WALKER, 19, device="cpu")
     assert engine.m.body_parentid.shape == (19,)
     with pytest.raises(ValueError, match="body_parentid: got a field that all environments of mujoco_warp share"):
@@ -1022,7 +1024,7 @@ def test_fields_whose_first_size_happens_to_be_the_number_of_envs_are_still_shar
 
 
 def test_shapes_that_differ_between_envs_are_refused_by_name():
-    """Rays meet one set of shapes: an element that differs is named; a value that all have is taken."""
+    """Rays hit one set of shapes: an element that differs is named; a value common to all envs is used."""
     engine = MujocoWarpEngine(WALKER, 2, device="cpu")
     engine.expand("geom_size")[:, engine.model.geom("trunk").id] = torch.tensor([0.3, 0.2, 0.1])
     trunk = next(shape for shape in engine.shapes() if shape.name == "trunk")
@@ -1035,7 +1037,7 @@ def test_shapes_that_differ_between_envs_are_refused_by_name():
 
 @pytest.mark.parametrize("is_mask", [False, True])
 def test_shapes_that_come_to_differ_are_refused_at_the_next_reset(is_mask):
-    """Rays would go on meeting what env 0 had when they were described; what rays do not depend on may differ."""
+    """Rays would still hit env 0's shapes as described; properties that rays do not depend on may differ."""
     engine = MujocoWarpEngine(WALKER, 2, device="cpu")
     engine.shapes()
     post, trunk = engine.model.body("post").id, engine.model.geom("trunk").id
@@ -1058,7 +1060,7 @@ def test_shapes_that_come_to_differ_are_refused_at_the_next_reset(is_mask):
 
 
 def heap(count, gap=0.0):
-    """Boxes that lie on the ground beside each other, four contacts each, or hang above it."""
+    """Return boxes that lie on the ground side by side, four contacts each, or hang above it."""
     boxes = "".join(
         f"<body pos='{i % 6 * 0.3} {i // 6 * 0.3} {0.049 + gap}'><freejoint/><geom type='box' size='.1 .1 .05'/></body>"
         for i in range(count)
@@ -1070,7 +1072,7 @@ def heap(count, gap=0.0):
 
 
 def test_memory_is_sized_from_the_default_state_and_the_keyframes():
-    """There is room for twice what the model starts with, and what the caller says overrides it."""
+    """The default capacity is twice the model's initial contacts, and the caller's value overrides it."""
     spec = mujoco.MjSpec.from_string(heap(30, gap=1.0))
     model = spec.compile()
     qpos = model.qpos0.copy()
@@ -1087,13 +1089,13 @@ def test_memory_is_sized_from_the_default_state_and_the_keyframes():
 
 
 def test_more_memory_than_there_can_be_is_refused_with_what_to_lower():
-    """Three billion contacts are beyond what Warp can count: the message names sizes and number of environments."""
+    """Three billion contacts exceed Warp's count: the message names sizes and number of environments."""
     with pytest.raises(ModelError, match="3 environments with memory for nconmax=1000000000 contacts"):
         MujocoWarpEngine(FALL, 3, device="cpu", nconmax=10**9)
 
 
 def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
-    """A box on four corners with room for one contact: the message names envs, size, value and what was lost."""
+    """For a box on four corners with capacity for one contact, the message names envs, size, value and losses."""
     engine = MujocoWarpEngine(heap(1), 2, device="cpu", nconmax=1)
     with pytest.warns(SensoriumWarning) as told:
         engine.step()
@@ -1110,7 +1112,7 @@ def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
 
 
 def test_too_little_memory_for_constraints_names_the_env_that_it_was_too_small_for():
-    """Only the env whose box touches the ground runs out, and the physics of the other goes on untouched."""
+    """Only the env whose box touches the ground runs out, and the physics of the other is unaffected."""
     engine, twin = MujocoWarpEngine(heap(1), 2, device="cpu", njmax=8), MujocoWarpEngine(heap(1), 2, device="cpu")
     for each in (engine, twin):
         each.qpos[0, 2::7] += 1.0
@@ -1138,7 +1140,7 @@ def test_the_owner_of_the_data_is_told_where_to_give_more():
 
 @pytest.fixture
 def versions(monkeypatch):
-    """What pip says is installed; set an entry to None for a package that is not."""
+    """Return pip's list of installed packages; set an entry to None for a missing package."""
     said = {name: metadata.version(name) for name in ("mujoco", "mujoco-warp")}
 
     def version(name):
@@ -1153,7 +1155,7 @@ def versions(monkeypatch):
 
 
 def test_without_mujoco_warp_the_error_says_how_to_get_it(versions):
-    """The line for pip has the extra, and the version that fits the installed MuJoCo."""
+    """The pip command has the extra, and the version that fits the installed MuJoCo."""
     release = ".".join(versions["mujoco"].split(".")[:2])
     versions["mujoco-warp"] = None
     with pytest.raises(
@@ -1163,7 +1165,7 @@ def test_without_mujoco_warp_the_error_says_how_to_get_it(versions):
 
 
 def test_versions_that_do_not_match_name_a_pair_that_works(versions):
-    """Both versions are named, and the line for pip that gives a pair."""
+    """The message names both versions and the pip command for a matching pair."""
     versions.update({"mujoco": "3.11.0", "mujoco-warp": "4.0.0"})
     with pytest.raises(
         MissingDependencyError,
@@ -1175,7 +1177,7 @@ def test_versions_that_do_not_match_name_a_pair_that_works(versions):
 
 
 def test_a_mujoco_warp_that_cannot_be_imported_says_why(versions, monkeypatch):
-    """The reason of the import is in the message."""
+    """The reason for the failed import is in the message."""
     monkeypatch.setitem(__import__("sys").modules, "mujoco_warp", None)
     with pytest.raises(MissingDependencyError, match=r"cannot be imported beside mujoco .*sensorium\[warp\]"):
         MujocoWarpEngine(FALL, device="cpu")
@@ -1192,7 +1194,7 @@ def test_a_mujoco_warp_that_cannot_be_imported_says_why(versions, monkeypatch):
     ],
 )
 def test_a_feature_that_mujoco_warp_lacks_is_named_at_construction(option, name):
-    """Solver, flag or sensor: its name is in the message, and the engine that has it."""
+    """The message names the solver, flag or sensor, and the engine that supports it."""
     xml = FALL.replace("<worldbody>", f"{option}<worldbody>")
     with pytest.raises(ModelError, match=f"mujoco_warp .* cannot simulate the XML text.*{name}.*MujocoEngine"):
         MujocoWarpEngine(xml, device="cpu")
@@ -1211,7 +1213,7 @@ def test_a_sensor_plugin_is_named_at_construction():
 
 
 def test_a_user_sensor_is_refused_by_name():
-    """What only a callback of its owner could fill is no reading."""
+    """A value that only an owner's callback could fill is not a reading."""
     xml = FALL.replace("</mujoco>", "<sensor><user name='mine' dim='1'/></sensor></mujoco>")
     engine = MujocoWarpEngine(xml, device="cpu")
     with pytest.raises(UnsupportedError, match=r"'probe' requires NATIVE_SENSOR.*mine.*mujoco_warp"):
@@ -1219,7 +1221,7 @@ def test_a_user_sensor_is_refused_by_name():
 
 
 def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
-    """An MjModel cannot be changed: the error shows sn.prepare, and a model prepared so works."""
+    """An MjModel cannot be changed: the error refers to sn.prepare, and a prepared model works."""
     contact = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="geom", pattern="box"))
     spec = mujoco.MjSpec.from_string(FALL)
     sealed = MujocoWarpEngine(spec.copy().compile(), 2, device="cpu")
@@ -1235,7 +1237,7 @@ def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
 
 
 def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
-    """Without CUDA, device="cuda" (the default) says what was found."""
+    """Without CUDA, device="cuda" (the default) reports the devices found."""
     nothing = dataclasses.replace(devices.Found.here(), warp_devices=(), torch_devices=0)
     monkeypatch.setattr(devices.Found, "here", lambda: nothing)
     with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device is available"):
@@ -1245,7 +1247,7 @@ def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
 
 
 def test_wrong_types_are_refused_with_what_is_accepted():
-    """Anything that is no model is refused by type, and MjData points at from_mjw."""
+    """Any object that is not a model is rejected by type, and the error for MjData refers to from_mjw."""
     with pytest.raises(
         ModelError, match=r"a int .* is not a model: give a path to MJCF or URDF, XML text, or an MjSpec"
     ):
@@ -1257,7 +1259,7 @@ def test_wrong_types_are_refused_with_what_is_accepted():
 
 
 def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve():
-    """What would change the model is refused once time has passed; what it already has is granted."""
+    """Changes to the model are rejected once time has passed; existing quantities are granted."""
     engine = thrown(FALL, requirements=(BODY_POSE,))
     engine.step()
     report = CONTACT_REPORT(("geom", ("box",)), None, ("found",), "none", 2)
@@ -1269,7 +1271,7 @@ def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve()
 
 
 def test_compose_puts_each_entity_under_its_prefix():
-    """Entities keep their names behind a prefix, as with the engine on the CPU."""
+    """Entities keep their names behind a prefix, as with the CPU engine."""
     engine = MujocoWarpEngine.compose({"red": FALL, "blue": (CHAIN, (3, 0, 1))}, num_envs=2, device="cpu")
     assert engine.entities == ("red", "blue")
     assert engine.names("scalar_joint") == ("blue/one", "blue/two")
@@ -1281,7 +1283,7 @@ def test_compose_puts_each_entity_under_its_prefix():
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_model_without_joints_has_state_of_no_size_and_bodies_where_they_are(num_envs):
-    """No joints, no actuators, no sites, nothing to control: poses and gravity are read all the same."""
+    """Without joints, actuators, sites and controls, poses and gravity are still read."""
     xml = "<mujoco><worldbody><body name='rock' pos='1 2 3'><geom size='.1'/></body></worldbody></mujoco>"
     engine = MujocoWarpEngine(xml, num_envs, device="cpu")
     engine.prepare(wanted(BODY_POSE, GRAVITY, JOINT_STATE))
@@ -1296,7 +1298,7 @@ def test_a_model_without_joints_has_state_of_no_size_and_bodies_where_they_are(n
 
 
 def test_an_engine_without_sensors_steps():
-    """Nothing is prepared, and nothing is computed beside the physics."""
+    """Nothing is prepared, and nothing is computed besides the physics."""
     scene = sn.Scene(MujocoWarpEngine(FALL, device="cpu"), [])
     for _ in range(5):
         scene.step()
@@ -1308,7 +1310,7 @@ def test_an_engine_without_sensors_steps():
 
 
 def live(num_envs=2, requirements=ALL, spec=None, *, seed=1, **options):
-    """Objects of somebody else, and an engine around them."""
+    """Return another owner's objects and an engine around them."""
     spec = spec or mujoco.MjSpec.from_file(str(WALKER))
     prepare_spec(spec, requirements)
     mjm = spec.compile()
@@ -1323,7 +1325,7 @@ def live(num_envs=2, requirements=ALL, spec=None, *, seed=1, **options):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_reading_leaves_the_owners_state_untouched(fresh):
-    """Every bit of the state is the same with sensors reading at each tick and without."""
+    """Every bit of the state is the same with and without sensors that read at each tick."""
     m, d, engine = live(fresh=fresh)
     other_m, other_d, twin = live()
     for _ in range(40):
@@ -1358,7 +1360,7 @@ def test_a_live_engine_equals_the_stepping_engine(fresh):
 
 
 def test_a_scene_around_live_objects_reads_as_our_own():
-    """Measured readings of scenes are the same bits, whoever steps; a reset by the owner is read by scene.reset."""
+    """Measured readings of scenes have the same bits for either stepper; scene.reset reads an owner's reset."""
     cfgs = [
         sn.ImuCfg(name="imu", site="imu", fields=("ang_vel_b", "lin_acc_b", "pos_w")),
         sn.ContactSensorCfg(
@@ -1418,7 +1420,7 @@ def test_the_owners_edits_count_at_the_next_update():
 
 
 def test_what_the_owner_computes_anew_after_a_refresh_reaches_no_array():
-    """With `fresh=False` the owner's `forward()` would else make poses current and leave the rest one tick old."""
+    """With `fresh=False` the owner's `forward()` would otherwise update poses and leave the rest one tick old."""
     m, d, engine = live(requirements=(*ALL, NATIVE_SENSOR("gyro")), fresh=False)
     for _ in range(3):
         mjw.step(m, d)
@@ -1432,7 +1434,7 @@ def test_what_the_owner_computes_anew_after_a_refresh_reaches_no_array():
 
 
 def test_the_owners_own_graph_lives_beside_ours():
-    """A graph that the owner captured of the step is replayed between our refreshes, and gives the same bits."""
+    """The owner's captured graph of the step is replayed between refreshes and gives the same bits."""
     m, d, engine = live()
     twin = thrown()
     mjw.step(m, d)
@@ -1454,7 +1456,7 @@ def test_the_owners_own_graph_lives_beside_ours():
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_reset_by_the_owner_counts_for_the_reset_envs_only(fresh):
-    """The owner resets, then says which envs: these are read anew, the others stay as they were."""
+    """The owner resets, then names the envs: these are read again, the others are unchanged."""
     m, d, engine = live(num_envs=3, fresh=fresh)
     for _ in range(5):
         mjw.step(m, d)
@@ -1476,7 +1478,7 @@ def test_a_reset_by_the_owner_counts_for_the_reset_envs_only(fresh):
 
 
 def test_the_owner_steps_and_resets():
-    """A live engine refuses to step or to write state."""
+    """A live engine rejects steps and state writes."""
     _, _, engine = live(requirements=(JOINT_STATE,), fresh=False)
     with pytest.raises(ScheduleError, match=r"mujoco_warp\.step\(m, d\), then scene\.update"):
         engine.step()
@@ -1487,7 +1489,7 @@ def test_the_owner_steps_and_resets():
 
 
 def test_a_live_engine_restores_its_readings():
-    """Tick and derived arrays of a wrapped engine come back; the physics is its owner's."""
+    """Tick and derived arrays of a wrapped engine are restored; the physics belongs to its owner."""
     m, d, engine = live(requirements=(BODY_VELOCITY, BODY_ACCELERATION))
     mjw.step(m, d)
     engine.count_ticks(1)
@@ -1502,7 +1504,7 @@ def test_a_live_engine_restores_its_readings():
 
 
 def test_restoring_readings_writes_no_state_of_the_owner():
-    """Joint positions that are a view of the owner's state stay as the owner has them."""
+    """Joint positions that are a view of the owner's state keep the owner's values."""
     m, d, engine = live(spec=mujoco.MjSpec.from_string(CHAIN), requirements=(JOINT_STATE, BODY_POSE))
     assert engine.array("joint_pos").data_ptr() == address(d.qpos)
     saved = engine.state()
@@ -1514,7 +1516,9 @@ def test_restoring_readings_writes_no_state_of_the_owner():
 
 
 def test_live_accelerations_need_no_preparation_when_fresh():
-    """Our own forward computation gives accelerations of any model; a step's, read as they are, need a sensor."""
+    """The engine's own forward computation gives accelerations for any model; those read from a step require a
+    sensor.
+    """
     mjm = mujoco.MjModel.from_xml_string(FALL)
     m, d = mjw.put_model(mjm), mjw.make_data(mjm)
     engine = MujocoWarpEngine.from_mjw(mjm, m, d)
@@ -1528,7 +1532,7 @@ def test_live_accelerations_need_no_preparation_when_fresh():
 
 
 def test_from_mjw_refuses_what_does_not_belong_together():
-    """Wrong types, foreign sizes and several time steps are refused with the reason."""
+    """Wrong types, foreign sizes and several time steps are rejected with the reason."""
     mjm, other = mujoco.MjModel.from_xml_string(FALL), mujoco.MjModel.from_xml_string(CHAIN)
     m, d = mjw.put_model(mjm), mjw.make_data(mjm, nworld=2)
     with pytest.raises(ModelError, match=r"from_mjw: got .* as mjm, expected a mujoco\.MjModel"):

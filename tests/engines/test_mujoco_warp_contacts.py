@@ -1,4 +1,6 @@
-"""mujoco_warp before 4 mistakes the side of a primary that is the first geom of one contact and second of another."""
+"""mujoco_warp before 4 confuses the side of a primary that is the first geom of one contact and the second of
+another.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def found(primary: str, secondary: tuple[str, str] | None, reduce: str = "maxfor
 
 
 def test_a_primary_between_geoms_of_lesser_and_greater_type_is_named() -> None:
-    """A ball is second to the ground and first to a box; a box is second to all that is here, a plane first."""
+    """A ball is second to the ground and first to a box; a box is second to all others here, a plane first."""
     assert found("ball", None) and found("rod", None)
     assert not found("box", None) and not found("ground", None)
 

@@ -1,4 +1,4 @@
-"""Odd values for arguments of engines and of a scene's clock: one of our errors that names it."""
+"""Invalid arguments of engines and of a scene's clock: each raises a package error that names the argument."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ODD = (
 
 
 def name_of(value: object) -> str:
-    """Return a name of a value that is the same in every process."""
+    """Return a name for a value that is the same in every process."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -45,7 +45,9 @@ def scene_of(engine=None):
 
 @pytest.mark.parametrize("step", ["0", "-0.01", "nan", "inf", "1e-320", "1e300"])
 def test_a_time_step_that_is_none_is_refused_by_every_engine(step):
-    """Zero, negative, not finite or absurd: an error that names it, when the engine is made."""
+    """A time step that is zero, negative, not finite or absurd raises an error that names it, when the engine is
+    created.
+    """
     with pytest.raises(sn.ModelError, match=rf"timestep: got {re.escape(str(float(step)))}.*<option timestep="):
         MujocoEngine(BODY.format(step))
     model = mujoco.MjModel.from_xml_string(BODY.format(0.002))
@@ -58,7 +60,7 @@ def test_a_time_step_that_is_none_is_refused_by_every_engine(step):
 
 
 def test_a_time_step_that_a_sensor_writes_is_checked():
-    """MODEL_ELEMENTS may set the time step of the model."""
+    """MODEL_ELEMENTS may set the model's time step."""
 
     def stop(spec):
         spec.option.timestep = 0.0
@@ -69,7 +71,7 @@ def test_a_time_step_that_a_sensor_writes_is_checked():
 
 
 def test_a_time_step_that_was_edited_is_an_error_at_the_next_step():
-    """Edits of engine.model, of the batch's own, of a wrapped model; once it is put back, the scene continues."""
+    """Edits of engine.model, the batch's model or a wrapped model are detected; once reverted, the scene continues."""
     scene = scene_of()
     scene.step()
     scene.engine.model.opt.timestep = 0.01
@@ -105,7 +107,7 @@ def test_a_time_step_that_was_edited_is_an_error_at_the_next_step():
 
 @pytest.mark.slow
 def test_a_time_step_of_mujoco_warp_that_was_edited_is_an_error():
-    """Written in place or replaced, in an engine's own model or a wrapped one."""
+    """The value is written in place or replaced, in an engine's own model or a wrapped model."""
     import mujoco_warp
     import warp as wp
 
@@ -144,7 +146,7 @@ def test_a_time_step_of_mujoco_warp_that_was_edited_is_an_error():
     ids=name_of,
 )
 def test_substeps_and_ticks_are_integers(value):
-    """Anything else is a ScheduleError that names it, and the scene is where it was."""
+    """Any other value is a ScheduleError that names it, and the scene is unchanged."""
     scene = scene_of()
     with pytest.raises(sn.ScheduleError, match=r"Scene.step: substeps: got"):
         scene.step(substeps=value)
@@ -160,7 +162,7 @@ def test_substeps_and_ticks_are_integers(value):
 
 @pytest.mark.parametrize("value", ODD, ids=name_of)
 def test_env_ids_are_integers_or_a_mask(value):
-    """Anything else is an ArgumentError, also a ValueError, that names it."""
+    """Any other value is an ArgumentError, also a ValueError, that names it."""
     for scene in (scene_of(), sn.Scene(sn.TensorEngine(num_envs=2), [sn.ImuCfg(name="imu", body="body")])):
         for call in (scene.reset, scene["imu"].reset, scene["imu"].read):
             try:
@@ -177,7 +179,9 @@ def test_env_ids_are_integers_or_a_mask(value):
 @pytest.mark.parametrize("value", ODD, ids=name_of)
 @pytest.mark.parametrize("name", ["body_pos_w", "body_quat_w", "gravity_w", "joint_pos"])
 def test_arrays_take_real_numbers(name, value):
-    """What is assigned, given to reset, or returned by motion is real numbers of a shape that fits, or our error."""
+    """Values assigned, passed to reset, or returned by motion are real numbers of a matching shape, or raise a package
+    error.
+    """
     engine = sn.TensorEngine(num_envs=2, joints=("j",), provides=("pose", "joint_state", "gravity"))
     before = engine.array(name).clone()
 
@@ -200,7 +204,7 @@ def test_arrays_take_real_numbers(name, value):
 
 
 def test_a_quaternion_of_zeros_is_no_orientation():
-    """It is refused where it is assigned, given to reset or to a site."""
+    """The value is rejected on assignment, in reset or for a site."""
     for order, name in (("wxyz", "body_quat_w"), ("xyzw", "body_quat")):
         engine = sn.TensorEngine(num_envs=2, quat_order=order)
         for make in (lambda: setattr(engine, name, 0.0), lambda: engine.reset([1], {name: (0, 0, 0, 0)})):  # noqa: B023
@@ -212,7 +216,7 @@ def test_a_quaternion_of_zeros_is_no_orientation():
 
 
 def test_a_mistyped_array_is_an_error():
-    """An attribute that a TensorEngine does not have cannot be assigned; a subclass has its own."""
+    """An attribute that a TensorEngine does not have cannot be assigned; a subclass may define attributes."""
     engine = sn.TensorEngine()
     for name in ("body_pos", "body_quat_W", "gravity", "joints_pos"):
         with pytest.raises(sn.UnknownNameError, match=rf"unknown array '{name}'"):
@@ -235,7 +239,7 @@ ARGUMENTS = (
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_a_tensor_engine_takes_its_arguments_or_says_why_not(name):
-    """Odd values for each argument, also within mappings and sequences: an engine, or one of our errors."""
+    """Invalid values for each argument, also within mappings and sequences, give an engine or a package error."""
     nested = [{"a": value} for value in ODD] + [[value] for value in ODD] + [{"a": ("body", value)} for value in ODD]
     nested += [{"a": ("body", (0, 0, 0), value)} for value in ODD]
     for value in (*ODD, *nested):
@@ -250,7 +254,7 @@ def test_a_tensor_engine_takes_its_arguments_or_says_why_not(name):
 
 @pytest.mark.slow
 def test_random_odd_values_give_only_our_errors():
-    """Many combinations of odd arguments, of engine, reset and step."""
+    """Many combinations of invalid arguments of engine, reset and step are tested."""
     random_ = random.Random(3)
     for _ in range(3000):
         given = {

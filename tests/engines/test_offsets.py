@@ -1,4 +1,4 @@
-"""The launch that follows elements, on fields as MuJoCo (NumPy, float64) and mujoco_warp (Warp, float32) hold them."""
+"""The launch that follows elements, on fields as stored by MuJoCo (NumPy, float64) and mujoco_warp (Warp, float32)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY = FrameOnBody(0, (0.25, 0.5, -0.5), (0.6, 0.0, 0.8, 0.0))
 FRAMES = [FrameOnBody(0, element=("site", "a")), BODY, FrameOnBody(-1, element=("camera", "eye")),
           FrameOnBody(1, element=("joint", "hinge")), FrameOnBody(1, element=("site", "b"))]  # fmt: skip
 INNER = [((0.1 * k, -0.2, 0.3), (1.0, 0.0, 0.2 * k, 0.4)) for k in range(len(FRAMES))]
-"""Offsets on top, with quaternions that are not normalised."""
+"""Additional offsets, with quaternions that are not normalised."""
 FIELDS = ("site_pos", "site_quat", "cam_pos", "cam_quat", "jnt_pos")
 
 
@@ -32,7 +32,7 @@ def fields(seed: int, envs: int) -> dict[str, NDArray[np.float64]]:
 
 
 def expected(values: dict[str, NDArray[np.float64]], env: int, k: int) -> tuple[NDArray[Any], Rotation]:
-    """Return where a mount is, by SciPy."""
+    """Return the pose of a mount, by SciPy."""
     frame, (inner_pos, inner_quat) = FRAMES[k], INNER[k]
     pos, quat = np.array(frame.pos), np.array(frame.quat)
     if frame.element is not None:
@@ -56,7 +56,7 @@ def check(pair: tuple[torch.Tensor, torch.Tensor], values: dict[str, NDArray[np.
 
 
 def held(values: dict[str, NDArray[np.float64]], is_warp: bool) -> dict[str, Any]:
-    """Return fields as one of the simulators holds them."""
+    """Return fields as stored by one of the simulators."""
     if not is_warp:
         return values
     dtypes = {"site_quat": wp.quat, "cam_quat": wp.quat}
@@ -70,7 +70,7 @@ def held(values: dict[str, NDArray[np.float64]], is_warp: bool) -> dict[str, Any
 @pytest.mark.parametrize("is_warp", [False, True])
 @pytest.mark.parametrize("envs", [1, ENVS])
 def test_mounts_follow_fields_that_are_written_and_replaced(is_warp: bool, envs: int, capture: bool) -> None:
-    """What was recorded (or captured) once follows writes in place, and other arrays, also of other sizes."""
+    """A launch recorded (or captured) once follows writes in place and replaced arrays, also of other sizes."""
     live = LiveOffsets(Compute("cpu", ENVS, capture=capture), "cpu")
     pair = live.add(FRAMES, INNER)
     assert set(live.fields) == set(FIELDS)
@@ -78,7 +78,7 @@ def test_mounts_follow_fields_that_are_written_and_replaced(is_warp: bool, envs:
     arrays = held(values, is_warp)
     live.bind(lambda kind, name: ROW[kind, name], arrays)
     addresses = [tensor.data_ptr() for tensor in pair]
-    for seed in range(6):  # beyond the runs that are timed before anything is captured
+    for seed in range(6):  # beyond the timed runs before capture
         for name, value in fields(seed, envs).items():
             values[name][...] = value
             if is_warp:
@@ -93,7 +93,7 @@ def test_mounts_follow_fields_that_are_written_and_replaced(is_warp: bool, envs:
 
 
 def test_only_the_chosen_environments_follow() -> None:
-    """A reset moves the mounts of the envs that were reset; those of other views that were added later as well."""
+    """A reset moves the mounts of the reset envs, also in other views that were added later."""
     live = LiveOffsets(Compute("cpu", ENVS), "cpu")
     old, new = fields(0, ENVS), fields(1, ENVS)
     values = {name: value.copy() for name, value in old.items()}
@@ -113,7 +113,9 @@ def test_only_the_chosen_environments_follow() -> None:
 
 @pytest.mark.parametrize("capture", [False, True])
 def test_mounts_that_nobody_holds_are_let_go(capture: bool) -> None:
-    """Scenes and sensors come and go on one engine: what is followed does not grow, and those that stay follow on."""
+    """As scenes and sensors come and go on one engine, the followed set does not grow, and the remaining ones still
+    follow.
+    """
     live = LiveOffsets(Compute("cpu", ENVS, capture=capture), "cpu")
     values = fields(0, ENVS)
     kept = live.add(FRAMES, INNER)
@@ -136,7 +138,7 @@ def test_mounts_that_nobody_holds_are_let_go(capture: bool) -> None:
 
 
 def test_elements_of_bodies_are_none_to_follow() -> None:
-    """A view of bodies alone has no element: nothing is launched for it."""
+    """A view of bodies alone has no element, so nothing is launched for it."""
     live = LiveOffsets(Compute("cpu", ENVS), "cpu")
     pos, _ = live.add([BODY], [((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))])
     assert not live

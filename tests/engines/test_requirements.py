@@ -1,7 +1,7 @@
-"""A requirement means the same on every engine: what MuJoCo's own functions say of one state, read from all engines.
+"""Requirements mean the same on every engine: MuJoCo's functions on one state are compared with all engines.
 
-The state has contact, motors at work, bodies that turn about centres of mass off their frames, and a welded body. A
-TensorEngine has what its user writes; it shows that shapes, rows and names are the same.
+The state has contact, active motors, bodies that rotate about centres of mass off their frames, and a welded body. A
+TensorEngine has the values that its user writes; it verifies that shapes, rows and names are the same.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _state(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _reference() -> dict[str, np.ndarray]:
-    """Return what each array has to be, one environment, from MuJoCo's functions and sensors."""
+    """Return the expected value of each array, one environment, from MuJoCo's functions and sensors."""
     model = mujoco.MjModel.from_xml_string(XML)
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.ctrl[:] = _state(model)
@@ -95,9 +95,9 @@ def _reference() -> dict[str, np.ndarray]:
             motion[name].append(values)
     vel, acc = (np.array(values) for values in motion.values())
     acc[:, 3:] += model.opt.gravity
-    vel[0] = acc[0] = 0.0  # of a body welded to the world mj_objectAcceleration says -gravity
+    vel[0] = acc[0] = 0.0  # mj_objectAcceleration gives -gravity for a body welded to the world
     contact = next(c for c in data.contact if model.geom("ball").id in c.geom)
-    force = np.zeros(6)  # in a frame from the ground to the ball, which a report turns about its second tangent
+    force = np.zeros(6)  # in a frame from the ground to the ball, which a report rotates about its second tangent
     mujoco.mj_contactForce(model, data, list(data.contact).index(contact), force)
     turn = data.site("flange").xmat.reshape(3, 3)
     joints = [model.joint(name) for name in JOINTS]
@@ -157,7 +157,7 @@ def warp_live() -> Any:
 
 
 def tensor_engine() -> Any:
-    """Return an engine whose user writes what the reference says."""
+    """Return an engine whose user writes the reference values."""
     return sn.TensorEngine(
         ENVS,
         bodies=BODIES,

@@ -1,4 +1,4 @@
-"""The shapes that engines describe: MuJoCo's geoms against MuJoCo itself, and those given to a `TensorEngine`."""
+"""Shapes described by engines: MuJoCo's geoms against MuJoCo itself, and shapes passed to a `TensorEngine`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def triangles_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> np.n
 
 @ENGINES
 def test_every_kind_is_where_mujoco_has_it(make: Callable[[str], sn.Engine]) -> None:
-    """Pose of a shape, composed with its body's, is geom_xpos and geom_xmat of a random state to 1e-6."""
+    """The pose of a shape, composed with its body's, is geom_xpos and geom_xmat of a random state to 1e-6."""
     engine = make(KINDS)
     data = randomised(engine.model)
     kinds = {}
@@ -131,7 +131,7 @@ def test_every_kind_is_where_mujoco_has_it(make: Callable[[str], sn.Engine]) -> 
 
 
 def test_sizes_are_those_of_the_model() -> None:
-    """As many sizes as the kind has, in MuJoCo's order; a mesh and a height field bring their own."""
+    """The number of sizes matches the kind, in MuJoCo's order; a mesh and a height field have their own data."""
     sizes = {name: shape.size for name, shape in by_name(batch(KINDS)).items()}
     assert sizes == {
         "ground": (4.0, 3.0), "field": (), "rock": (), "top": (0.5, 0.4, 0.02), "ball": (0.1,),
@@ -142,9 +142,9 @@ def test_sizes_are_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (0.5, 0.2, 0.1), (-0.7, 0.4, 0.9)])
 def test_the_vertices_of_an_asymmetric_mesh_are_where_they_were_written(scale: tuple[float, ...]) -> None:
-    """The tetrahedron's four triangles, scaled, turned and moved by hand, to 1e-6 and with the same faces.
+    """The tetrahedron's four triangles, scaled, rotated and moved by hand, match to 1e-6 with the same faces.
 
-    MuJoCo compiles a mesh about its centre of mass and principal axes, which for this one are far from its own.
+    MuJoCo compiles a mesh about its centre of mass and principal axes, which differ far from this mesh's own.
     """
     written = np.array(TETRAHEDRON.split(), dtype=float).reshape(4, 3) * scale
     text = " ".join(map(str, scale))
@@ -170,7 +170,7 @@ def test_the_vertices_of_an_asymmetric_mesh_are_where_they_were_written(scale: t
 
 
 def test_geoms_of_one_mesh_share_it() -> None:
-    """One Mesh object for each mesh of the model, one HeightField for each height field, and one list of shapes."""
+    """There is one Mesh object per mesh of the model, one HeightField per height field, and one list of shapes."""
     shapes = by_name(engine := batch(KINDS))
     assert shapes["big"].mesh is shapes["small"].mesh is not shapes["rock"].mesh
     assert shapes["rock"].mesh is not None and shapes["rock"].mesh.name == "wedge"
@@ -183,7 +183,7 @@ def test_geoms_of_one_mesh_share_it() -> None:
 
 
 def test_triangles_without_an_area_are_left_out() -> None:
-    """A mesh with a degenerate triangle is described without it, as no ray can meet it."""
+    """A mesh with a degenerate triangle is described without it, because no ray can hit it."""
     xml = """<mujoco><asset><mesh name="m" vertex="0 0 0  1 0 0  0 1 0  0 0 1"
       face="0 2 1  0 1 3  0 3 2  1 2 3  0 1 1"/></asset>
       <worldbody><geom name="g" type="mesh" mesh="m"/></worldbody></mujoco>"""
@@ -195,7 +195,7 @@ def test_triangles_without_an_area_are_left_out() -> None:
 
 
 def height(field: sn.HeightField, x: float, y: float) -> float:
-    """Return the height by the words of `HeightField`: two triangles a cell, split from (r, c) to (r + 1, c + 1)."""
+    """Return the height as documented in `HeightField`: two triangles per cell, split from (r, c) to (r + 1, c + 1)."""
     rows, columns = field.heights.shape
     u, v = ((x / field.size[0] + 1) / 2 * (columns - 1), (y / field.size[1] + 1) / 2 * (rows - 1))
     c, r = min(int(u), columns - 2), min(int(v), rows - 2)
@@ -207,7 +207,9 @@ def height(field: sn.HeightField, x: float, y: float) -> float:
 
 
 def test_heights_are_what_rays_of_mujoco_meet() -> None:
-    """Straight down: the same height to 1e-6, at corners and anywhere; beyond it nothing; from below the base."""
+    """A vertical ray finds the same height to 1e-6, at corners and elsewhere, nothing outside, and the base from
+    below.
+    """
     geom = '<geom name="field" type="hfield" hfield="hills" pos="0 0 .7"/>'
     engine = batch(f"<mujoco>{ASSETS}<worldbody>{geom}</worldbody></mujoco>")
     field = by_name(engine)["field"].hfield
@@ -233,7 +235,7 @@ def test_heights_are_what_rays_of_mujoco_meet() -> None:
 
 @ENGINES
 def test_what_is_welded_to_the_world_is_static_and_mocap_bodies_are_not(make: Callable[[str], sn.Engine]) -> None:
-    """Static: the world and all without a joint between; not a mocap body nor what is welded to it; rows are kept."""
+    """Static shapes are the world and all without a joint between, except mocap bodies and bodies welded to them."""
     engine = make(KINDS)
     shapes = by_name(engine)
     assert {name for name, shape in shapes.items() if shape.is_static} == {"ground", "field", "rock", "top", "ball"}
@@ -270,7 +272,7 @@ SEEN = f"""
 
 
 def test_visible_is_what_mj_ray_can_hit() -> None:
-    """A ray from above meets exactly the geoms that are called visible: alpha of the material, or of the geom."""
+    """A ray from above hits exactly the geoms flagged visible, by the alpha of the material or of the geom."""
     engine = batch(SEEN)
     data = randomised(engine.model)
     hit = np.zeros(1, dtype=np.int32)
@@ -281,7 +283,7 @@ def test_visible_is_what_mj_ray_can_hit() -> None:
 
 
 def test_groups_and_contacts_are_those_of_the_model() -> None:
-    """Visual: visible and in group 0 to 2. Collision: contype or conaffinity is not 0, or in a contact pair."""
+    """Visual means visible and in group 0 to 2. Collision means nonzero contype or conaffinity, or a contact pair."""
     shapes = by_name(batch(SEEN))
     assert {name: shape.group for name, shape in shapes.items() if shape.group} == {"shown": 2, "inner": 3, "paired": 5}
     assert {name for name, shape in shapes.items() if not shape.is_visual} == {
@@ -292,7 +294,7 @@ def test_groups_and_contacts_are_those_of_the_model() -> None:
 
 
 def test_reflectance_is_the_luminance_of_the_colour_that_is_drawn() -> None:
-    """Rec. 709 weights on the geom's own colour where it has one, else on its material's, as mjv_addGeoms colours."""
+    """Rec. 709 weights apply to the geom's own colour if it has one, else to its material's, as in mjv_addGeoms."""
     engine = batch(SEEN)
     scene = mujoco.MjvScene(engine.model, maxgeom=50)
     option = mujoco.MjvOption()
@@ -311,7 +313,7 @@ def test_reflectance_is_the_luminance_of_the_colour_that_is_drawn() -> None:
 
 
 def test_a_geom_without_a_name_gets_one_that_no_other_has() -> None:
-    """`geom_{id}`, with what makes it unique where a geom has that name."""
+    """The name is `geom_{id}`, with a unique suffix if a geom already has that name."""
     xml = '<mujoco><worldbody><geom size=".1"/><geom name="geom_2" size=".1"/><geom size=".1"/></worldbody></mujoco>'
     assert [shape.name for shape in batch(xml).shapes()] == ["geom_0", "geom_2", "geom_2_"]
 
@@ -356,7 +358,7 @@ def add_hidden(spec: Any) -> None:
 
 
 def test_what_sensors_added_is_left_out() -> None:
-    """Hidden geoms, and all on hidden bodies, are no shapes and do not shift the names of nameless ones."""
+    """Hidden geoms, and all on hidden bodies, are not shapes and do not shift the names of nameless geoms."""
     xml = '<mujoco><worldbody><body name="b"><joint/><geom size=".1"/></body></worldbody></mujoco>'
     spec = mujoco.MjSpec.from_string(xml)
     prepare_spec(spec, [sn.MODEL_ELEMENTS(add_hidden)])
@@ -377,7 +379,7 @@ def test_what_sensors_added_is_left_out() -> None:
 
 @ENGINES
 def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn.Engine]) -> None:
-    """SHAPES asks for no computation and brings no array, alone or beside others, also of a sealed model."""
+    """SHAPES requires no computation and adds no array, alone or with others, also for a sealed model."""
     engine = make(KINDS)
     assert engine.supports(sn.SHAPES) is None
     engine.prepare({sn.SHAPES: "lidar"})
@@ -402,7 +404,9 @@ def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn
     ],
 )
 def test_shapes_that_differ_between_environments_are_refused(field: str, row: int, what: str) -> None:
-    """Shapes are shared: a batch whose geoms differ is an error that names the geom; the same in all envs is taken."""
+    """Shapes are shared: a batch whose geoms differ raises an error that names the geom; an equal change in all envs is
+    used.
+    """
     engine = sn.MujocoEngine(KINDS, 2)
     values = engine.batch.expand(field)
     if field == "geom_rgba":
@@ -422,7 +426,7 @@ def test_shapes_that_differ_between_environments_are_refused(field: str, row: in
 
 
 def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> None:
-    """Domain randomisation writes at resets: rays that would not see what it wrote must not go on in silence."""
+    """Domain randomisation writes at resets: rays that would miss its changes must not continue silently."""
     engine = sn.MujocoEngine(KINDS, 2)
     engine.reset(None)
     engine.shapes()
@@ -435,14 +439,14 @@ def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> Non
 
 
 def test_a_moving_body_may_start_elsewhere_in_each_environment() -> None:
-    """Poses of bodies that move are state, so that shapes do not depend on them."""
+    """Poses of moving bodies are state, so shapes do not depend on them."""
     engine = sn.MujocoEngine(KINDS, 2)
     engine.batch.expand("body_pos")[1, engine.model.body("door").id] += 0.1
     assert len(engine.shapes()) == 11
 
 
 def test_environments_of_different_models_are_refused() -> None:
-    """`batch.set_models` with several models: an error that says so."""
+    """`batch.set_models` with several models raises a clear error."""
     engine = sn.MujocoEngine(KINDS, 2)
     engine.batch.set_models([mujoco.MjModel.from_xml_string(KINDS) for _ in range(2)])
     with pytest.raises(ModelError, match="the environments run different models"):
@@ -456,11 +460,11 @@ def test_environments_of_different_models_are_refused() -> None:
     "path", ["suite/quadruped.xml", "suite/humanoid.xml", "suite/dog.xml", "third_party/kinova/jaco_arm.xml"]
 )
 def test_robots_of_dm_control_have_a_shape_for_each_geom(path: str) -> None:
-    """Every geom in order, at MuJoCo's pose in a random state, each mesh once."""
+    """Every geom is listed in order, at MuJoCo's pose in a random state, each mesh once."""
     folder = Path(pytest.importorskip("dm_control").__file__).parent
     engine = sn.MujocoEngine(str(folder / path))
     model = engine.model
-    model.geom_sameframe[:] = 0  # else MuJoCo takes the inertial frame for a geom's where they agree to 1e-6
+    model.geom_sameframe[:] = 0  # else MuJoCo uses the inertial frame for a geom's if they agree to 1e-6
     data = randomised(model, 1)
     shapes = engine.shapes()
     assert len(shapes) == model.ngeom and len({shape.name for shape in shapes}) == model.ngeom
@@ -481,7 +485,7 @@ def box(name: str, **more: Any) -> sn.Shape:
 
 
 def test_a_tensor_engine_gives_the_shapes_that_it_was_given() -> None:
-    """In order, with the rows of bodies that were named; the world never moves, geoms are another list."""
+    """Shapes are in order, with the rows of the named bodies; the world never moves, and geoms are a separate list."""
     engine = sn.TensorEngine(
         bodies=("base", "tool"),
         geoms={"pad": "tool"},
@@ -515,7 +519,7 @@ def test_a_mapping_names_the_shapes() -> None:
 
 
 def test_a_tensor_engine_without_shapes_says_how_to_give_them() -> None:
-    """Nothing known is refused, an empty world is one."""
+    """Missing shapes are rejected, and an empty world is accepted."""
     engine = sn.TensorEngine()
     assert engine.shapes() == ()
     with pytest.raises(UnsupportedError, match=r"'lidar' requires SHAPES.*Give TensorEngine\(\.\.\., shapes=\["):
@@ -550,19 +554,19 @@ def test_a_tensor_engine_without_shapes_says_how_to_give_them() -> None:
     ],
 )
 def test_a_shape_that_does_not_fit_is_named(more: dict[str, Any], message: str) -> None:
-    """Unknown bodies, double names and bodies whose pose nobody writes are errors with the shape and the fix."""
+    """Unknown bodies, duplicate names and bodies without written poses are errors with the shape and the fix."""
     with pytest.raises(ModelError, match=message):
         sn.TensorEngine(bodies=("base", "tool"), **more)
 
 
 def test_static_shapes_need_no_poses() -> None:
-    """A fixed world is granted where no pose is written."""
+    """A fixed world is granted even if no pose is written."""
     engine = sn.TensorEngine(shapes=[sn.Shape("plane", "ground")], provides=("velocity",))
     assert engine.supports(sn.SHAPES) is None
 
 
 def test_a_shape_on_a_named_body_has_no_row_yet() -> None:
-    """`row` of a shape that no engine placed is an error, as is a body that is neither row nor name."""
+    """`row` of a shape that no engine placed is an error, and so is a body that is neither row nor name."""
     with pytest.raises(ModelError, match=r"shape 'crate': body: 'base' has no row"):
         _ = box("crate", body="base").row
     with pytest.raises(ModelError, match=r"shape 'crate': body: got 0\.5, expected a row of a body"):

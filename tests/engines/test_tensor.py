@@ -36,7 +36,7 @@ def test_what_is_written_is_what_sensors_read():
 
 
 def test_only_what_is_provided_is_granted_and_the_error_says_how():
-    """A requirement nobody promised to write is refused, never read as zeros."""
+    """A requirement that is not provided is rejected, and never reads as zeros."""
     engine = TensorEngine(magnetic=None)
     engine.prepare({BODY_POSE: "imu", BODY_VELOCITY: "imu", GRAVITY: "imu"})
     with pytest.raises(
@@ -71,7 +71,7 @@ def test_xyzw_quaternions_are_turned_into_wxyz():
 
 
 def test_motion_is_evaluated_at_the_time_of_each_tick():
-    """A function of time fills the arrays at once, after steps, after ticks of the user's own loop, and on forward."""
+    """A function of time fills the arrays at once, after steps, after ticks of the user's loop, and on forward."""
 
     def circle(t):
         return {"body_pos_w": [math.cos(t), math.sin(t), 0.0], "body_lin_vel_w": [-math.sin(t), math.cos(t), 0.0]}
@@ -90,13 +90,13 @@ def test_motion_is_evaluated_at_the_time_of_each_tick():
 
 
 def test_control_is_refused():
-    """There is nothing that could obey a control."""
+    """The engine has nothing to control."""
     with pytest.raises(ValueError, match=r"ctrl: got .* has no actuators"):
         TensorEngine().step([0.0])
 
 
 def test_reset_writes_rows_of_the_given_envs_only():
-    """A reset writes what is given into those envs; everything else stays as written."""
+    """A reset writes the given values into those envs; all else is unchanged."""
     engine = TensorEngine(3, quat_order="xyzw")
     engine.body_pos_w = [1.0, 1.0, 1.0]
     engine.reset([2, 0], {"body_pos_w": [[[2.0, 2.0, 2.0]], [[0.0, 0.0, 0.0]]], "body_quat": [1.0, 0.0, 0.0, 0.0]})
@@ -107,7 +107,7 @@ def test_reset_writes_rows_of_the_given_envs_only():
 
 
 def test_names_and_sites():
-    """Bodies and sites are what was given; sites may sit on the world and carry an offset."""
+    """Bodies and sites are as given; sites may be on the world and have an offset."""
     sites = {
         "imu": "a",
         "tip": ("b", (1, 2, 3)),
@@ -151,6 +151,6 @@ def test_state_comes_back():
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(options, message):
-    """Each argument that does not fit is an error that names it."""
+    """Each invalid argument raises an error that names it."""
     with pytest.raises(ValueError, match=message):
         TensorEngine(**options)

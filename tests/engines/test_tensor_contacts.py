@@ -19,7 +19,7 @@ def robot(num_envs=3, **options):
 
 
 def test_a_report_that_a_sensor_requires_is_yours_to_write():
-    """It has the shape that its requirement says, starts without contact and is what sensors read, at one address."""
+    """The report has its requirement's shape, starts without contact, and is read by sensors at one address."""
     engine = robot()
     engine.prepare({FEET: "feet", WHOLE: "bumper"})
     assert list(engine.contacts) == sorted((FEET, WHOLE), key=contact_array) and len(engine.contacts) == 2
@@ -37,7 +37,7 @@ def test_a_report_that_a_sensor_requires_is_yours_to_write():
 
 
 def test_a_report_may_be_named_before_a_sensor_asks():
-    """What was written before a sensor requires the report is what it reads then."""
+    """Values written before a sensor requires the report are read by that sensor."""
     engine = robot()
     engine.contacts[WHOLE] = [2.0, 0.0, 0.0, 30.0]
     engine.prepare({WHOLE: "bumper"})
@@ -46,7 +46,7 @@ def test_a_report_may_be_named_before_a_sensor_asks():
 
 
 def test_motion_reset_and_state_carry_reports():
-    """Motion writes a report from the start, a reset writes rows of some envs, a restored state brings all back."""
+    """Motion writes a report from the start, a reset writes rows of some envs, and a restored state restores all."""
     engine = robot(dt=0.5, motion=lambda t: {WHOLE: [1.0, 0.0, 0.0, 10.0 * t]})
     engine.prepare({WHOLE: "bumper", FEET: "feet"})
     engine.step(substeps=4)
@@ -67,7 +67,7 @@ def test_motion_reset_and_state_carry_reports():
 
 
 def test_contacts_nobody_promised_to_write_are_refused():
-    """Without the word a report is an error that says how to provide it, never zeros."""
+    """Without the entry in `provides` a report raises an error that states the fix, never zeros."""
     engine = robot(provides=("pose",))
     with pytest.raises(
         UnsupportedError,
@@ -94,13 +94,13 @@ def test_contacts_nobody_promised_to_write_are_refused():
     ],
 )
 def test_a_report_that_cannot_be_is_refused_by_name(report, message):
-    """As on every engine: unknown elements and wrong numbers are errors with the reason."""
+    """As on every engine, unknown elements and wrong numbers are errors with the reason."""
     with pytest.raises(UnsupportedError, match=message):
         robot().prepare({report: "feet"})
 
 
 def test_what_is_not_there_is_an_error():
-    """Unknown reports, fields and shapes say what there is."""
+    """Errors for unknown reports, fields and shapes list the available ones."""
     engine = robot()
     engine.prepare({WHOLE: "bumper"})
     with pytest.raises(UnknownNameError, match=r"contact report 'contact:feet'.*CONTACT_REPORT\(\.\.\.\)"):
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_an_error():
 
 
 def test_geoms_are_named_and_sit_on_bodies():
-    """Geoms are names with a place; a body knows its own, and there is no kinematic tree."""
+    """Geoms are names with a position; a body has its own geoms, and there is no kinematic tree."""
     engine = robot()
     assert engine.names("geom") == ("left toe", "right toe", "floor")
     assert engine.frame("geom", "right toe") == FrameOnBody(2, (0.1, 0.0, 0.0))

@@ -22,7 +22,7 @@ def arm(**options):
 
 @pytest.mark.parametrize(("requirement", "word", "arrays"), [(r, *given) for r, given in JOINT_ARRAYS.items()])
 def test_each_joint_requirement_brings_its_arrays_where_it_is_provided(requirement, word, arrays):
-    """A word of `provides` grants its requirement; its arrays, by joint or by body, are yours to write."""
+    """An entry of `provides` grants its requirement; its arrays, by joint or by body, are writable."""
     engine = arm(provides=(word,))
     engine.prepare({requirement: "probe"})
     for name, shape in arrays.items():
@@ -38,7 +38,7 @@ def test_each_joint_requirement_brings_its_arrays_where_it_is_provided(requireme
 
 
 def test_joint_arrays_come_back_after_motion_reset_and_restored_state():
-    """Motion fills joint arrays, a reset writes rows of some envs, and a restored state brings all back."""
+    """Motion fills joint arrays, a reset writes rows of some envs, and a restored state restores all."""
     words = tuple(word for word, _ in JOINT_ARRAYS.values())
     engine = arm(dt=0.5, provides=words, native={"strain": 2}, motion=lambda t: {"joint_pos": [t, 2.0 * t]})
     engine.step(substeps=4)
@@ -55,7 +55,9 @@ def test_joint_arrays_come_back_after_motion_reset_and_restored_state():
 
 
 def test_joints_are_named_in_order_and_sit_where_they_are_placed():
-    """All joints are scalar; one with a place has a frame, one without is an error that says how to give it one."""
+    """All joints are scalar; a joint with a position has a frame, and one without raises an error that states the
+    fix.
+    """
     engine = TensorEngine(bodies=("base", "arm"), joints={"pan": ("arm", (0, 0, 1)), "tilt": "base", "grip": None})
     assert engine.names("joint") == engine.names("scalar_joint") == ("pan", "tilt", "grip")
     assert engine.frame("joint", "pan") == FrameOnBody(1, (0.0, 0.0, 1.0))
@@ -72,7 +74,7 @@ def test_joints_are_named_in_order_and_sit_where_they_are_placed():
 
 
 def test_native_arrays_are_written_in_place_or_by_assignment():
-    """`engine.native[name]` is the array itself; assigning to it copies, and motion writes it by `native:NAME`."""
+    """`engine.native[name]` is the array itself; an assignment copies, and motion writes it by `native:NAME`."""
     engine = TensorEngine(2, native={"strain": 3, "heat": 1}, motion=lambda t: {"native:heat": 5.0})
     engine.prepare({NATIVE_SENSOR("strain"): "gauge"})
     array = engine.array("native:strain")
@@ -88,7 +90,7 @@ def test_native_arrays_are_written_in_place_or_by_assignment():
 
 
 def test_native_sensors_are_listed_as_described():
-    """A number of values or a full description names a native sensor; what does not fit is refused."""
+    """A number of values or a full description names a native sensor; any other value is rejected."""
     gauge = NativeSensor("gauge", "force", 3, "N", "real", "acc", "site", "wrist")
     engine = TensorEngine(native={"strain": 2, "gauge": gauge})
     assert engine.native_sensors() == (NativeSensor("strain", dim=2), gauge)

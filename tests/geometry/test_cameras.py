@@ -43,7 +43,7 @@ FORWARD_LEFT_UP = {
     "opengl": ((0, 0, -1), (-1, 0, 0), (0, 1, 0)),
     "world": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
 }
-"""Which of its own axes are forward, left and up."""
+"""The camera axes that point forward, left and up."""
 PAIRS = list(itertools.product(CONVENTIONS, CONVENTIONS))
 K = [[380.08, 0.0, 467.79], [0.0, 351.5, 262.05], [0.0, 0.0, 1.0]]
 
@@ -61,14 +61,14 @@ def random_quats(count: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
 def test_three_conventions_name_one_camera(origin: Any, target: Any) -> None:
-    """The known triple of one camera converts into itself, signs included."""
+    """Known orientations of one camera in the three conventions convert into each other, signs included."""
     got = convert_orientation_convention(torch.tensor(SAME_CAMERA[origin]), origin, target)
     torch.testing.assert_close(got, torch.tensor(SAME_CAMERA[target]), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
 def test_a_conversion_keeps_what_is_forward_left_and_up(origin: Any, target: Any) -> None:
-    """Whatever the convention, the camera's forward, left and up are the same vectors of the world."""
+    """In every convention, the camera's forward, left and up are the same vectors in the world."""
     quats = random_quats(50)
     other = convert_orientation_convention(quats, origin, target)
     for mine, its in zip(FORWARD_LEFT_UP[origin], FORWARD_LEFT_UP[target], strict=True):
@@ -97,7 +97,7 @@ def test_an_unknown_convention_is_an_error(words: Any) -> None:
 
 
 def test_quaternions_follow_scipy() -> None:
-    """Products, turned vectors and matrices are SciPy's; a matrix gives its quaternion back up to the sign."""
+    """Products, rotated vectors and matrices match SciPy's; a matrix gives its quaternion back up to the sign."""
     a, b = random_quats(100), random_quats(100).flip(0)
     v = torch.tensor(np.random.default_rng(1).normal(size=(100, 3)))
     np.testing.assert_allclose(
@@ -111,7 +111,7 @@ def test_quaternions_follow_scipy() -> None:
 
 @pytest.mark.parametrize("axis", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0.6, 0.8, 0.0)])
 def test_half_turns_have_a_quaternion(axis: Any) -> None:
-    """Where w is 0, and the trace of the matrix says nothing, the quaternion is that of the turn."""
+    """If w is 0 and the trace of the matrix is uninformative, the quaternion is still that of the rotation."""
     matrix = Rotation.from_rotvec(math.pi * np.array(axis)).as_matrix()
     np.testing.assert_allclose(rotation(quat_from_matrix(torch.tensor(matrix))).as_matrix(), matrix, atol=1e-12)
 
@@ -126,7 +126,7 @@ def test_looking_at_the_origin_gives_the_known_camera(convention: Any) -> None:
 
 
 def test_a_view_looks_at_its_target_with_the_world_upright() -> None:
-    """Forward is along target - eye, left is level, and up has no part below the horizon."""
+    """Forward is along target - eye, left is level, and up has no downward component."""
     rng = np.random.default_rng(2)
     eyes, targets = rng.normal(size=(2, 200, 3))
     turn = rotation(look_at(torch.tensor(eyes), torch.tensor(targets), "world"))
@@ -138,7 +138,9 @@ def test_a_view_looks_at_its_target_with_the_world_upright() -> None:
 
 @pytest.mark.parametrize(("down", "up"), [(-1.0, (1, 0, 0)), (1.0, (-1, 0, 0))])
 def test_straight_down_and_up_are_views_along_x_that_were_tilted(down: float, up: Any) -> None:
-    """Down: the world's x is up in the image; up: minus x is. So it is a hair beside the vertical as well, along x."""
+    """Looking down, the world's x is up in the image; looking up, minus x is. A view slightly off the vertical, along
+    x, agrees.
+    """
     eye = torch.zeros(2, 3, dtype=torch.float64)
     target = torch.tensor([[0.0, 0.0, down], [1e-4, 0.0, down]], dtype=torch.float64)
     turn = rotation(look_at(eye, target, "world"))
@@ -155,7 +157,7 @@ def test_an_eye_at_its_target_is_an_error() -> None:
 
 
 def test_apertures_and_intrinsics_are_two_sides_of_one_lens() -> None:
-    """An off-centre lens with unequal focal lengths survives the way to apertures and back."""
+    """An off-centre lens with unequal focal lengths survives the conversion to apertures and back."""
     apertures = apertures_from_intrinsics(torch.tensor(K, dtype=torch.float64), 960, 540, focal_length=24.0)
     back = intrinsics_from_apertures(960, 540, 24.0, *apertures)
     np.testing.assert_allclose(back, K, rtol=1e-14)
@@ -207,7 +209,7 @@ def images(height: int = 5, width: int = 7) -> tuple[torch.Tensor, torch.Tensor,
 
 
 def test_unprojecting_and_projecting_are_inverse() -> None:
-    """Depths become points row by row; these are projected onto pixel centres, with their depths."""
+    """Depths become points row by row, which project onto pixel centres with their depths."""
     depth, k, expected = images()
     for shaped in (depth, depth[..., None]):
         points = unproject_depth(shaped, k)
@@ -221,7 +223,7 @@ def test_unprojecting_and_projecting_are_inverse() -> None:
 
 
 def test_lengths_of_rays_become_depths() -> None:
-    """The norm of a point is the length of its ray; the plane's distance is its z."""
+    """The norm of a point is the length of its ray; its depth is its z."""
     depth, k, points = images()
     lengths = torch.tensor(np.linalg.norm(points, axis=-1)).reshape(depth.shape)
     np.testing.assert_allclose(orthogonalize_perspective_depth(lengths, k), depth, atol=1e-12)
@@ -231,7 +233,7 @@ def test_lengths_of_rays_become_depths() -> None:
 
 
 def test_a_miss_has_no_point() -> None:
-    """+inf stays +inf in all three coordinates, also after a transform: never NaN."""
+    """+inf stays +inf in all three coordinates, also after a transform; it never becomes NaN."""
     depth, k, _ = images()
     depth[0, 1, 2] = math.inf
     points = unproject_depth(depth, k)
@@ -250,7 +252,7 @@ def test_points_are_transformed_by_poses() -> None:
 
 
 def test_a_point_cloud_leaves_out_what_has_no_depth() -> None:
-    """Misses and holes are left out unless they shall stay; a pose puts the rest into the world."""
+    """Misses and holes are omitted unless they are kept by request; a pose maps the other points into the world."""
     depth, k, points = images()
     image = depth[0].clone()
     image[0, 0], image[2, 3] = math.inf, 0.0

@@ -1,4 +1,6 @@
-"""The index for vertical rays: every triangle tried in float64, edges, vertices, huge triangles, places far away."""
+"""The index for vertical rays, checked against every triangle in float64: edges, vertices, huge triangles and distant
+positions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Array = NDArray[np.float64]
 Faces = NDArray[np.int64]
 
 TOLERANCE = 1e-4
-"""m."""
+"""Tolerance, m."""
 
 
 @wp.kernel
@@ -51,10 +53,10 @@ def cast(columns: Columns, o: Array, sign: float, t_max: Array | float = np.inf)
 
 
 def tried(vertices: Array, faces: Faces, o: Array, sign: float) -> tuple[Array, NDArray[np.int64], Array, Array]:
-    """Try every triangle in float64, by the signs of the areas that a place makes with its edges.
+    """Test every triangle in float64, by the signs of the areas that a position forms with its edges.
 
     Returns:
-        t, triangle, how steep the triangle is (rise over run), and how near the ray is to any edge, m.
+        t, triangle, slope of the triangle (rise over run), and distance of the ray to the nearest edge, m.
     """
     corners = vertices[faces]
     x, y = corners[None, :, :, 0] - o[:, None, None, 0], corners[None, :, :, 1] - o[:, None, None, 1]
@@ -74,7 +76,7 @@ def tried(vertices: Array, faces: Faces, o: Array, sign: float) -> tuple[Array, 
 
 
 def terrain(side: int, extent: float) -> tuple[Array, Faces]:
-    """A rough surface of side x side points, two triangles per cell, in another order than the grid's."""
+    """A rough surface of side x side points, two triangles per cell, ordered differently from the grid."""
     rng = np.random.default_rng(0)
     x, y = np.meshgrid(np.linspace(-extent, extent, side), np.linspace(-extent, extent, side))
     z = 0.3 * np.sin(x) + 0.2 * np.cos(1.3 * y) + rng.uniform(0, 0.1, x.shape)
@@ -86,7 +88,7 @@ def terrain(side: int, extent: float) -> tuple[Array, Faces]:
 
 
 def soup() -> tuple[Array, Faces]:
-    """Triangles of all sizes, slopes and directions, over and through each other."""
+    """Triangles of all sizes, slopes and directions that overlap and intersect."""
     rng = np.random.default_rng(1)
     centre = rng.uniform(-10, 10, (300, 1, 3))
     corners = centre + rng.normal(size=(300, 3, 3)) * 10.0 ** rng.uniform(-2, 1, (300, 1, 1))
@@ -115,7 +117,7 @@ def rooms() -> tuple[Array, Faces]:
 def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
     scene: tuple[Array, Faces], offset: tuple[float, ...], sign: float
 ) -> None:
-    """From above, below and between, inside closed boxes too; left out are rays within 10 um of an edge.
+    """Rays start above, below, between and inside closed boxes; rays within 10 um of an edge are omitted.
 
     Distances are compared up to 0.1 degrees from tangency.
     """
@@ -138,7 +140,7 @@ def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
 @pytest.mark.parametrize("offset", [(0.0, 0.0), (100.0, 700.0)], ids=["near", "far"])
 @pytest.mark.parametrize("turn", [0.0, 0.3])
 def test_no_ray_slips_through_an_edge_or_a_vertex(turn: float, offset: tuple[float, float]) -> None:
-    """Aimed, as exactly as float32 can, at all inner vertices and at points of all edges of a turned terrain."""
+    """Rays are aimed, as exactly as float32 allows, at all inner vertices and at all edges of a rotated terrain."""
     vertices, faces = terrain(60, 7.0)
     inside = np.abs(vertices[:, :2]).max(axis=1) < 6.9
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
@@ -157,7 +159,7 @@ def test_no_ray_slips_through_an_edge_or_a_vertex(turn: float, offset: tuple[flo
 
 
 def test_no_ray_slips_between_slivers() -> None:
-    """A fan of triangles a thousand times as long as wide: rays at random and on their edges."""
+    """On a fan of triangles a thousand times as long as wide, random rays and rays on its edges give the right hits."""
     angle = np.linspace(0, 2 * np.pi, 6001)[:-1]
     rim = np.stack([10 * np.cos(angle), 10 * np.sin(angle), np.zeros_like(angle)], axis=-1)
     vertices = np.concatenate([[[0.0, 0.0, 0.0]], rim])
@@ -171,7 +173,7 @@ def test_no_ray_slips_between_slivers() -> None:
 
 
 def test_huge_triangles_among_small_ones_do_not_explode() -> None:
-    """A thousand triangles over the whole extent: the lists stay within their bound, and the answers right."""
+    """With a thousand triangles over the whole extent, the lists stay within their bound and the hits are right."""
     rng = np.random.default_rng(5)
     vertices, faces = terrain(30, 10.0)
     huge = rng.uniform(-12, 12, (1000, 3, 3)) * [1, 1, 0.2] + [0, 0, 6]

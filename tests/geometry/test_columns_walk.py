@@ -1,4 +1,6 @@
-"""Slanted rays over the index: every triangle tried in float64, exact aims, all starts, and the choice of the walk."""
+"""Slanted rays over the index: all triangles in float64, exact aims, all starting points, and the choice of the
+walk.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Array = NDArray[np.float64]
 Faces = NDArray[np.int64]
 
 TOLERANCE = 1e-4
-"""m."""
+"""Tolerance, m."""
 
 
 @wp.kernel
@@ -42,7 +44,7 @@ def _cast(
 
 
 class Walked:
-    """Triangles, and casts at them."""
+    """Triangles and casts at them."""
 
     def __init__(self, vertices: Array, faces: Faces) -> None:
         columns = build_columns(vertices, faces)
@@ -58,7 +60,7 @@ class Walked:
 
 
 def terrain(side: int = 25, extent: float = 3.0, turn: float = 0.0) -> tuple[Array, Faces]:
-    """A rough surface of side x side points, two triangles per cell, in another order than the grid's."""
+    """A rough surface of side x side points, two triangles per cell, ordered differently from the grid."""
     rng = np.random.default_rng(0)
     x, y = np.meshgrid(np.linspace(-extent, extent, side), np.linspace(-extent, extent, side))
     z = 0.3 * np.sin(x) + 0.2 * np.cos(1.3 * y) + rng.uniform(0, 0.1, x.shape)
@@ -71,7 +73,7 @@ def terrain(side: int = 25, extent: float = 3.0, turn: float = 0.0) -> tuple[Arr
 
 
 def boxes(count: int) -> tuple[Array, Faces]:
-    """Boxes above each other, with vertical walls; some are turned."""
+    """Stacked boxes with vertical walls; some are rotated."""
     rng = np.random.default_rng(2)
     unit = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)], float)
     quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
@@ -86,20 +88,22 @@ def boxes(count: int) -> tuple[Array, Faces]:
 
 
 def cluttered() -> tuple[Array, Faces]:
-    """Terrain with boxes that stand on it and hang over it."""
+    """Terrain with boxes that stand on it and overhang it."""
     (ground, under), (things, above) = terrain(), boxes(12)
     return np.concatenate([ground, things]), np.concatenate([under, above + len(ground)])
 
 
 def soup() -> tuple[Array, Faces]:
-    """Triangles of all sizes, slopes and directions, over and through each other."""
+    """Triangles of all sizes, slopes and directions that overlap and intersect."""
     rng = np.random.default_rng(1)
     corners = rng.uniform(-3, 3, (300, 1, 3)) + rng.normal(size=(300, 3, 3)) * 10.0 ** rng.uniform(-2, 0, (300, 1, 1))
     return corners.reshape(-1, 3), np.arange(900).reshape(-1, 3)
 
 
 def rays(vertices: Array, faces: Faces, count: int) -> tuple[Array, Array]:
-    """Starts inside, above, below and outside of the extent; some flat, along axes or vertical, most aimed."""
+    """Ray starts inside, above, below and outside the extent; some are flat, along axes or vertical, and most are
+    aimed.
+    """
     rng = np.random.default_rng(3)
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     o = rng.uniform(low - 0.5 * (high - low), high + 0.5 * (high - low), (count, 3))
@@ -119,7 +123,7 @@ def rays(vertices: Array, faces: Faces, count: int) -> tuple[Array, Array]:
 def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
     scene: Any, most: float, offset: tuple[float, ...]
 ) -> None:
-    """At most so many are left out because they pass a silhouette; small triangles have long ones."""
+    """The number of rays omitted because they pass a silhouette is bounded; small triangles have long silhouettes."""
     vertices, faces = scene()
     vertices = vertices + offset
     o, d = rays(vertices, faces, 3000)
@@ -135,7 +139,7 @@ def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
 @pytest.mark.parametrize("turn", [0.0, 0.3])
 @pytest.mark.parametrize("offset", [0.0, 3000.0], ids=["near", "far"])
 def test_no_ray_slips_through_an_edge_or_a_vertex(offset: float, turn: float) -> None:
-    """From one place at all inner vertices and points of edges: nothing behind the surface is seen."""
+    """From one position, rays at all inner vertices and points of edges never hit anything behind the surface."""
     vertices, faces = terrain(40, 3.0, turn)
     inside = np.hypot(vertices[:, 0], vertices[:, 1]) < 2.9
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
@@ -150,7 +154,7 @@ def test_no_ray_slips_through_an_edge_or_a_vertex(offset: float, turn: float) ->
         far = np.linalg.norm(to, axis=1)
         t, triangle = walked.cast(o, to / far[:, None])
         assert (triangle >= 0).all()
-        # a grazing ray at a ridge may pass above it by the rounding of its direction, and meets what is behind
+        # a grazing ray at a ridge may pass above it by the rounding of its direction, and hits the surface behind
         past = t - far
         assert (past < TOLERANCE).mean() > 0.998
         assert past.max() < 1.0
@@ -158,7 +162,7 @@ def test_no_ray_slips_through_an_edge_or_a_vertex(offset: float, turn: float) ->
 
 
 def test_boxes_are_closed() -> None:
-    """Rays from inside a box at its edges and corners, horizontal ones too, do not leave it."""
+    """Rays from inside a box at its edges and corners, also horizontal ones, do not leave it."""
     vertices, faces = boxes(1)
     middle = np.float32(vertices.mean(axis=0)).astype(np.float64)
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
@@ -171,7 +175,7 @@ def test_boxes_are_closed() -> None:
 
 
 def test_a_ray_counts_from_its_start_to_t_max_inclusive() -> None:
-    """Both faces of two sheets and of a wall, from before, between, on and behind them."""
+    """Both faces of two sheets and of a wall are hit from in front, between, on and behind them."""
     sheets = np.array([[0, 0, 1], [4, 0, 1], [0, 4, 1], [0, 0, 3], [4, 0, 3], [0, 4, 3]], float)
     walked = Walked(sheets, np.arange(6).reshape(2, 3))
     o = np.array([[1.0, 1.0, z] for z in (5.0, 3.0, 2.0, 1.0, 0.0)])
@@ -211,7 +215,7 @@ def test_a_terrain_is_told_from_rooms_and_soups() -> None:
 
 
 def test_a_scene_walks_a_terrain_and_climbs_a_tree_in_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same hits either way, ray by ray: distance, shape, face and normal."""
+    """Both ways give the same hits, ray by ray: distance, shape, face and normal."""
 
     def world(vertices: Array, faces: Faces) -> World:
         ground = Mesh(vertices, faces)

@@ -1,4 +1,4 @@
-"""WGS84: published constants and places, a round trip over the globe, and a search that knows no formula of ours."""
+"""WGS84: published constants and positions, a round trip over the globe, and an independent search."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sensorium.geometry import geodesy
 Array = NDArray[np.float64]
 
 A, B = 6378137.0, 6356752.314245
-"""Published radii, m; the second to a micrometre."""
+"""Published radii in m; the second to a micrometre."""
 NANOMETRES = 1e-8
-"""Coordinates are of the size of the Earth's radius, whose float64 steps are 0.9 nm; ten of them."""
+"""Ten float64 steps at the size of coordinates near the Earth's radius, 0.9 nm each."""
 
 
 def globe() -> Array:
-    """Latitudes to within 1e-13 degrees of the poles, longitudes all round, heights from -500 m to 20 km."""
+    """Latitudes to within 1e-13 degrees of the poles, all longitudes, and heights from -500 m to 20 km."""
     near_pole = 90.0 - 10.0 ** -np.arange(1.0, 14.0)
     latitudes = np.concatenate([np.linspace(-90.0, 90.0, 121), near_pole, -near_pole, [1e-9, -1e-9]])
     longitudes = np.linspace(-180.0, 180.0, 25)
@@ -29,10 +29,10 @@ def globe() -> Array:
 
 
 def latitude_by_bisection(ecef: Array) -> tuple[Array, Array]:
-    """Find where the ellipsoid's normal points at a place: r sin - z cos = e^2 N sin cos, in extended precision.
+    """Find where the ellipsoid's normal points at a position: r sin - z cos = e^2 N sin cos, in extended precision.
 
     Returns:
-        latitude in degrees and height, found by halving alone.
+        latitude in degrees and height, found by bisection alone.
     """
     p = ecef.astype(np.longdouble)
     r, z = np.hypot(p[:, 0], p[:, 1]), p[:, 2]
@@ -53,7 +53,7 @@ def latitude_by_bisection(ecef: Array) -> tuple[Array, Array]:
 
 
 def test_the_constants_are_the_published_ones() -> None:
-    """Polar radius, first and second eccentricity squared have the values printed in the standard."""
+    """Polar radius and first and second eccentricity squared have the values printed in the standard."""
     assert geodesy.SEMI_MINOR == pytest.approx(B, abs=1e-6)
     assert geodesy.ECCENTRICITY2 == pytest.approx(6.69437999014e-3, abs=5e-15)
     assert geodesy.SECOND_ECCENTRICITY2 == pytest.approx(6.73949674228e-3, abs=5e-15)
@@ -73,7 +73,7 @@ def test_the_constants_are_the_published_ones() -> None:
     ],
 )
 def test_places_whose_coordinates_are_known(lla: tuple[float, ...], ecef: tuple[float, ...]) -> None:
-    """Equator, poles and 45 degrees have the coordinates that follow from the radii by hand, both ways."""
+    """Equator, poles and 45 degrees have the coordinates derived from the radii by hand, both ways."""
     np.testing.assert_allclose(geodesy.geodetic_to_ecef(lla), ecef, atol=1e-6)
     back = geodesy.ecef_to_geodetic(ecef)
     assert back[0] == pytest.approx(lla[0], abs=1e-11)
@@ -83,7 +83,7 @@ def test_places_whose_coordinates_are_known(lla: tuple[float, ...], ecef: tuple[
 
 
 def test_the_round_trip_is_exact_to_nanometres_over_the_globe() -> None:
-    """Geodetic to ECEF and back, poles and seas included: position and height return within 10 nm."""
+    """From geodetic to ECEF and back, poles and seas included, position and height return within 10 nm."""
     places = globe()
     ecef = geodesy.geodetic_to_ecef(places)
     back = geodesy.ecef_to_geodetic(ecef)
@@ -93,7 +93,7 @@ def test_the_round_trip_is_exact_to_nanometres_over_the_globe() -> None:
 
 
 def test_the_inverse_agrees_with_a_search_by_halving() -> None:
-    """Latitude and height are those that bisection of the defining condition finds, up to the height of satellites."""
+    """Latitude and height match those found by bisection of the defining condition, up to the height of satellites."""
     rng = np.random.default_rng(1)
     count = 2000
     places = np.stack(
@@ -122,7 +122,7 @@ def _both_ways(
 
 
 def test_the_warp_functions_agree_with_numpy() -> None:
-    """In a kernel the same formulas give the same places to within 10 nm."""
+    """In a kernel the same formulas give the same positions to within 10 nm."""
     places, origin = globe(), (47.3977, 8.5456, 488.0)
     ecef = geodesy.geodetic_to_ecef(places)
     enu = np.random.default_rng(2).normal(scale=1e4, size=places.shape)
@@ -146,7 +146,9 @@ def test_the_warp_functions_agree_with_numpy() -> None:
     "origin", [(47.3977, 8.5456, 488.0), (-33.9, 151.2, 10.0), (90.0, 30.0, 0.0), (0.0, 180.0, 0.0)]
 )
 def test_local_axes_are_right_handed_and_point_east_north_and_up(origin: tuple[float, float, float]) -> None:
-    """The axes are orthonormal; up is where height grows, north where latitude does, east where longitude does."""
+    """The axes are orthonormal; up, north and east are the directions in which height, latitude and longitude
+    increase.
+    """
     axes = geodesy.enu_axes(origin)
     np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-15)
     np.testing.assert_allclose(np.cross(axes[0], axes[1]), axes[2], atol=1e-15)
@@ -168,7 +170,7 @@ def test_the_plane_leaves_the_globe_as_pythagoras_says() -> None:
 
 
 def test_local_coordinates_return_within_nanometres() -> None:
-    """ENU to geodetic and back, 100 km around origins all over the globe."""
+    """The conversion from ENU to geodetic and back is exact, 100 km around origins all over the globe."""
     rng = np.random.default_rng(3)
     for origin in ((47.3977, 8.5456, 488.0), (-90.0, 0.0, 2835.0), (0.0, -180.0, 0.0), (89.999, 12.0, -30.0)):
         enu = rng.uniform(-1e5, 1e5, size=(500, 3)) * [1.0, 1.0, 0.1]

@@ -25,9 +25,9 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-4
-"""m."""
+"""Tolerance, m."""
 FLATTEST = np.sin(np.deg2rad(0.1))
-"""Rays that meet the surface at a smaller angle are not compared in distance."""
+"""Sine below which distances are not compared: rays that hit the surface at a smaller angle."""
 
 
 @wp.kernel
@@ -114,10 +114,10 @@ def triangles(field: HeightField) -> tuple[Array, NDArray[np.int64]]:
 
 
 def tried(field: HeightField, o: Array, d: Array) -> tuple[Array, NDArray[np.int64], Array, Array]:
-    """Try every triangle in float64.
+    """Test every triangle in float64.
 
     Returns:
-        t, face id, unit normal of the triangle, sine of the angle at which it is met.
+        t, face id, unit normal of the triangle, sine of the angle of incidence.
     """
     corners, ids = triangles(field)
     t, face = np.full(len(o), np.inf), np.full(len(o), -2)
@@ -161,7 +161,9 @@ def named(field: HeightField) -> str:
 
 
 def rays(field: HeightField, count: int, distance: float, seed: int) -> tuple[Array, Array]:
-    """Rays from up to `distance` away, all round, to points in the field's box; directions of lengths 0.01 to 100."""
+    """Rays from up to `distance` away, in all directions, to points in the field's box; directions of lengths 0.01 to
+    100.
+    """
     rng = np.random.default_rng(seed)
     low, high = float(field.heights.min()), float(field.heights.max())
     target = rng.uniform(-1, 1, (count, 3)) * [1.1 * field.size[0], 1.1 * field.size[1], (high - low) / 2 + 0.1]
@@ -176,7 +178,7 @@ def rays(field: HeightField, count: int, distance: float, seed: int) -> tuple[Ar
 @pytest.mark.parametrize("field", fields(), ids=named)
 @pytest.mark.parametrize("distance", [1.0, 40.0, 1000.0])
 def test_a_ray_finds_what_all_triangles_tried_in_float64_find(field: HeightField, distance: float) -> None:
-    """From above, below, inside and far away: the same hit or miss, face, distance and normal."""
+    """From above, below, inside and far away, hit or miss, face, distance and normal are the same."""
     o, d = rays(field, 400, distance, seed=1)
     t, face, normal = cast(field, o, d)
     expected, faces, normals, sine = tried(field, o, d)
@@ -198,7 +200,7 @@ def test_a_ray_finds_what_all_triangles_tried_in_float64_find(field: HeightField
 @pytest.mark.parametrize("field", fields(), ids=named)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_vertical_rays_find_the_same_in_one_look_up(field: HeightField, sign: float) -> None:
-    """Against every triangle tried, and against the walk."""
+    """The results match a test of every triangle, and the walk."""
     o, _ = rays(field, 400, 1.0, seed=2)
     d = np.tile([0.0, 0.0, sign], (len(o), 1))
     t, face = upright(field, o, sign)
@@ -226,7 +228,7 @@ def test_the_height_is_that_of_the_triangle_at_a_place() -> None:
 
 @pytest.mark.parametrize("sides", [(9, 9), (33, 65), (130, 70)])
 def test_no_ray_slips_through_an_edge_or_a_vertex(sides: tuple[int, int]) -> None:
-    """Rays aimed exactly, in float32, at points of the grid and at middles of all edges, diagonals too."""
+    """Rays are aimed exactly, in float32, at points of the grid and at midpoints of all edges, diagonals included."""
     rng = np.random.default_rng(3)
     rows, cols = sides
     z = rng.integers(0, 4, sides) / 16.0
@@ -256,7 +258,7 @@ def test_no_ray_slips_through_an_edge_or_a_vertex(sides: tuple[int, int]) -> Non
 
 
 def test_rays_along_grid_lines_and_diagonals_are_no_special_case() -> None:
-    """They stay on an edge for their whole way; every triangle tried in float64 says where they end."""
+    """Rays stay on an edge all the way; a float64 test of every triangle gives their end points."""
     rng = np.random.default_rng(4)
     field = HeightField(rng.integers(0, 8, (17, 17)) / 8.0, (8.0, 8.0))
     o, d = [], []
@@ -277,7 +279,7 @@ def test_rays_along_grid_lines_and_diagonals_are_no_special_case() -> None:
 
 @pytest.mark.parametrize("base", [0.2, 1.0])
 def test_a_ray_from_outside_finds_what_mujoco_finds(base: float) -> None:
-    """Distance and normal of `mj_ray` on its own solid: surface, side walls and bottom."""
+    """Distance and normal match those of `mj_ray` on its own solid: surface, side walls and bottom."""
     rng = np.random.default_rng(5)
     shape, size, high = (23, 31), (3.0, 2.0), 0.8
     data = rng.uniform(0, 1, shape)

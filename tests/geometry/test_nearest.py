@@ -1,4 +1,4 @@
-"""Nearest points of surfaces: against searches over sampled surfaces and over all triangles in float64."""
+"""Nearest points of surfaces, checked by searches over sampled surfaces and over all triangles in float64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOLIDS = {
     "box": [(0.5, 1.0, 0.2), (10.0, 10.0, 0.005), (0.01, 0.02, 8.0)],
     "plane": [(0.5, 2.0, 0.0)],
 }  # fmt: skip
-"""Sizes per kind: plain, flat and long; ellipsoids with equal radii, too."""
+"""Sizes per kind: plain, flat and long, and ellipsoids with equal radii."""
 CASES = [pytest.param(kind, size, id=f"{kind}-{n}") for kind, sizes in SOLIDS.items() for n, size in enumerate(sizes)]
 
 
@@ -74,7 +74,7 @@ def _hfield(
 
 
 def single(values: Array) -> Array:
-    """Numbers that float32 can hold."""
+    """Return numbers that float32 represents exactly."""
     return values.astype(np.float32).astype(np.float64)
 
 
@@ -116,7 +116,7 @@ def to_hfield(field: HeightField, p: Array, limit: float = 1e6) -> tuple[Array, 
 
 
 def outside_by(kind: str, size: tuple[float, ...], p: Array) -> Array:
-    """How far a point is outside a solid in some measure that is negative inside and 0 on the surface."""
+    """Return how far a point is outside a solid, in a measure that is negative inside and 0 on the surface."""
     if kind in ("sphere", "capsule"):
         half = size[1] if kind == "capsule" else 0.0
         return np.linalg.norm(p - np.clip(p, [0, 0, -half], [0, 0, half]), axis=-1) - size[0]
@@ -130,7 +130,7 @@ def outside_by(kind: str, size: tuple[float, ...], p: Array) -> Array:
 
 
 def points(size: tuple[float, ...], seed: int, count: int = 60) -> Array:
-    """Points inside, near, far, and in the planes of symmetry, on the axes and at the centre."""
+    """Return points inside, near, far, in the planes of symmetry, on the axes and at the centre."""
     rng = np.random.default_rng(seed)
     extent = np.array([max(value, 0.02 * max(size)) for value in size])
     if size[2] == 0.0:
@@ -148,7 +148,7 @@ def points(size: tuple[float, ...], seed: int, count: int = 60) -> Array:
 def test_no_point_of_an_analytic_surface_is_nearer_than_the_one_that_is_found(
     kind: str, size: tuple[float, ...]
 ) -> None:
-    """The point is on the surface, it is as far away as is said, and a search finds nothing nearer."""
+    """The point is on the surface at the reported distance, and a search finds no nearer point."""
     size = tuple(np.float32(size).astype(float))
     p = points(size, seed=len(kind))
     foot, signed = nearest(kind, size, p)
@@ -173,7 +173,7 @@ def test_the_distance_is_negative_inside(kind: str, size: tuple[float, ...]) -> 
 
 @pytest.mark.parametrize(("kind", "size"), [("ellipsoid", (0.5, 1.0, 0.2)), ("cylinder", (0.3, 0.5, 0.0))])
 def test_the_way_to_the_point_is_the_gradient_of_the_signed_distance(kind: str, size: tuple[float, ...]) -> None:
-    """Central differences of the distance, away from where it has a kink."""
+    """The gradient matches central differences of the distance, away from kinks."""
     rng = np.random.default_rng(3)
     p = single(rng.normal(size=(200, 3)))
     foot, signed = nearest(kind, size, p)
@@ -208,7 +208,7 @@ def test_other_kinds_are_infinitely_far_for_the_analytic_formulas() -> None:
 
 @pytest.mark.parametrize("ratio", [1e1, 1e3, 1e6])
 def test_needles_and_discs_are_ellipsoids_too(ratio: float) -> None:
-    """The foot stays on the surface and the nearest, also from planes of symmetry, however unequal the radii are."""
+    """The foot stays on the surface and nearest, also from planes of symmetry and with very unequal radii."""
     rng = np.random.default_rng(5)
     for radii in ((1.0, 1.0 / ratio, 1.0 / ratio), (1.0, 0.7, 1.0 / ratio)):
         size = tuple(np.float32(radii).astype(float))
@@ -219,7 +219,7 @@ def test_needles_and_discs_are_ellipsoids_too(ratio: float) -> None:
         rounding = 16 * EPS * (1.0 + np.linalg.norm(p, axis=1))
         assert (np.abs(np.linalg.norm(p - foot, axis=1) - np.abs(signed)) <= rounding).all()
         assert (np.abs(signed) <= best + rounding).all()
-        assert (np.abs(signed) >= best - 1e-2).all()  # the search may end in another valley of nearly the same depth
+        assert (np.abs(signed) >= best - 1e-2).all()  # the search may end in another local minimum
 
 
 # Meshes ---------------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_nothing_beyond_the_limit_is_found_on_a_mesh() -> None:
 def test_the_distance_to_a_height_field_is_the_least_over_all_its_triangles(
     rows: int, cols: int, base: float | None
 ) -> None:
-    """From above, below, the sides and the inside of rough ground, with the walls and the bottom of a solid one."""
+    """Points are above, below, beside and inside rough ground, with the walls and the bottom of a solid field."""
     rng = np.random.default_rng(rows)
     field = HeightField(single(rng.uniform(0.0, 0.5, (rows, cols))), (2.0, 1.25), base)
     p = rng.uniform(-1.0, 1.0, (200, 3)) * [2.6, 1.8, 1.2]
@@ -270,7 +270,9 @@ def test_the_distance_to_a_height_field_is_the_least_over_all_its_triangles(
 
 
 def test_a_height_field_of_many_blocks_is_searched_through_all_of_them() -> None:
-    """A spike in flat ground of 200 x 150 cells is nearest from wherever it is nearer than the ground below."""
+    """A spike in flat ground of 200 x 150 cells is nearest from every point that is closer to it than to the ground
+    below.
+    """
     heights = np.zeros((151, 201))
     heights[100, 140] = 3.0
     field = HeightField(heights, (10.0, 7.5))

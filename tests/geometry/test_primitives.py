@@ -1,4 +1,4 @@
-"""Rays against analytic shapes: a search in float64 that knows no formula of ours, MuJoCo's rays, and exact cases."""
+"""Rays against analytic shapes: an independent search in float64, MuJoCo's rays, and exact cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-4
-"""m; what is asked of every distance in scenes of tens of metres."""
+"""Required accuracy of every distance in scenes of tens of metres, m."""
 SOLIDS = {
     "sphere": [(0.5, 0.0, 0.0), (0.01, 0.0, 0.0), (20.0, 0.0, 0.0)],
     "capsule": [(0.1, 0.5, 0.0), (2.0, 0.01, 0.0), (0.005, 3.0, 0.0)],
@@ -54,7 +54,7 @@ def cast(kind: str, size: tuple[float, ...], o: Array, d: Array) -> tuple[Array,
 
 
 def outside_by(kind: str, size: tuple[float, ...], p: Array) -> Array:
-    """How far a point is outside the solid, negative inside: a convex function of the point."""
+    """Return how far a point is outside the solid, negative inside: a convex function of the point."""
     if kind in ("sphere", "capsule"):
         half = size[1] if kind == "capsule" else 0.0
         return np.linalg.norm(p - np.clip(p, [0, 0, -half], [0, 0, half]), axis=-1) - size[0]
@@ -66,7 +66,7 @@ def outside_by(kind: str, size: tuple[float, ...], p: Array) -> Array:
 
 
 def searched(kind: str, size: tuple[float, ...], o: Array, d: Array) -> tuple[Array, Array]:
-    """Find t >= 0 by search alone: where along the line it is deepest inside, then halving to either side of that.
+    """Find t >= 0 by search alone: locate the deepest point of the line, then bisect to either side of it.
 
     Returns:
         t (`inf` on a miss) and how far outside the deepest point of the whole line is.
@@ -98,7 +98,9 @@ def searched(kind: str, size: tuple[float, ...], o: Array, d: Array) -> tuple[Ar
 
 
 def rays(size: tuple[float, ...], count: int, distance: float, seed: int) -> tuple[Array, Array]:
-    """Rays from about `distance` away to points in and around the shape, with directions of lengths 0.01 to 100."""
+    """Return rays from about `distance` away to points in and around the shape, with directions of lengths 0.01 to
+    100.
+    """
     rng = np.random.default_rng(seed)
     extent = np.array([max(value, max(size) * 0.02) for value in size])
     if size[2] == 0.0:
@@ -120,9 +122,9 @@ def test_the_numbers_of_kinds_are_their_places_in_the_list_of_kinds() -> None:
 @pytest.mark.parametrize("distance", [0.02, 3.0, 30.0, 1000.0])
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_a_ray_finds_what_a_search_in_float64_finds(kind: str, size: tuple[float, ...], distance: float) -> None:
-    """From inside, close by and far away; only lines that touch within 1e-6 of the size are left out.
+    """Rays start inside, close by and far away; only lines that touch within 1e-6 of the size are omitted.
 
-    Boxes are met in float32: there it is 1e-6 of the whole scene.
+    Boxes are cast in float32, so their limit is 1e-6 of the whole scene.
     """
     o, d = rays(size, 4000, distance, seed=1)
     t, _ = cast(kind, size, o, d)
@@ -137,7 +139,7 @@ def test_a_ray_finds_what_a_search_in_float64_finds(kind: str, size: tuple[float
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_a_ray_that_nearly_touches_is_as_exact(kind: str, size: tuple[float, ...]) -> None:
-    """Rays along the surface, 0.1 to 1 degrees from tangency, from 20 m."""
+    """Rays along the surface, 0.1 to 1 degrees from tangency, from 20 m, are accurate."""
     rng = np.random.default_rng(2)
     centred = rng.normal(size=(4000, 3)) * 1e-3 * min(value for value in size if value > 0)
     outward = rng.normal(size=(4000, 3))
@@ -177,7 +179,9 @@ def test_a_ray_finds_what_mujoco_finds(kind: str, size: tuple[float, ...]) -> No
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_normals_point_out_and_stand_on_the_surface(kind: str, size: tuple[float, ...]) -> None:
-    """Against the gradient of the distance, by differences in float64, from outside and from inside; not at edges."""
+    """Normals match the gradient of the distance, by differences in float64, from outside and inside, away from
+    edges.
+    """
     near, far = rays(size, 3000, 0.3 * size[0], seed=4), rays(size, 3000, 5.0, seed=5)
     o, d = np.concatenate([near[0], far[0]]), np.concatenate([near[1], far[1]])
     t, normal = cast(kind, size, o, d)
@@ -198,7 +202,7 @@ def test_normals_point_out_and_stand_on_the_surface(kind: str, size: tuple[float
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_a_ray_from_the_centre_leaves_through_every_edge_seam_and_vertex(kind: str, size: tuple[float, ...]) -> None:
-    """Aimed exactly at corners, edges, rims and seams from inside, and at the same points from far outside."""
+    """Rays are aimed exactly at corners, edges, rims and seams from inside, and at the same points from far outside."""
     extent = np.array(size if kind in ("box", "ellipsoid") else (size[0], size[0], size[1]))
     corners = np.stack(np.meshgrid(*[[-1.0, -0.5, 0.0, 0.5, 1.0]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     round_ = np.linspace(0, 2 * np.pi, 33)
@@ -218,7 +222,7 @@ def test_a_ray_from_the_centre_leaves_through_every_edge_seam_and_vertex(kind: s
 @pytest.mark.parametrize("axis", range(3))
 @pytest.mark.parametrize(("kind", "size"), CASES)
 def test_rays_along_an_axis_of_the_shape_are_no_special_case(kind: str, size: tuple[float, ...], axis: int) -> None:
-    """Zeros in the direction divide nothing: through the middle, beside it, and past the shape."""
+    """Zeros in the direction cause no division by zero: through the middle, beside it, and past the shape."""
     extent = np.array(size if kind in ("box", "ellipsoid") else (size[0], size[0], size[1]))
     extent = np.where(extent > 0, extent, size[0]) + (size[0] * np.array([0, 0, 1]) if kind == "capsule" else 0)
     beside = np.array([0.0, 0.3, -0.6, 1.1])
@@ -236,7 +240,7 @@ def test_rays_along_an_axis_of_the_shape_are_no_special_case(kind: str, size: tu
 
 @pytest.mark.parametrize("size", [(0.0, 0.0, 0.0), (2.0, 3.0, 0.1), (2.0, 0.0, 0.1), (0.0, 3.0, 0.1)])
 def test_a_plane_is_hit_from_both_sides_inside_its_extent(size: tuple[float, ...]) -> None:
-    """By the crossing's place in float64; half extents of 0 are unbounded, each on its own."""
+    """Hits match the crossing position in float64; half extents of 0 are unbounded, each independently."""
     rng = np.random.default_rng(6)
     o = np.float32(rng.uniform(-6, 6, (4000, 3))).astype(np.float64)
     d = np.float32(rng.normal(size=(4000, 3)) * 10.0 ** rng.uniform(-2, 2, (4000, 1))).astype(np.float64)

@@ -1,4 +1,6 @@
-"""Samples of surfaces: areas in closed form, places by the slow search, evenness by laws, insides by solid angles."""
+"""Samples of surfaces: areas in closed form, positions by slow search, evenness by theory, inside tests by solid
+angles.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 def ellipsoid_area(radii: tuple[float, float, float]) -> float:
-    """Legendre's closed form by incomplete elliptic integrals (DLMF 19.33.1)."""
+    """Evaluate Legendre's closed form by incomplete elliptic integrals (DLMF 19.33.1)."""
     a, b, c = sorted(radii, reverse=True)
     phi = math.acos(c / a)
     m = a * a * (b * b - c * c) / (b * b * (a * a - c * c))
@@ -56,7 +58,7 @@ IDS = [f"{shape.kind}-{shape.name}" for shape, _, _ in CLOSED]
 
 
 def bumpy(count: int = 24, scale: tuple[float, float, float] = (1.0, 1.0, 1.0), turned: bool = False) -> Shape:
-    """A closed ball with bumps and hollows, of about 4 * count**2 triangles."""
+    """Return a closed ball with bumps and hollows, of about 4 * count**2 triangles."""
     polar, turn = np.pi * np.arange(1, count) / count, np.pi * np.arange(2 * count) / count
     p, a = (grid.ravel() for grid in np.meshgrid(polar, turn, indexing="ij"))
     ball = np.stack([np.sin(p) * np.cos(a), np.sin(p) * np.sin(a), np.cos(p)], axis=1)
@@ -72,7 +74,9 @@ def bumpy(count: int = 24, scale: tuple[float, float, float] = (1.0, 1.0, 1.0), 
 
 
 def winding(corners: Array, p: Array) -> Array:
-    """How often triangles go around points: their solid angles (van Oosterom and Strackee, 1983) over 4 pi."""
+    """Return the winding number of triangles around points: solid angles (van Oosterom and Strackee, 1983) over 4
+    pi.
+    """
     a, b, c = (corners[None, :, i] - p[:, None] for i in range(3))
     la, lb, lc = (np.linalg.norm(side, axis=-1) for side in (a, b, c))
     over = np.einsum("pti,pti->pt", a, np.cross(b, c))
@@ -114,14 +118,14 @@ def test_a_height_field_has_the_area_of_its_surface_and_where_it_is_solid_of_wal
 
 
 def test_samples_lie_on_the_surface_and_a_step_along_the_normal_leads_that_far_away() -> None:
-    """For all kinds, sizes and scales: the distance is found by the slow search, which knows no formula of ours."""
+    """For all kinds, sizes and scales, the slow independent search finds the same distance."""
     step = 1e-4
     for shape in random_shapes(np.random.default_rng(3), 24):
         if shape.kind == "plane" and 0.0 in shape.size:
             continue
         samples = surface_samples(shape, count=40).placed(shape.pos, shape.quat)
         assert surfaces.to_shape(shape, samples.points).max() < 1e-6
-        # A part within a step of an edge that goes in is nearer to its other side.
+        # A part within a step of a concave edge is nearer to its other side.
         far = surfaces.to_shape(shape, samples.points + step * samples.normals)
         assert np.median(np.abs(far - step)) < 1e-3 * step and (far < step + 1e-6).all()
 
@@ -160,7 +164,7 @@ def test_no_two_samples_of_a_rectangle_are_near_whatever_its_sides(size: tuple[f
 
 
 def test_slices_of_a_sphere_and_of_a_capsule_have_as_many_samples_as_their_area_says() -> None:
-    """Archimedes: a slice has the area 2 pi r dz; the places of u are stratified, so no count is off by more than 1."""
+    """Archimedes: a slice has the area 2 pi r dz; u is stratified, so every count is within 1."""
     rng = np.random.default_rng(5)
     for shape, reach in ((Shape("sphere", "s", (0.3,)), 0.3), (Shape("capsule", "c", (0.1, 0.5)), 0.6)):
         for count in (10, 333):
@@ -171,7 +175,7 @@ def test_slices_of_a_sphere_and_of_a_capsule_have_as_many_samples_as_their_area_
 
 
 def test_samples_of_a_mesh_are_far_more_even_than_chance() -> None:
-    """Counts of random places in half spaces have variance n p (1 - p); here it must be below a quarter of that."""
+    """Counts of random positions in half spaces have variance n p (1 - p); here it must be below a quarter of that."""
     shape, rng, n = bumpy(), np.random.default_rng(7), 1000
     corners = surface_triangles(shape)
     area = 0.5 * np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
@@ -186,7 +190,7 @@ def test_samples_of_a_mesh_are_far_more_even_than_chance() -> None:
     off = ((points @ way < limit).sum(axis=0) - n * p) / np.sqrt(n * p * (1.0 - p))
     assert (off**2).mean() < 0.25
     of_chance = ((chance[:n] @ way < limit).sum(axis=0) - n * p) / np.sqrt(n * p * (1.0 - p))
-    assert (of_chance**2).mean() > 0.5  # the measure sees chance
+    assert (of_chance**2).mean() > 0.5  # the measure detects randomness
 
 
 def test_both_sides_of_a_thin_mesh_have_their_own_samples() -> None:
@@ -226,7 +230,7 @@ def test_samples_of_some_rows_are_samples() -> None:
 
 
 def test_what_two_boxes_hide_of_each_other_has_no_samples() -> None:
-    """Stacked: both touching faces are gone, exactly, for each face has its own samples."""
+    """On stacked shapes both touching faces are removed, exactly, because each face has its own samples."""
     stack = [Shape("box", "low", (0.1, 0.1, 0.1)), Shape("box", "high", (0.1, 0.1, 0.1), pos=(0.0, 0.0, 0.2))]
     whole = body_samples(stack, count=1200, keep_covered=True)
     assert len(whole) == 1200 and whole.area == pytest.approx(12 * 0.04)
@@ -238,21 +242,21 @@ def test_what_two_boxes_hide_of_each_other_has_no_samples() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 0.1])
 def test_surfaces_that_are_flush_count_once(offset: float) -> None:
-    """A box and a copy of it, then two that overlap along x: the surface is that of the bar which they make."""
+    """A box and a copy of it, then two that overlap along x, have the surface of the bar that they form."""
     pair = [Shape("box", "one", (0.1, 0.05, 0.05)), Shape("box", "two", (0.1, 0.05, 0.05), pos=(offset, 0.0, 0.0))]
     samples = body_samples(pair, count=20000)
     assert samples.area == pytest.approx(4 * 0.1 * (0.2 + offset) + 2 * 0.01, rel=0.01)
 
 
 def test_a_mesh_and_its_copy_have_one_surface() -> None:
-    """What a viewer shows and what collides are often one mesh: the first one has all samples."""
+    """Visual and collision geoms often share one mesh: the first one has all samples."""
     shapes = [bumpy(), bumpy()]
     samples = body_samples(shapes, count=2000)
     assert samples.area == pytest.approx(surface_area(shapes[0])) and (samples.shape == 0).all()
 
 
 def test_what_parts_of_one_mesh_hide_of_each_other_has_no_samples() -> None:
-    """Two cubes of 12 triangles in one mesh, of which each has a corner of one eighth inside of the other."""
+    """Two cubes of 12 triangles in one mesh each have a corner of one eighth inside the other."""
     corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
     faces = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
                       [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]])  # fmt: skip
@@ -264,7 +268,9 @@ def test_what_parts_of_one_mesh_hide_of_each_other_has_no_samples() -> None:
 
 
 def test_a_ball_half_sunk_into_a_box_shows_its_upper_half_and_hides_a_disc() -> None:
-    """The count that a curve of length s cuts off is uncertain by the samples along it: s over their distance."""
+    """The uncertainty of the count that a curve of length s cuts off is the number of samples along it: s over their
+    spacing.
+    """
     r, n = 0.05, 6000
     shapes = [Shape("box", "b", (0.1, 0.1, 0.1)), Shape("sphere", "s", (r,), pos=(0.0, 0.0, 0.1))]
     samples = body_samples(shapes, count=n)
@@ -303,7 +309,7 @@ def test_inside_agrees_with_solid_angles_for_meshes_of_any_form() -> None:
 
 @pytest.mark.parametrize("shape", [shape for shape, _, _ in CLOSED], ids=IDS)
 def test_the_inside_of_an_analytic_shape_has_its_volume(shape: Shape) -> None:
-    """A share of n random places is right to 5 standard deviations."""
+    """A share of n random positions is accurate to 5 standard deviations."""
     volume = next(volume for each, _, volume in CLOSED if each is shape)
     n, half = 100_000, 1.1
     points = np.random.default_rng(1).uniform(-half, half, (n, 3))

@@ -1,4 +1,4 @@
-"""Signed distances to analytic shapes and height fields: against the slow reference in float64."""
+"""Signed distances to analytic shapes and height fields, checked against the slow reference in float64."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def signed(shape: Shape, p: Array, reach: float = np.inf) -> tuple[Array, Array,
 
 
 def single(values: Array) -> Array:
-    """Numbers that float32 can hold."""
+    """Return numbers that float32 represents exactly."""
     return values.astype(np.float32).astype(np.float64)
 
 
@@ -90,7 +90,7 @@ def as_single(shape: Shape) -> Shape:
 
 
 def points(size: tuple[float, ...], seed: int, count: int = 400) -> Array:
-    """Points inside, near, far, in the planes of symmetry, on the axes and at the centre."""
+    """Return points inside, near, far, in the planes of symmetry, on the axes and at the centre."""
     rng = np.random.default_rng(seed)
     extent = np.resize(np.array(size if any(size) else (1.0,)), 3)
     p = rng.uniform(-1.3, 1.3, (count, 3)) * np.maximum(extent, 0.02 * extent.max())
@@ -117,7 +117,7 @@ def test_the_signed_distance_to_an_analytic_shape_is_that_of_the_reference(shape
 
 @pytest.mark.parametrize("shape", CASES)
 def test_the_gradient_is_a_unit_vector_along_which_the_distance_grows_by_as_much(shape: Shape) -> None:
-    """One step along it, or one step against it, changes the reference by that step: it leads to or from the foot."""
+    """A step along the gradient, or against it, changes the reference by that step: it points to or from the foot."""
     shape = as_single(shape)
     p = points(shape.size, seed=4)
     distance, _foot, gradient = signed(shape, p)
@@ -138,7 +138,9 @@ def test_the_gradient_is_a_unit_vector_along_which_the_distance_grows_by_as_much
 
 @pytest.mark.parametrize("shape", [case for case in CASES if case.values[0].kind != "plane"])  # type: ignore[union-attr]
 def test_on_the_surface_and_close_to_it_the_gradient_is_the_outward_normal(shape: Shape) -> None:
-    """A micrometre per metre of size away from it too, where differences of points have lost their digits."""
+    """The gradient also holds a micrometre per metre of size from the surface, where differences of points lose their
+    digits.
+    """
     shape = as_single(shape)
     size = float(max(shape.size))
     smooth = shape.kind in ("sphere", "capsule", "ellipsoid")
@@ -175,7 +177,7 @@ def test_where_all_ways_out_are_equal_one_of_them_is_taken() -> None:
 
 
 def test_below_a_plane_is_inside_however_large_it_is_drawn() -> None:
-    """As MuJoCo's solver has it, which reads no size of a plane; beside the rectangle, too."""
+    """Planes behave as in MuJoCo's solver, which ignores the size of a plane, also beside the rectangle."""
     p = np.array([[0.1, 0.2, -0.5], [0.1, 0.2, 0.5], [0.1, 0.2, 0.0], [9.0, 0.0, -0.5]])
     for size in ((), (1.0, 1.0), (1.0, 0.0)):
         distance, _, gradient = signed(Shape("plane", "s", size), p)
@@ -191,7 +193,7 @@ def rough(base: float | None, rows: int = 9, cols: int = 14, seed: int = 0) -> H
 
 
 def around(field: HeightField, count: int, seed: int = 1) -> Array:
-    """Points about a height field: above, below and beside it, near its surface at all scales, and on its lattice."""
+    """Return points above, below and beside a height field, near its surface at all scales, and on its lattice."""
     rng = np.random.default_rng(seed)
     wide = rng.uniform(-1.0, 1.0, (count, 3)) * [2.6, 1.8, 1.2]
     corners = triangles_of(field)
@@ -218,7 +220,7 @@ def test_the_signed_distance_to_a_height_field_is_that_of_the_reference(base: fl
     rounding = 16 * EPS * (2.0 + np.linalg.norm(p, axis=1))
     assert (np.abs(np.abs(distance) - np.abs(reference.distance)) <= rounding).all()
     on_rim = np.zeros(len(p), bool)
-    if base is None:  # at the rim of a surface inside and outside meet at a distance
+    if base is None:  # at the rim of a surface, inside and outside meet at a distance
         on_rim = (np.abs(np.abs(p[:, :2]) - field.size) < 1e-6).any(axis=1)
     clear = (np.abs(reference.distance) > rounding) & ~on_rim
     assert (np.sign(distance) == np.sign(reference.distance))[clear].all()

@@ -1,4 +1,6 @@
-"""Signed distances to closed meshes: against all triangles and winding numbers in float64; meshes without an inside."""
+"""Signed distances to closed meshes, checked against all triangles and winding numbers in float64; meshes without an
+inside.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ Scale = tuple[float, float, float]
 
 MESHES = sorted(closed_meshes())
 ROUNDING = 1e-6
-"""Distances are right to this share of the size of the mesh and of the way to it."""
+"""Required accuracy of distances, relative to the size of the mesh and the distance to it."""
 
 
 @wp.kernel
@@ -72,7 +74,7 @@ def shape_of(mesh: Mesh, scale: Scale = (1.0, 1.0, 1.0)) -> Shape:
 
 
 def compare(mesh: Mesh, p: Array, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool = True) -> None:
-    """Distances, signs, nearest points and gradients are those of the reference."""
+    """Check that distances, signs, nearest points and gradients match the reference."""
     distance, foot, gradient = signed(mesh, p, scale=scale, grid=grid)
     reference = reference_distance(shape_of(mesh, scale), p)
     placed = mesh.vertices * scale
@@ -98,7 +100,7 @@ def compare(mesh: Mesh, p: Array, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool 
 @pytest.mark.parametrize("grid", [True, False], ids=["grid", "tree"])
 @pytest.mark.parametrize("name", MESHES)
 def test_the_signed_distance_to_a_closed_mesh_is_that_of_the_reference(name: str, grid: bool) -> None:
-    """Near its faces, edges and corners at all scales, deep in it, and far away."""
+    """Points are near its faces, edges and corners at all scales, deep inside, and far away."""
     mesh = closed_meshes(3)[name]
     compare(mesh, places_around(mesh, 1200, np.random.default_rng(1)), grid=grid)
 

@@ -1,4 +1,4 @@
-"""The fused chain against a slow float64 reference in NumPy with the twin generator."""
+"""The fused chain, checked against a slow float64 reference in NumPy with the twin generator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_reference() -> None:
         data = scene["p"].data
         x = syn.signal(source, ENVS).double().numpy() + noise * draws("noise", "vec", k, 3, episode) + w + bias
         rounded = np.where(step > 0, np.rint(x / np.where(step > 0, step, 1.0)) * step, x)
-        # float32 holds x to 2^-24 of its greatest term, in each of four additions; a value at the edge of two steps
+        # float32 stores x to 2^-24 of its greatest term, in each of four additions; a value at the edge of two steps
         # may round to either
         tolerance = 4.0 * 2.0**-24 * (np.abs(x) + 10.0)
         wrong = np.abs(data.vec.numpy() - rounded) > tolerance + 1e-6 * np.abs(x)
@@ -69,7 +69,7 @@ def test_reference() -> None:
 
 
 def test_random_walk_is_exact() -> None:
-    """The walk is the float32 sum of its increments, starts at 0, and starts at 0 again after a reset."""
+    """The walk is the float32 sum of its increments, starts at 0, and restarts at 0 after a reset."""
     scene = syn.world([syn.ScalarCfg(name="p", random_walk=0.5)], ENVS, DT, seed=SEED)
     walk = scene["p"].buffers.walks["value"]
     expected = np.zeros((ENVS, 1), np.float32)
@@ -108,7 +108,7 @@ def test_any_step_gives_multiples() -> None:
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 100.0}, {"update_period": 0.025}])
 @pytest.mark.parametrize("dt", [0.001, 0.002])
 def test_densities(dt: float, rate: dict[str, float]) -> None:
-    """sigma = N sqrt(rate), walk sigma = K / sqrt(rate): halving dt leaves the density what it is."""
+    """sigma = N sqrt(rate) and walk sigma = K / sqrt(rate): halving dt keeps the density."""
     hz = rate.get("rate_hz") or (1.0 / rate["update_period"] if rate else 1.0 / dt)
     scene = syn.world([syn.ScalarCfg(name="p", noise_density=0.01, random_walk_density=0.02, **rate)], dt=dt)
     tables = scene["p"].buffers.knobs.tables
@@ -179,7 +179,7 @@ def test_noise_statistics() -> None:
 
 
 def test_given_twice_is_refused() -> None:
-    """One amount per field: noise and its density, or a field and its prefix, together are refused."""
+    """Each field has one amount: noise with its density, or a field with its prefix, is rejected."""
     with pytest.raises(sn.ConfigError, match="noise_density"):
         syn.world([syn.ScalarCfg(noise=1.0, noise_density=1.0)])
     with pytest.raises(sn.ConfigError, match="speed_noise"):

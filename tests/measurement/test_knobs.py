@@ -1,4 +1,4 @@
-"""Knobs at run time: per env, per column, per field, by prefix; distributions; what is refused."""
+"""Run-time settings: per env, per column, per field, by prefix; distributions; rejected values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def error(scene: sn.Scene, name: str = "p", field: str = "vec") -> torch.Tensor:
 
 
 def test_only_these_envs() -> None:
-    """A setter changes only the envs it names; every knob, one env, several, a mask or all."""
+    """A setter changes only the envs it names, for every setting: one env, several, a mask or all."""
     amounts: dict[str, Any] = {"noise": 0.5, "bias": 2.0, "random_walk": 0.5, "resolution": 0.25}
     for knob, amount in amounts.items():
         cfg = syn.ProbeCfg(name="p", fields=("vec",), **{knob: 0.0})
@@ -41,7 +41,7 @@ def test_only_these_envs() -> None:
 
 
 def test_values_per_env_and_column() -> None:
-    """A number, one per column, one row per env and one per env mean what they say."""
+    """A number, one per column, one row per env and one per env have their documented meanings."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), bias={"vec": 0.0, "speed": 0.0})])
     sensor = scene["p"]
     sensor.set("bias", {"vec": (1.0, 2.0, 3.0)}, [0])
@@ -62,7 +62,7 @@ def test_values_per_env_and_column() -> None:
 
 
 def test_fields_and_prefixes() -> None:
-    """A mapping sets fields, a prefix one field; other fields keep theirs."""
+    """A mapping sets fields, and a prefix sets one field; other fields keep their values."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), bias={"vec": 1.0}, speed_bias=2.0)])
     syn.advance(scene)
     assert error(scene).unique().tolist() == [1.0] and error(scene, field="speed").unique().tolist() == [2.0]
@@ -73,7 +73,9 @@ def test_fields_and_prefixes() -> None:
 
 
 def test_refused() -> None:
-    """Absent knobs name `reconfigure`; unknown ones the nearest; negative, non-finite and ill-shaped amounts fail."""
+    """Errors for absent settings name `reconfigure`, for unknown ones the nearest; negative, non-finite and ill-shaped
+    amounts fail.
+    """
     cfg = syn.ProbeCfg(name="p", fields=("vec", "speed"), noise={"vec": 0.1}, delay=0.05, jitter=0.01, loss=0.1)
     sensor = syn.world([cfg])["p"]
     for knob, amount, envs, text in [
@@ -107,7 +109,7 @@ def test_refused() -> None:
 
 
 def test_zero_knobs_are_live() -> None:
-    """A knob given as 0 changes nothing until it is set."""
+    """A setting given as 0 has no effect until it is set."""
     knobs = {"noise": 0.0, "bias": 0.0, "random_walk": 0.0, "resolution": 0.0, "delay": 0.0, "loss": 0.0}
     scene = syn.world([syn.ScalarCfg(name="p", **knobs), syn.ScalarCfg(name="q")])
     syn.advance(scene, 3)
@@ -115,12 +117,14 @@ def test_zero_knobs_are_live() -> None:
     scene["p"].set("bias", 1.0)
     scene["p"].set("loss", 1.0, [0])
     syn.advance(scene)
-    assert (scene["p"].data - scene["q"].data).tolist() == [-1.0, 1.0, 1.0, 1.0]  # env 0 shows the sample before
+    assert (scene["p"].data - scene["q"].data).tolist() == [-1.0, 1.0, 1.0, 1.0]  # env 0 shows the previous sample
 
 
 @pytest.mark.parametrize("as_tensor", [False, True])
 def test_delay_and_jitter_per_env(as_tensor: bool) -> None:
-    """Delay and jitter belong to sensor and env: two sensors in either order, envs set apart, also from tensors."""
+    """Delay and jitter belong to sensor and env: two sensors in either order, envs set separately, also from
+    tensors.
+    """
     dt = 0.1
     wrap = (lambda values: torch.tensor(values)) if as_tensor else (lambda values: values)
     for order in (1, -1):
@@ -148,7 +152,7 @@ def test_delay_and_jitter_per_env(as_tensor: bool) -> None:
                                  sn.Uniform((0.0, 10.0, 20.0), (1.0, 11.0, 21.0)),
                                  sn.Choice(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))], ids=str)  # fmt: skip
 def test_distributions(law: Any) -> None:
-    """A distribution is drawn per env at reset: in bounds, by its law, constant in an episode; others keep theirs."""
+    """A distribution is drawn per env at reset, in bounds, by its law, constant in an episode; others keep theirs."""
     scene = syn.world([syn.ProbeCfg(name="p", bias=law)], 64, seed=3)
 
     def bias() -> np.ndarray:
@@ -174,14 +178,14 @@ def test_distributions(law: Any) -> None:
 
 
 def test_negative_draws_are_clipped() -> None:
-    """A normal law of an amount that cannot be negative is clipped at 0."""
+    """A normal distribution of a nonnegative amount is clipped at 0."""
     scene = syn.world([syn.ScalarCfg(name="p", noise=sn.Normal(0.0, 1.0))], 256)
     values = scene["p"].buffers.knobs.tables["noise", "value"].values
     assert values.min() == 0.0 and 96 < int((values == 0.0).sum()) < 160
 
 
 def test_delay_distribution() -> None:
-    """A delay drawn per env is that of its law, in ticks, and redrawn at reset."""
+    """A delay drawn per env follows its law, in ticks, and is redrawn at reset."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=sn.Choice((0.0, 0.02, 0.05)))], 64)
     syn.advance(scene, 10)
     first = scene.tick - scene["p"].capture_tick
@@ -196,7 +200,7 @@ def test_delay_distribution() -> None:
 
 
 def test_reconfigure() -> None:
-    """`reconfigure` gives a knob that was absent, keeps the order, and a faulty change leaves the old sensor alone."""
+    """`reconfigure` adds an absent setting and keeps the order, and a faulty change does not affect the old sensor."""
     scene = syn.world([syn.ScalarCfg(name="a"), syn.ScalarCfg(name="b", noise=1.0)])
     syn.advance(scene, 3)
     with pytest.raises(sn.ConfigError):

@@ -1,4 +1,4 @@
-"""What sensors cost: bytes by what is configured, and no work where nothing is due or read."""
+"""Cost of sensors: bytes by configuration, and no work if nothing is due or read."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ def test_a_clean_sensor() -> None:
 
 
 def test_each_part_costs_itself() -> None:
-    """Noise costs one record, a knob one row for all envs, a drawn one a row per env, a walk too, a ring its depth."""
+    """Noise costs one record, a setting one row for all envs, a drawn one a row per env, a walk too, a ring its
+    depth.
+    """
     row, rest = PAYLOAD / ENVS, 0.01 * PAYLOAD
     assert nbytes(noise=0.1) <= 2 * PAYLOAD + row + rest
     assert nbytes(noise=0.1, bias=0.1, resolution=0.1) <= 2 * PAYLOAD + 3 * row + rest
     assert nbytes(noise=sn.Uniform(0.0, 0.1)) <= 3 * PAYLOAD + rest
     assert nbytes(random_walk=0.1) <= 3 * PAYLOAD + row + rest
     assert nbytes(history_length=5) <= (1 + 5) * PAYLOAD + rest
-    assert nbytes(delay=0.02) <= (1 + 4 + 1) * PAYLOAD + rest  # two in flight, the one shown, the one that replaces it
+    assert nbytes(delay=0.02) <= (1 + 4 + 1) * PAYLOAD + rest  # two in flight, the shown one, its replacement
 
 
 def test_history_of_one_sensor_is_its_own() -> None:
-    """A deep history of one sensor adds nothing to another of the same class."""
+    """A deep history of one sensor adds nothing to another sensor of the same class."""
     alone = syn.world([syn.WideCfg(name="w", columns=COLUMNS)], ENVS)["w"].nbytes
     scene = syn.world([syn.WideCfg(name="w", columns=COLUMNS), syn.WideCfg(name="deep", columns=8, history_length=50)])
     assert scene["w"].nbytes * ENVS // 4 <= alone
@@ -45,7 +47,7 @@ def test_history_of_one_sensor_is_its_own() -> None:
 
 
 def test_no_work_per_tick(monkeypatch: object) -> None:
-    """A 16k-column sensor at 1 Hz does no work while it is not due, nor does a lazy one that nobody reads."""
+    """A 16k-column sensor at 1 Hz does no work while it is not due, and an unread lazy sensor does none either."""
     scene = syn.world([syn.WideCfg(name="slow", rate_hz=1.0, noise=0.1, delay=0.05, history_length=2),
                        syn.WideCfg(name="lazy", noise=0.1), syn.WideCfg(name="seen", noise=0.1)], 2)  # fmt: skip
     scene["seen"].read()
@@ -60,4 +62,4 @@ def test_no_work_per_tick(monkeypatch: object) -> None:
     assert runs and syn.Wide.calls == calls + 1
     runs.clear()
     scene["lazy"].read()
-    assert syn.Wide.calls == calls + 3  # the two lazy sensors that were ever read go together
+    assert syn.Wide.calls == calls + 3  # the two lazy sensors that were ever read run together

@@ -1,4 +1,4 @@
-"""`observe` is called at every tick of physics: in torch or recorded, at samples and between them, read or not."""
+"""`observe` is called at every physics tick: in torch or recorded, at samples and between them, read or not."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RATES: list[dict[str, Any]] = [{}, {"rate_hz": 30.0}, {"update_period": 0.05}, {
 
 @pytest.fixture(autouse=True)
 def _own_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test define sensors that are forgotten after it."""
+    """Let a test define sensors that are removed after it."""
     monkeypatch.setattr(registry._pairs, "data", registry.registered())
 
 
 @dataclass(frozen=True, slots=True)
 class SeenData:
-    """What a sensor observed since its reset: how many ticks, and the sum of a height over them."""
+    """The observed tick count since the reset, and the sum of a height over these ticks."""
 
     ticks: Annotated[Tensor, sn.Field("1")]
     total: Annotated[Tensor, sn.Field("m")]
@@ -47,7 +47,7 @@ def add_up(
 
 
 def seen_class(how: str) -> type[Any]:
-    """Return the config of a sensor that adds up in `observe`: in torch, recorded, or with `compute`."""
+    """Return the config of a sensor that accumulates in `observe`: in torch, recorded, or with `compute`."""
 
     class SeenCfg(sn.MountedSensorCfg[SeenData]):
         pass
@@ -95,7 +95,7 @@ def world(*configs: Any) -> sn.Scene:
 
 
 def height(tick: int) -> Tensor:
-    """Return where the body is at a tick, in each environment: small whole numbers, whose sums are exact."""
+    """Return the body's position at a tick, in each environment: small whole numbers, whose sums are exact."""
     return torch.arange(ENVS) + 1.0 + tick % 7
 
 
@@ -107,7 +107,7 @@ def move(scene: sn.Scene, tick: int) -> None:
 @pytest.mark.parametrize("rate", RATES, ids=str)
 @pytest.mark.parametrize("how", ["torch", "recorded", "compute"])
 def test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not(how: str, rate: Mapping[str, Any]) -> None:
-    """States are those of every tick so far; the reading is that of its sample. A reset starts anew."""
+    """States cover every tick so far, and the reading is that of its sample. A reset restarts both."""
     scene = world(seen_class(how)(name="seen", body="body", **rate))
     sensor = scene["seen"]
     ticks, total = torch.ones(ENVS), torch.zeros(ENVS)  # the capture at the start, at height 0
@@ -126,7 +126,7 @@ def test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not(how
 
 @pytest.mark.parametrize("how", ["torch", "recorded"])
 def test_a_tick_is_observed_once_whatever_is_edited(how: str) -> None:
-    """`update(ticks=0)` after an edit holds what was observed, and the next tick is of the new state."""
+    """`update(ticks=0)` after an edit keeps the observed state, and the next tick reads the new state."""
     scene = world(seen_class(how)(name="seen", body="body"))
     for tick in range(1, 4):
         move(scene, tick)

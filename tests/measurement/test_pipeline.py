@@ -1,4 +1,4 @@
-"""The order of the pipeline: what reaches truth, what compounds, what is cast, delayed, and refused."""
+"""The order of the pipeline: effects on truth, compounding, casts, delays, and rejected configs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sensorium.spec import resolve_field
 
 
 def clean(cfg: Any) -> Any:
-    """Return a config of the same sensor without any imperfection."""
+    """Return a config of the same sensor without imperfections."""
     keep = ("name", "fields", "alpha", "update_period", "rate_hz")
     return type(cfg)(**{name: getattr(cfg, name) for name in keep if name in cfg.model_fields_set})
 
 
 def test_truth_of_every_feature() -> None:
-    """Truth is bit for bit that of a clean twin, whatever is configured, also across a reset."""
+    """Truth is bit for bit that of a clean twin, for any config, also across a reset."""
     scenes = [syn.world(cfgs) for cfgs in (syn.menagerie(), [clean(cfg) for cfg in syn.menagerie()])]
     for k in range(9):
         for scene in scenes:
@@ -41,7 +41,7 @@ def test_truth_of_every_feature() -> None:
 
 
 def test_truth_of_every_combination() -> None:
-    """Truth is the raw value, to the bit, under each of the 256 combinations of knobs and stages."""
+    """Truth is the raw value, to the bit, under each of the 256 combinations of settings and stages."""
     parts: dict[str, dict[str, Any]] = {
         "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
         "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2},
@@ -90,7 +90,7 @@ def expected(alpha: float, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
     ids=["no_ring", "history", "delay", "both", "jitter", "quarter_step"],
 )
 def test_contract(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> None:
-    """Physics imperfections compound through a recurrence, hardware ones do not; history is not delayed."""
+    """Physics imperfections compound through a recurrence, hardware imperfections do not; history is not delayed."""
     num_envs = 8
     truth, measured = expected(alpha, num_envs)
     scene = syn.world([syn.ContractCfg(name="c", alpha=alpha, **ring)], num_envs, DT)
@@ -112,7 +112,7 @@ def test_contract(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> 
 
 
 def test_hardware_order() -> None:
-    """A bias from the standard chain comes after the transform and before the custom hardware term."""
+    """A bias from the standard chain is applied after the transform and before the custom hardware term."""
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5, bias=0.25)], 1)
     syn.advance(scene, STEPS)
     assert np.array_equal(scene["c"].data.x.numpy(), expected(0.5, 1)[1][STEPS] + 0.25)
@@ -120,7 +120,7 @@ def test_hardware_order() -> None:
 
 @pytest.mark.parametrize("field", ["level", "on"])
 def test_cast_outputs_are_delayed(field: str) -> None:
-    """A delayed uint8 or bool output is the cast of the value two samples ago, in its own dtype."""
+    """A delayed uint8 or bool output is the cast of the value two samples before, in its own dtype."""
     scene = syn.world([syn.CastCfg(name="now"), syn.CastCfg(name="late", delay=0.02, history_length=2)])
     past = [getattr(scene["now"].read(), field)]
     for k in range(1, 12):
@@ -154,7 +154,7 @@ def test_kernel_equals_torch() -> None:
 
 
 def test_ids_and_flags_take_no_noise() -> None:
-    """Integers, bools and bytes are never altered by a knob, and a knob for one of them is refused by name."""
+    """Integers, bools and bytes are never altered by a setting, and a setting for one of them is rejected by name."""
     scene = syn.world([syn.KernelProbeCfg(name="p", noise={"vec": 9.0, "speed": 9.0, "quat": 1.0})])
     syn.advance(scene)
     data, truth = scene["p"].data, scene["p"].ground_truth
@@ -166,7 +166,7 @@ def test_ids_and_flags_take_no_noise() -> None:
 
 
 def test_static_and_attached() -> None:
-    """A sensor on the world beside one on a body: each reads its own, in either order."""
+    """A sensor on the world beside a sensor on a body: each reads its own mount, in either order."""
     for order in (1, -1):
         engine = sn.TensorEngine(2)
         cfgs = [sn.ImuCfg(name="fixed", body="world", acceleration="difference", fields=("ang_vel_b",)),
@@ -182,7 +182,7 @@ def test_static_and_attached() -> None:
 
 
 class FullCfg(SimpleSensorCfg[syn.EmaData]):
-    """Written by `compute`."""
+    """A sensor written by `compute`."""
 
 
 class Full(Sensor[FullCfg, syn.EmaData]):
@@ -194,7 +194,7 @@ class Full(Sensor[FullCfg, syn.EmaData]):
 
 
 class OwnCfg(SimpleSensorCfg[syn.EmaData]):
-    """A sensor that keeps its own memory."""
+    """A sensor with its own memory."""
 
 
 class Own(Sensor[OwnCfg, syn.EmaData]):
@@ -208,7 +208,7 @@ class Own(Sensor[OwnCfg, syn.EmaData]):
 
 
 def test_full_control() -> None:
-    """`compute` fills both branches; knobs, delay and history still follow it."""
+    """`compute` fills both branches; settings, delay and history still follow it."""
     scene = syn.world([FullCfg(name="f", bias=1.0, delay=0.01, history_length=2)])
     syn.advance(scene, 3)
     assert torch.equal(scene["f"].ground_truth.x, syn.signal(3, 4))
@@ -217,7 +217,7 @@ def test_full_control() -> None:
 
 
 def test_own_memory() -> None:
-    """Without the ring pipeline nothing is allocated, its own memory is read, and what it cannot honour is refused."""
+    """Without the ring pipeline nothing is allocated, its own memory is read, and unsupported options are rejected."""
     scene = syn.world([OwnCfg(name="o")])
     assert scene["o"].data.x.tolist() == [[2.0] * 3] * 4 and scene["o"].ground_truth.x.tolist() == [[1.0] * 3] * 4
     assert scene["o"].nbytes <= 4 * 4
@@ -274,12 +274,12 @@ def test_post_process_needs_intermediate_fields() -> None:
     class Child(syn.Cast):  # the parent declared the intermediate space
         post_process = post
 
-    with pytest.raises(TypeError):  # and nothing was paired on the way
+    with pytest.raises(TypeError):  # and no pairing happened on the way
         syn.world([NoCfg()])
 
 
 def test_pairing() -> None:
-    """A config is paired once; a subclass without its own config pairs with nothing; a second pair is an error."""
+    """A config is paired once; a subclass without its own config has no pairing; a second pairing is an error."""
 
     class Subclass(syn.Probe):
         pass
@@ -300,11 +300,11 @@ def test_pairing() -> None:
     class HeirCfg(syn.ProbeCfg):
         pass
 
-    assert type(syn.world([HeirCfg(name="heir")])["heir"]) is syn.Probe  # a config without a sensor of its own
+    assert type(syn.world([HeirCfg(name="heir")])["heir"]) is syn.Probe  # a config without its own sensor
 
 
 def test_single_has_one_field() -> None:
-    """A sensor that is `single` has exactly one field; a field without `Field` is refused by name."""
+    """A `single` sensor has exactly one field; a field without `Field` is rejected by name."""
 
     class ManyCfg(SimpleSensorCfg[syn.ProbeData]):
         pass
@@ -328,10 +328,10 @@ def test_single_has_one_field() -> None:
 
 
 class WriteCfg(SimpleSensorCfg[syn.EmaData]):
-    """How it writes its value."""
+    """The way in which the sensor writes its value."""
 
     how: str = "assign"
-    """A way to write."""
+    """A way to write a value."""
 
 
 class Write(SimpleSensor[WriteCfg, syn.EmaData]):
@@ -361,7 +361,7 @@ def test_assigning_never_loses_the_value() -> None:
 
 
 def test_timeline_depth() -> None:
-    """`timeline.at(k)` deeper than `lookback` raises and says what to set; `previous` starts from `now`."""
+    """`timeline.at(k)` beyond `lookback` raises and names the setting; `previous` starts from `now`."""
     scene = syn.world([syn.ContractCfg(name="c")])
     timeline = scene["c"].buffers.slot_timeline
     assert timeline.at(0) is scene["c"].buffers.slot
@@ -371,7 +371,7 @@ def test_timeline_depth() -> None:
 
 
 def test_retired_sensors_raise_and_their_views_keep_their_values() -> None:
-    """After reconfigure or remove, the old sensor raises `StaleError` when used; tensors taken before stay."""
+    """After reconfigure or remove, use of the old sensor raises `StaleError`; tensors taken before remain valid."""
     cfgs = [syn.ProbeCfg(name="a", noise=1.0), syn.ProbeCfg(name="b"), syn.ScalarCfg(name="s", delay=0.01)]
     scene = syn.world(cfgs)
     syn.advance(scene)
@@ -395,7 +395,7 @@ def test_retired_sensors_raise_and_their_views_keep_their_values() -> None:
 
 @pytest.mark.parametrize("mounts", [1, 3, 4])
 def test_mounts_side_by_side_are_no_vector(mounts: int) -> None:
-    """The Warp twin of a scalar field has a number per mount, also with three or four of them; vectors are vectors."""
+    """The Warp twin of a scalar field has a number per mount, also with three or four mounts; vectors are vectors."""
     specs = [resolve_field("range", Field("m"), mounts), resolve_field("pos", Field("m", (3,)), mounts)]
     record = Record(specs, 2, "cpu")
     assert record.warp.range.dtype == wp.float32 and record.warp.range.shape == (2, mounts)

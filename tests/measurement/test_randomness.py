@@ -1,4 +1,4 @@
-"""Same seed, same numbers: whoever reads when, however many envs, whatever else is in the scene, however it runs."""
+"""Equal seeds give equal numbers for any read pattern, number of envs, other sensors and execution mode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compare(a: dict[str, dict[str, np.ndarray]], b: dict[str, dict[str, np.ndarr
 def run(
     cfgs: list[Any], num_envs: int = 4, read: Callable[[int], int] = lambda k: 1, **kwargs: Any
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Run 20 ticks with a partial reset, reading `read(tick)` times at each, and return what is seen at the end."""
+    """Run 20 ticks with a partial reset, reading `read(tick)` times at each, and return the final readings."""
     scene = syn.world(cfgs, num_envs, **kwargs)
     for k in range(1, TICKS + 1):
         syn.advance(scene)
@@ -45,7 +45,7 @@ def run(
     return snapshots(scene)
 
 
-# Who reads when -------------------------------------------------------------------------------------------------------
+# Read patterns --------------------------------------------------------------------------------------------------------
 
 
 READERS: dict[str, Callable[[int], int]] = {
@@ -62,7 +62,7 @@ def test_reading_changes_nothing(reader: str) -> None:
 
 
 def test_lazy_equals_eager() -> None:
-    """Lazy evaluation cannot be told from `evaluate="always"`, neither by values nor by frame, age and is_new."""
+    """Lazy evaluation is indistinguishable from `evaluate="always"` by values, frame, age and is_new."""
     always = [cfg.replace(evaluate="always") for cfg in syn.menagerie()]
     scenes = [syn.world(cfgs) for cfgs in (syn.menagerie(), always)]
     assert [scenes[0][name].is_lazy for name in ("clean", "noisy", "torch")] == [True, True, False]
@@ -81,7 +81,7 @@ def test_lazy_equals_eager() -> None:
 
 
 def test_reads_are_pure() -> None:
-    """Reading twice gives the same memory, and `read()` copies that stay when the simulation goes on."""
+    """A second read gives the same memory, and `read()` returns copies that stay while the simulation continues."""
     scene = syn.world(syn.menagerie())
     syn.advance(scene)
     copy = scene["noisy"].read()
@@ -108,7 +108,7 @@ def test_number_of_envs() -> None:
 
 
 def test_slices_of_a_run() -> None:
-    """Envs 3 to 5 of 6 see the bits of a scene of 3 whose first env is number 3, after resets too."""
+    """Envs 3 to 5 of 6 have the bits of a scene of 3 whose first env is number 3, after resets too."""
     whole, part = syn.world(syn.menagerie(), 6), syn.world(syn.menagerie(), 3, first_env=3)
     for k in range(1, TICKS + 1):
         for scene in (whole, part):
@@ -116,14 +116,14 @@ def test_slices_of_a_run() -> None:
             scene.engine.body_pos_w[:, 0] = syn.signal(k, 6)[rows]
             scene.engine.body_quat_w[:, 0] = syn.yaw(k, 6)[rows]
             scene.update()
-            if k in (1, 7):  # at 1, so that nothing is left of the state in which the scenes were built
+            if k in (1, 7):  # at 1, to discard the state in which the scenes were built
                 scene.reset([env - rows.start for env in ((3, 5) if k == 7 else range(rows.start, 6))])
     shown = {name: {key: values[3:] for key, values in each.items()} for name, each in snapshots(whole).items()}
     compare(snapshots(part), shown)
 
 
 def test_the_global_index_of_an_env_is_checked() -> None:
-    """It is an integer from 0 on, and no env of the scene has a number that a kernel cannot count to."""
+    """The number is a nonnegative integer, and all env numbers of the scene fit a kernel's integer range."""
     for wrong in (-1, 1.0, True, "3", 2**31 - 3):
         with pytest.raises(sn.ConfigError, match=r"Scene\.first_env: got .*expected an integer from 0 to 2147483644"):
             syn.world([], 4, first_env=wrong)
@@ -138,7 +138,7 @@ def test_the_global_index_of_an_env_is_checked() -> None:
 def test_a_rank_of_a_launcher_is_asked_for_its_first_env(
     rank: str, size: str, given: dict[str, int], warns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once per process, and the warning says what to pass."""
+    """The warning is issued once per process and states the argument to pass."""
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", size)
     slices._warn_where_distributed.cache_clear()
@@ -149,7 +149,7 @@ def test_a_rank_of_a_launcher_is_asked_for_its_first_env(
 
 
 def test_other_sensors() -> None:
-    """Adding, removing or reordering sensors changes no other sensor's numbers."""
+    """Adding, removing or reordering sensors does not change any other sensor's numbers."""
     whole = run(syn.menagerie(), read=lambda k: 0)
     compare(run(syn.menagerie()[::-1]), whole)
     compare(run(syn.menagerie()[3:7]), whole)
@@ -173,7 +173,7 @@ def test_other_sensors() -> None:
 
 
 def test_streams_differ() -> None:
-    """Sensors, seeds, envs, ticks and episodes have streams of their own."""
+    """Sensors, seeds, envs, ticks and episodes have separate streams."""
     cfgs = [syn.ScalarCfg(name="a", noise=1.0), syn.ScalarCfg(name="b", noise=1.0)]
     scene, other = syn.world(cfgs), syn.world(cfgs, seed=1)
     draws = []
@@ -188,7 +188,7 @@ def test_streams_differ() -> None:
 
 
 def test_two_episodes_differ_also_at_one_tick() -> None:
-    """Two resets at one tick are two episodes with other numbers; going the same way twice gives the same ones."""
+    """Two resets at one tick are two episodes with different numbers; the same sequence gives the same ones."""
     cfg = syn.ScalarCfg(name="a", noise=1.0, bias=sn.Uniform(0.0, 1.0), random_walk=1.0)
 
     def episodes() -> torch.Tensor:
@@ -207,7 +207,7 @@ def test_two_episodes_differ_also_at_one_tick() -> None:
 
 
 def test_update_zero_draws_nothing() -> None:
-    """`update(ticks=0)` without an edit leaves every reading, history and later draw as it was."""
+    """`update(ticks=0)` without an edit leaves every reading, history and later draw unchanged."""
     plain, again = syn.world(syn.menagerie()), syn.world(syn.menagerie())
     for k in range(12):
         for _ in range(k % 3):
@@ -221,8 +221,9 @@ def test_update_zero_draws_nothing() -> None:
 
 @pytest.mark.parametrize("when", ["start", "tick", "reset", "after_reset", "sensor_reset", "added"])
 def test_update_zero_follows_an_edit(when: str) -> None:
-    """After an edit and `update(ticks=0)`, sensors without memory are as if the state had been so from the start of the
-    tick; the others hold their sample."""
+    """After an edit and `update(ticks=0)`, sensors without memory read as if the edited state had existed from the
+    start of the tick; the others keep their sample.
+    """
     edited, straight = syn.world(syn.menagerie()), syn.world(syn.menagerie(), tick=500 if when == "start" else 0)
     both = (edited, straight)
     if when != "start":
@@ -260,7 +261,7 @@ def test_update_zero_follows_an_edit(when: str) -> None:
     rows = [1, 2] if "reset" in when and when != "after_reset" else None
     held = snapshots(edited)
     syn.write(edited, 500, rows)
-    if when == "sensor_reset":  # the sensors that were not reset stay where their last sample was
+    if when == "sensor_reset":  # the sensors that were not reset keep their last sample
         syn.write(straight, 500, rows)
         straight.update(ticks=0)
     edited.update(ticks=0)
@@ -272,7 +273,7 @@ def test_update_zero_follows_an_edit(when: str) -> None:
 
 
 def test_update_zero_leaves_what_is_not_due() -> None:
-    """An edit at a tick where a sensor is not due does not reach it, also right after another was added."""
+    """An edit at a tick without a due sample does not reach the sensor, also right after another sensor was added."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.1)])
     syn.advance(scene, 13)
     held = scene["slow"].read()
@@ -284,7 +285,7 @@ def test_update_zero_leaves_what_is_not_due() -> None:
 
 
 def test_update_zero_follows_an_edit_of_what_a_reset_captured_between_samples() -> None:
-    """Right after a reset the edit is seen by its envs alone, computed on read or not."""
+    """Right after a reset only its envs see the edit, computed on read or not."""
     cfgs = [syn.ScalarCfg(name=how, evaluate=how, update_period=0.1) for how in ("on_read", "always")]
     scene = syn.world(cfgs)
     syn.advance(scene, 10)
@@ -333,7 +334,7 @@ def test_resuming(at: int) -> None:
 
 
 def test_resuming_refuses_another_scene() -> None:
-    """Another seed, other sensors, another number of envs or another config are refused by name."""
+    """Another seed, other sensors, another number of envs or another config are rejected by name."""
     cfgs = [syn.ScalarCfg(name="a", history_length=2)]
     state = syn.world(cfgs).state()
     others: list[tuple[sn.Scene, str]] = [
@@ -348,7 +349,7 @@ def test_resuming_refuses_another_scene() -> None:
             scene.load_state(state)
 
 
-# How it runs ----------------------------------------------------------------------------------------------------------
+# Execution modes ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("at_once")
@@ -358,7 +359,7 @@ def test_captured_graphs() -> None:
 
 
 def test_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sharded over threads or not: the same bits; and sharding did happen."""
+    """With and without sharding over threads the bits are the same, and sharding did occur."""
     whole = run(syn.menagerie(), num_envs=37)
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     made: list[int] = []

@@ -1,4 +1,4 @@
-"""A reset of some envs: the others do not notice, and nothing from before gets through in any branch."""
+"""Resets of some envs: the others are unaffected, and no earlier data remains in any branch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cfgs() -> list[object]:
 @pytest.mark.parametrize("at", [7, 10])
 @pytest.mark.parametrize("count", [1, 3])
 def test_others_do_not_notice(at: int, count: int) -> None:
-    """Resetting env 2 (off a sensor's grid or on it, once or often) leaves the other envs bit-identical, for good."""
+    """Resetting env 2 (off or on a sensor's grid, once or often) keeps the other envs bit-identical permanently."""
     scene, twin = syn.world(cfgs()), syn.world(cfgs())
     others = [0, 1, 3]
     for k in range(1, 20):
@@ -40,7 +40,7 @@ def test_others_do_not_notice(at: int, count: int) -> None:
 @pytest.mark.parametrize("at", [7, 10])
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
 def test_nothing_old_gets_through(at: int, past: str) -> None:
-    """What env 2 shows from its reset on is bit for bit the same whatever it saw before: other values, or NaN."""
+    """The readings of env 2 from its reset on are bit for bit the same for any earlier values, NaN included."""
     scene, twin = syn.world(cfgs()), syn.world(cfgs())
     for k in range(1, 20):
         for each in (scene, twin):
@@ -58,7 +58,7 @@ def test_nothing_old_gets_through(at: int, past: str) -> None:
 
 
 def test_reading_after_a_reset_is_new() -> None:
-    """Read right after a reset, every branch is of the new state, with age 0 or not valid yet."""
+    """Read right after a reset, every branch has the new state, with age 0 or not valid yet."""
     scene = syn.world([cfg.replace(noise=None, bias=None, random_walk=None, resolution=None, stages=(), loss=None)
                        if isinstance(cfg, (syn.ProbeCfg, syn.KernelProbeCfg)) else cfg
                        for cfg in syn.menagerie()])  # fmt: skip
@@ -79,7 +79,9 @@ def test_reading_after_a_reset_is_new() -> None:
 
 
 def test_first_sample_fills_histories() -> None:
-    """The first sample of an episode fills the whole history, and `history_valid` says which entries are samples."""
+    """The first sample of an episode fills the whole history, and `history_valid` marks the entries that are
+    samples.
+    """
     scene = syn.world([syn.ProbeCfg(name="h", history_length=4, noise=1.0)], 3)
     sensor = scene["h"]
     assert sensor.history_valid.tolist() == [[True, False, False, False]] * 3
@@ -98,7 +100,7 @@ def test_first_sample_fills_histories() -> None:
 
 @pytest.mark.parametrize("extra", [{}, {"loss": 0.0}, {"jitter": 0.0}, {"history_length": 9}])
 def test_no_invented_zeros(extra: dict[str, object]) -> None:
-    """Before the first arrival a delayed sensor shows its first capture and says that it is not valid."""
+    """Before the first arrival a delayed sensor shows its first capture, marked invalid."""
     scene = syn.world([syn.ProbeCfg(name="d", delay=0.03, **extra)], tick=50)
     sensor = scene["d"]
     for k in range(9):
@@ -118,7 +120,7 @@ def test_no_invented_zeros(extra: dict[str, object]) -> None:
 
 
 def test_one_sensor_alone() -> None:
-    """Resetting one sensor starts its walk, history and delay line anew; no other sensor notices."""
+    """Resetting one sensor restarts its walk, history and delay line, and no other sensor is affected."""
     knobs = {"random_walk": 1.0, "history_length": 3, "delay": 0.02}
     scenes = [syn.world([syn.ProbeCfg(name=name, **knobs) for name in "ab"]) for _ in range(2)]
     for scene in scenes:
@@ -136,7 +138,7 @@ def test_one_sensor_alone() -> None:
 
 
 def test_ways_to_name_envs() -> None:
-    """Ids, a mask, one int and all; none changes nothing; an id that does not exist is refused."""
+    """Ids, a mask, one int and all are accepted; an empty selection changes nothing; an unknown id is rejected."""
     mask = torch.tensor([True, False, False, False])
     ways: list[tuple[object, list[int]]] = [
         ([1, 3], [0, 1, 0, 1]), (mask, [1, 0, 0, 0]), (2, [0, 0, 1, 0]), (None, [1, 1, 1, 1]), ([], [0, 0, 0, 0]),

@@ -1,4 +1,4 @@
-"""When sensors are sampled: exact rates, held samples, frames, ages, jumps."""
+"""Sampling schedules: exact rates, held samples, frames, ages, jumps."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def test_exact_schedule(evaluate: str) -> None:
 
 
 def test_counts_end_to_end() -> None:
-    """N samples in T seconds are N = T rate to +-1 in a running scene, at rates that do not divide the physics rate."""
+    """N samples in T seconds satisfy N = T rate to +-1 in a running scene, at rates that do not divide the physics
+    rate.
+    """
     cfgs = [syn.ScalarCfg(name=f"r{hz}", rate_hz=float(hz)) for hz in (7, 30, 100, 333)]
     scene = syn.world(cfgs, 1, 0.002)
     for _ in range(3000):
@@ -99,7 +101,7 @@ def test_counts_end_to_end() -> None:
 
 
 def test_update_count() -> None:
-    """Hooks run as often as the schedule says: period two steps, per read where lazy, never while unread."""
+    """Hooks run on schedule: every second step for a period of two, per read if lazy, never while unread."""
     scene = syn.world([syn.ProbeCfg(name="slow", update_period=0.02)])
     class_calls = syn.Probe.calls
     counts = []
@@ -138,7 +140,7 @@ def test_on_read_holds() -> None:
 
 
 def test_wanted_skips() -> None:
-    """With `evaluate="wanted"` due samples are skipped while nobody reads, and start with the next due one."""
+    """With `evaluate="wanted"` due samples are skipped while unread, and start with the next due sample."""
     scene = syn.world([syn.ProbeCfg(name="p", evaluate="wanted", update_period=0.02)])
     syn.advance(scene, 2)
     calls = syn.Probe.calls
@@ -163,7 +165,7 @@ def jump(scene: sn.Scene, ticks: int) -> None:
 @pytest.mark.parametrize("memory", [{"delay": 0.02}, {"history_length": 2}, {"random_walk": 0.1},
                                     {"stages": (sn.GaussMarkov(density=0.1, tau=1.0),)}], ids=str)  # fmt: skip
 def test_jumps_with_memory(memory: dict[str, Any]) -> None:
-    """A jump over samples of a sensor with memory raises and leaves the scene usable; `allow_gaps` permits it."""
+    """A jump over samples of a sensor with memory raises and keeps the scene usable; `allow_gaps` permits it."""
     cfgs = [syn.ScalarCfg(name="p", **memory), syn.ScalarCfg(name="clean")]
     scene = syn.world(cfgs)
     for _ in range(2):
@@ -178,7 +180,9 @@ def test_jumps_with_memory(memory: dict[str, Any]) -> None:
 
 
 def test_jumps_without_memory() -> None:
-    """A jump is fine without memory, or where no sample is missed; a missed grid tick is sampled when it is noticed."""
+    """A jump is accepted without memory, or if it misses no sample; a missed grid tick is sampled at the next
+    update.
+    """
     cfgs = [syn.ScalarCfg(name="p", noise=0.1), syn.ScalarCfg(name="e", evaluate="always"),
             syn.ScalarCfg(name="slow", update_period=0.1, history_length=2)]  # fmt: skip
     scene, twin = syn.world(cfgs), syn.world(cfgs)

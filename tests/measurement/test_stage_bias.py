@@ -1,4 +1,4 @@
-"""Biases that change, by their laws: flicker by its Allan deviation, temperature by the exponential."""
+"""Changing biases, checked by their laws: flicker by its Allan deviation, temperature by the exponential."""
 
 from __future__ import annotations
 
@@ -76,25 +76,25 @@ def test_the_allan_deviation_of_flicker_is_flat_at_its_floor() -> None:
     sizes = np.unique(np.geomspace(10, 400, 12).round().astype(int))
     measured = np.array([allan_deviation(samples, m) for m in sizes])
     chance = 1.0 / math.sqrt(2.0 * samples.shape[1] * (len(samples) // sizes[-1] - 1))  # where clusters are fewest
-    assert 5.0 * chance < 0.05  # so that 10 % is the law and not luck
+    assert 5.0 * chance < 0.05  # so that 10 % reflects the law, not chance
     np.testing.assert_allclose(measured, FLOOR, rtol=0.10)
     assert abs(np.polyfit(np.log(sizes), np.log(measured), 1)[0]) < 0.1
     assert math.log10(sizes[-1] / sizes[0]) > 1.5
 
 
 def test_slow_sampling_folds_nothing_into_the_band() -> None:
-    """Sampled at twice `tau_min`, so that the fastest processes are white, the floor stands from four samples on."""
+    """Sampled at twice `tau_min`, so that the fastest processes are white, the floor holds from four samples on."""
     samples = flicker(1.0, 100.0, 2.0, 400, 400)
     for m in (4, 8, 16, 32, 50):
         assert allan_deviation(samples, m) == pytest.approx(FLOOR, rel=0.10), m
 
 
 def test_flicker_starts_as_it_goes_on() -> None:
-    """The first sample and later ones have one deviation, the root of the sum of the variances."""
+    """The first sample and later samples have the same deviation, the root of the sum of the variances."""
     samples = flicker(10.0, 400.0, 1.0, 2400, 400)
     sd = float(np.sqrt((sn.Flicker(bias_instability=1.0, tau_min=10.0, tau_max=400.0).components()[1] ** 2).sum()))
     for row in (0, 1, 1200, 2399):
-        # sampling at 1 s takes 1 % from the process of 1.7 s
+        # sampling at 1 s removes 1 % from the process of 1.7 s
         assert samples[row].std() == pytest.approx(sd, rel=0.01 + 5.0 / math.sqrt(2.0 * samples.shape[1]))
 
 
@@ -125,7 +125,7 @@ def run_of(scene: sn.Scene) -> StageRun:
 
 
 def test_a_long_correlation_time_keeps_its_digits() -> None:
-    """3000 samples of a process of 1000 s at 1 kHz equal float64 arithmetic on the same normals, but for rounding."""
+    """3000 samples of a process of 1000 s at 1 kHz equal float64 arithmetic on the same normals, up to rounding."""
     dt, tau, q, envs = 0.001, 1000.0, 0.1, 8
     stage = sn.GaussMarkov(density=q, tau=tau)
     scene = still([syn.ProbeCfg(name="p", stages=(stage,))], envs, dt, seed=4)
@@ -186,7 +186,7 @@ def test_warming_up_is_exponential(rate: dict[str, float]) -> None:
 
 
 def test_a_sensor_added_later_warms_up_from_then_on() -> None:
-    """The time is that since the sensor began, not that of the env's episode; likewise after its own reset."""
+    """The time counts from the sensor's start, not from the env's episode; likewise after its own reset."""
     scene = still([], 2)
     for _ in range(50):
         scene.update()
@@ -201,7 +201,9 @@ def test_a_sensor_added_later_warms_up_from_then_on() -> None:
 
 
 def test_temperatures_are_drawn_per_env() -> None:
-    """A law of the ambient temperature shifts all axes of an env alike, and anew at its reset; tau = 0 is warm."""
+    """A distribution of the ambient temperature shifts all axes of an env equally, redrawn at its reset; tau = 0 is
+    warm.
+    """
     stage = sn.TemperatureDrift(coefficient=(1.0, 2.0, 4.0), ambient=sn.Uniform(0.0, 40.0), self_heating=5.0)
     scene = still([syn.ProbeCfg(name="p", stages=(stage,))], 512)
     first = error(scene)

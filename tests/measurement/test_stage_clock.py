@@ -1,4 +1,4 @@
-"""The sensor's own clock: stamps with offset, skew and jitter, while values and times of arrival stay true."""
+"""The sensor's own clock: stamps with offset, skew and jitter, while values and arrival times stay true."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scene_of(num_envs: int = 4, dt: float = 0.01, **clock: Any) -> sn.Scene:
 
 
 def test_without_a_clock_error_the_stamp_is_the_capture_time() -> None:
-    """The stamp of a plain sensor, delayed or not, is when its value was sensed."""
+    """The stamp of a plain sensor, delayed or not, is the time at which its value was sensed."""
     scene = syn.world([syn.ProbeCfg(name="p", delay=0.02), syn.ProbeCfg(name="q")])
     syn.advance(scene, 7)
     for name in ("p", "q"):
@@ -42,7 +42,7 @@ def test_skew_in_ppm() -> None:
 
 
 def test_offset_is_drawn_per_env_and_episode_and_the_clock_is_set_at_a_reset() -> None:
-    """Offsets follow their law, differ between episodes, and skew counts from the reset."""
+    """Offsets follow their law and differ between episodes, and skew counts from the reset."""
     scene = scene_of(N, offset=sn.Normal(0.0, 0.5), skew_ppm=1e5)
     first = scene["p"].stamp - scene["p"].capture_time
     assert stats.kstest(first.numpy() / 0.5, "norm").pvalue > 0.01
@@ -57,7 +57,7 @@ def test_offset_is_drawn_per_env_and_episode_and_the_clock_is_set_at_a_reset() -
 
 
 def test_jitter_and_resolution_belong_to_a_sample() -> None:
-    """The jitter of a stamp is that of its capture tick: reading again changes nothing; stamps are multiples."""
+    """The jitter of a stamp belongs to its capture tick: a second read changes nothing; stamps are multiples."""
     scene = scene_of(N, jitter=1e-3)
     syn.advance(scene, 5)
     error = (scene["p"].stamp - scene["p"].capture_time).numpy()
@@ -105,7 +105,7 @@ def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
 
 
 def test_fields_or_a_second_clock_are_refused() -> None:
-    """It alters no field, and a sensor has one clock."""
+    """A clock stage alters no field, and a sensor has one clock."""
     with pytest.raises(sn.ConfigError, match="alters no value"):
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(fields=("vec",), offset=0.1),))])
     with pytest.raises(sn.ConfigError, match="only one stage of this kind"):
@@ -113,7 +113,7 @@ def test_fields_or_a_second_clock_are_refused() -> None:
 
 
 def test_a_sensor_that_starts_alone_sets_its_own_clock() -> None:
-    """The skew counts from the last reset of the sensor: of its env, of itself, or from when it was added."""
+    """The skew counts from the last reset of the sensor: of its env, of itself, or from its addition."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),))], 3)
     syn.advance(scene, 10)
     scene["p"].reset([1])

@@ -1,4 +1,4 @@
-"""What every stage of ours keeps: env counts, resets, captured graphs, files, and the laws of `check_sensor`."""
+"""Rules for every built-in stage: env counts, resets, captured graphs, files, and the rules of `check_sensor`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ALL = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
 def everything(num_envs: int = 4, **kwargs: Any) -> sn.Scene:
-    """Build a scene with a sensor for each stage, of its name."""
+    """Build a scene with a sensor for each stage, named after the stage."""
     cfgs = [
         syn.KernelProbeCfg(name=name, noise={"vec": 0.1}, stages=(stage.replace(fields=("vec",)),), history_length=2)
         for name, stage in STAGES.items()
@@ -60,15 +60,15 @@ def everything(num_envs: int = 4, **kwargs: Any) -> sn.Scene:
 
 
 def same(a: sn.Scene, b: sn.Scene, rows: Any = slice(None)) -> None:
-    """Assert that all sensors of two scenes show the same bits in some rows of the smaller scene."""
+    """Assert that all sensors of two scenes read the same bits in some rows of the smaller scene."""
     for name in STAGES:
         shown = {field: values[: a.num_envs] for field, values in syn.snapshot(b[name]).items()}
         syn.same(syn.snapshot(a[name]), shown, rows)
 
 
 def test_no_stage_of_ours_is_forgotten_here() -> None:
-    """Each stage that works on the values of a sample is in the table, and known to files by its kind."""
-    of_time = {"window_average", "clock_error"}  # what a sample is of, and its stamp: with tests of their own
+    """Each stage that modifies the values of a sample is in the table, and files identify it by its kind."""
+    of_time = {"window_average", "clock_error"}  # the state of a sample, and its stamp: with separate tests
     of_grids = {"taxel_crosstalk", "row_scan"}  # tested in test_stage_skin_*.py
     of_images = {"stereo_depth", "kinect_depth", "tof_depth"}  # tested in test_stage_depth.py
     ours = {kind for kind, cls in STAGE_KINDS.items() if cls.__module__.startswith("sensorium.measurement.stages")}
@@ -95,7 +95,7 @@ def test_slices_of_envs_draw_what_the_whole_draws() -> None:
             scene.engine.body_pos_w[:, 0] = syn.signal(k, 6)[rows]
             scene.engine.body_quat_w[:, 0] = syn.yaw(k, 6)[rows]
             scene.update()
-            if k in (1, 6):  # from its first sample on, what a stage keeps is of the state that was just written
+            if k in (1, 6):  # from its first sample on, a stage's memory contains the newly written state
                 scene.reset([each - rows.start for each in ((2, 4) if k == 6 else range(rows.start, 6))])
         for name in STAGES:
             shown = {field: values[2:] for field, values in syn.snapshot(whole[name]).items()}
@@ -103,7 +103,7 @@ def test_slices_of_envs_draw_what_the_whole_draws() -> None:
 
 
 def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
-    """The others do not notice a reset, and after it env 2 shows nothing of what it saw before."""
+    """The others are unaffected by a reset, and after it env 2 reads nothing of its earlier values."""
     scene, twin, past = everything(), everything(), everything()
     for k in range(1, 18):
         for each in (scene, twin, past):
@@ -120,7 +120,7 @@ def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_captured_and_launched_are_the_same() -> None:
-    """A scene that replays captured graphs gives the bits of one that launches."""
+    """A scene that replays captured graphs gives the bits of a scene that launches kernels."""
     launched, captured = everything(capture=False), everything(capture=True)
     for k in range(12):
         for scene in (launched, captured):
@@ -131,7 +131,9 @@ def test_captured_and_launched_are_the_same() -> None:
 
 
 def test_an_evaluation_without_time_leaves_the_states() -> None:
-    """`update(ticks=0)` after an edit holds what stages with states show, and no later sample has it."""
+    """`update(ticks=0)` after an edit keeps the readings of stages with states, and no later sample contains the
+    edit.
+    """
     scene, twin = everything(), everything()
     for k in range(8):
         for each in (scene, twin):
@@ -151,7 +153,7 @@ def test_an_evaluation_without_time_leaves_the_states() -> None:
 
 @ALL
 def test_stages_survive_files(stage: StageCfg) -> None:
-    """JSON and TOML give back the same stage, inside its sensor's config."""
+    """JSON and TOML restore the same stage, inside its sensor's config."""
     cfg = syn.ProbeCfg(name="p", stages=(stage,))
     assert syn.ProbeCfg.from_json(cfg.to_json()) == cfg
     assert syn.ProbeCfg.from_toml(cfg.to_toml()) == cfg
@@ -159,7 +161,7 @@ def test_stages_survive_files(stage: StageCfg) -> None:
 
 
 def test_truth_never_sees_a_stage() -> None:
-    """Each measured value differs now and then by more than its noise ever does, the true one is the body's."""
+    """Each measured value sometimes differs by more than its noise ever does, and the true value is the body's."""
     scene = everything()
     differs = dict.fromkeys(STAGES, False)
     for _ in range(12):
@@ -203,5 +205,5 @@ GYRO = ("ang_vel_b",)
     ids=["bias", "filters", "dropout", "faults"],
 )
 def test_stages_keep_the_contract(stages: tuple[StageCfg, ...]) -> None:
-    """An IMU with these stages passes every law of `check_sensor`."""
+    """An IMU with these stages passes every rule of `check_sensor`."""
     assert len(check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=stages))) >= 15

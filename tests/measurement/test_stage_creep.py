@@ -1,4 +1,4 @@
-"""Creep: against log10(1 + t / t0) and its superposition in float64; drift per hour."""
+"""Creep, checked against log10(1 + t / t0) and its superposition in float64; drift per hour."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sensorium.testing import check_sensor
 
 Array = NDArray[np.float64]
 SUM = 2e-3
-"""What the sum of processes may be off, in creeps of one decade."""
+"""Allowed error of the sum of processes, in creeps of one decade."""
 EPS = 2.0**-24
 
 
 def drive(stage: sn.Creep, signal: Array, dt: float, envs: int = 1, **kwargs: Any) -> Array:
-    """Return what a sensor with the stage reads of a signal `[time]`, `[time, env, axis]`; the first is at time 0."""
+    """Return a sensor's readings with the stage for a signal `[time]`, `[time, env, axis]`; the first is at time 0."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], envs, dt, at=(float(signal[0]),) * 3)
     sensor = scene["p"]
     rows = [sensor.data.vec.double().numpy().copy()]
@@ -34,7 +34,7 @@ def drive(stage: sn.Creep, signal: Array, dt: float, envs: int = 1, **kwargs: An
 
 @pytest.mark.parametrize(("dt", "t0"), [(0.01, 0.05), (0.5, 2.0), (10.0, 0.1)])
 def test_a_constant_load_creeps_with_the_logarithm_of_time(dt: float, t0: float) -> None:
-    """b = c F log10(1 + t / t0) since the first sample, per axis, also where a sample is far longer than t0."""
+    """b = c F log10(1 + t / t0) since the first sample, per axis, also for samples far longer than t0."""
     c = np.array([0.01, 0.0, -0.03])
     out = drive(sn.Creep(creep=tuple(c), t0=t0, t_max=1000.0 * dt), np.full(600, 20.0), dt)[:, 0]
     law = np.log10(1.0 + np.arange(600) * dt / t0)
@@ -42,7 +42,7 @@ def test_a_constant_load_creeps_with_the_logarithm_of_time(dt: float, t0: float)
 
 
 def test_loads_that_change_are_superposed() -> None:
-    """Each change of the load creeps by itself since its own time; what is taken off recovers."""
+    """Each change of the load creeps separately from its own time; an unloaded amount recovers."""
     rng, dt, t0 = np.random.default_rng(4), 0.1, 1.0
     load = np.where(np.arange(500) < 250, 50.0, 0.0) + np.repeat(rng.normal(0.0, 5.0, 20), 25)
     out = drive(sn.Creep(creep=0.02, t0=t0, t_max=100.0), load, dt)[:, 0, 0]
@@ -56,7 +56,7 @@ def test_loads_that_change_are_superposed() -> None:
 
 
 def test_a_settled_device_creeps_by_changes_only() -> None:
-    """The first load has been there for long: nothing creeps until it changes."""
+    """The first load is treated as long applied: nothing creeps until it changes."""
     signal = np.where(np.arange(300) < 100, 30.0, 40.0)
     out = drive(sn.Creep(creep=0.1, t0=0.1, t_max=10.0, start="settled"), signal, 0.01)[:, 0, 0]
     assert (out[:100] == 30.0).all()
@@ -65,7 +65,7 @@ def test_a_settled_device_creeps_by_changes_only() -> None:
 
 
 def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None:
-    """At 500 Hz and t_max = 10^6 s a process moves by 2e-10 of the load a sample; over 2000 samples it adds up."""
+    """At 500 Hz and t_max = 10^6 s a process moves by 2e-10 of the load per sample, which adds up over 2000 samples."""
     stage = sn.Creep(creep=0.05, t0=1.0, t_max=1e6)
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], 1, 0.002, at=(100.0,) * 3)
     run = scene["p"].buffers.stages[0]
@@ -78,7 +78,7 @@ def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None
 
 
 def test_drift_is_per_hour_since_the_reset() -> None:
-    """3 N per hour are 1 N after 20 minutes, at any rate, and none right after a reset."""
+    """3 N per hour are 1 N after 20 minutes, at any rate, and zero right after a reset."""
     scene = syn.world([syn.ProbeCfg(name="p", rate_hz=0.05, stages=(sn.Creep(drift=(3.0, -6.0, 0.0)),))], 2, 10.0)
     scene.engine.body_pos_w[:] = 0.0
     for _ in range(120):
@@ -89,7 +89,7 @@ def test_drift_is_per_hour_since_the_reset() -> None:
 
 
 def test_amounts_are_drawn_per_env_and_axis() -> None:
-    """Drifts of a normal law: other ones in each env and axis, one for the whole of an episode."""
+    """Drifts of a normal law differ per env and axis and are constant in an episode."""
     out = drive(sn.Creep(drift=sn.Normal(0.0, 2.0)), np.zeros(21), 180.0, envs=300)
     half, hour = out[10], out[20]
     np.testing.assert_allclose(hour, 2.0 * half, rtol=1e-5)
@@ -97,7 +97,7 @@ def test_amounts_are_drawn_per_env_and_axis() -> None:
 
 
 def test_a_reset_forgets_the_load() -> None:
-    """After a reset of env 1 only it starts anew, as a fresh scene does."""
+    """After a reset of env 1 only that env restarts, like a fresh scene."""
     stage = sn.Creep(creep=0.1, t0=0.01, t_max=10.0)
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], 2)
     syn.advance(scene, 50)
@@ -121,6 +121,6 @@ def test_impossible_times_are_refused(fields: dict[str, Any], match: str) -> Non
 
 
 def test_the_contract_holds() -> None:
-    """A gyroscope that creeps and drifts passes every law."""
+    """A gyroscope with creep and drift passes every rule."""
     stage = sn.Creep(creep=sn.Uniform(0.0, 0.1), t0=0.01, t_max=10.0, drift=0.5)
     assert "resuming_is_exact" in check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(stage,)))

@@ -1,4 +1,4 @@
-"""Crosstalk: against matrix products in float64, and the law that a distribution is drawn by."""
+"""Crosstalk, checked against matrix products in float64 and the law of a drawn distribution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def engine_of(envs: int, bodies: tuple[str, ...] = ("hand",)) -> sn.TensorEngine
 
 
 def run(stage: sn.Crosstalk, loads: Array, bodies: tuple[str, ...] = ("hand",), **kwargs: Any) -> Array:
-    """Return what force/torque sensors read of loads `[load, env, mount, 6]`, `[load, env, mount, 6]`."""
+    """Return the readings of force/torque sensors for loads `[load, env, mount, 6]`, `[load, env, mount, 6]`."""
     engine = engine_of(loads.shape[1], bodies)
     scene = sn.Scene(engine, [sn.ForceTorqueCfg(name="ft", bodies=".*", stages=(stage,), **kwargs)])
     rows = []
@@ -40,7 +40,7 @@ def run(stage: sn.Crosstalk, loads: Array, bodies: tuple[str, ...] = ("hand",), 
 
 @pytest.mark.parametrize("mounts", [1, 3])
 def test_all_elements_of_all_fields_are_mixed_by_one_matrix(mounts: int) -> None:
-    """(I + X) (force, torque) at each mount by itself; the truth stays."""
+    """The reading is (I + X) (force, torque) at each mount separately; the truth is unchanged."""
     rng = np.random.default_rng(1)
     matrix, loads = 0.1 * rng.normal(size=(6, 6)), rng.normal(size=(4, 2, mounts, 6))
     stage = sn.Crosstalk(fields=SIX, matrix=tuple(map(tuple, matrix)))
@@ -58,14 +58,14 @@ def test_the_order_of_the_fields_is_the_order_of_the_elements() -> None:
 
 
 def test_a_number_is_the_same_coupling_everywhere_but_on_the_diagonal() -> None:
-    """Of three elements each reads itself and 0.1 of the two others."""
+    """Each of three elements reads itself and 0.1 of the two others."""
     out = run(sn.Crosstalk(fields=("force",), matrix=0.1), np.array([[[[1.0, 2.0, 4.0, 7.0, 8.0, 9.0]]]]))
     np.testing.assert_allclose(out[0, 0, 0], [1.6, 2.5, 4.3, 7.0, 8.0, 9.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [(300.0, 30.0), (300.0, 300.0, 300.0, 30.0, 30.0, 30.0)])
 def test_fractions_of_full_scale_are_data_sheets_percents(scale: tuple[float, ...]) -> None:
-    """2 % from every channel: 300 N of force give 2 % of 30 N m as torque, and 30 N m give 2 % of 300 N."""
+    """With 2 % from every channel, 300 N of force give 2 % of 30 N m as torque, and 30 N m give 2 % of 300 N."""
     stage = sn.Crosstalk(fields=SIX, matrix=0.02, full_scale=scale)
     out = run(stage, np.stack([np.eye(6)[2] * 300.0, np.eye(6)[4] * 30.0])[:, None, None])[:, 0, 0]
     np.testing.assert_allclose(out[0], [6.0, 6.0, 300.0, 0.6, 0.6, 0.6], rtol=1e-6)
@@ -73,13 +73,13 @@ def test_fractions_of_full_scale_are_data_sheets_percents(scale: tuple[float, ..
 
 
 def identified(loads: Array, readings: Array) -> Array:
-    """Return the matrices C `[env, 6, 6]` with readings = C loads by least squares, as a calibration does."""
+    """Return the matrices C `[env, 6, 6]` with readings = C loads by least squares, as in a calibration."""
     solve = [np.linalg.lstsq(loads[:, env], readings[:, env], rcond=None)[0].T for env in range(loads.shape[1])]
     return np.stack(solve)
 
 
 def test_a_law_draws_what_is_off_the_diagonal_once_per_env() -> None:
-    """From six loads C of each env is found: ones on the diagonal, 30 draws of the law off it, others at a reset."""
+    """Six loads determine C of each env: ones on the diagonal, 30 draws of the law off it, others at a reset."""
     envs, sd = 200, 0.02
     loads = np.broadcast_to(np.eye(6)[:, None, None], (6, envs, 1, 6))
     stage = sn.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, sd))
@@ -93,7 +93,7 @@ def test_a_law_draws_what_is_off_the_diagonal_once_per_env() -> None:
 
 
 def test_matrices_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
-    """The reading of a constant load changes in the env that is reset, and in no other."""
+    """The reading of a constant load changes in the reset env, and in no other."""
     engine = engine_of(3)
     engine.body_parent_force_w = (1.0, 2.0, 3.0)
     stage = sn.Crosstalk(fields=SIX, matrix=sn.Uniform(-0.1, 0.1))
@@ -106,7 +106,7 @@ def test_matrices_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
 
 
 def test_a_choice_among_matrices_picks_a_whole_one() -> None:
-    """Devices with known calibrations: each env has one of them, diagonal and all."""
+    """For devices with known calibrations, each env has one of them, diagonal included."""
     rng = np.random.default_rng(3)
     devices = 0.05 * rng.normal(size=(2, 36))
     stage = sn.Crosstalk(fields=SIX, matrix=sn.Choice(tuple(map(tuple, devices))))
@@ -155,13 +155,13 @@ def test_what_is_no_matrix_is_refused(fields: dict[str, Any], match: str) -> Non
     ],
 )
 def test_a_matrix_that_does_not_fit_the_sensor_is_refused(stage: sn.Crosstalk, match: str) -> None:
-    """Found when the scene is built, with the number of elements there are."""
+    """The fault is found when the scene is built, and the error states the number of elements."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.Scene(engine_of(1), [sn.ForceTorqueCfg(body="hand", stages=(stage,))])
 
 
 def test_the_contract_holds() -> None:
-    """An IMU with crosstalk between gyroscope and accelerometer passes every law."""
+    """An IMU with crosstalk between gyroscope and accelerometer passes every rule."""
     stage = sn.Crosstalk(fields=("ang_vel_b", "lin_acc_b"), matrix=sn.Normal(0.0, 0.01))
     cfg = sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=(stage,))
     assert "resuming_is_exact" in check_sensor(cfg)

@@ -1,4 +1,4 @@
-"""Debouncing: against a slow state machine in Python, at any rate, and exact to the tick."""
+"""Debouncing, checked against a slow state machine in Python, at any rate, and exact to the tick."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sensorium.testing import check_sensor
 
 
 def drive(stage: sn.Debounce, signal: Sequence[float], dt: float = 0.01, start: int = 0, **kwargs: Any) -> list[float]:
-    """Return what a sensor with the stage shows at each tick of a signal; the first value is there at tick `start`."""
+    """Return a sensor's reading with the stage at each tick of a signal; the first value is present at tick `start`."""
     scene = syn.world([], 1, dt, at=(signal[0],) * 3, allow_gaps=True)
     if start:
         scene.update(ticks=start)
@@ -31,7 +31,7 @@ def drive(stage: sn.Debounce, signal: Sequence[float], dt: float = 0.01, start: 
 
 def by_hand(samples: Sequence[float], ticks: Sequence[int], n: int | None, wait: Fraction | None, dt: Fraction,
             threshold: float) -> list[float]:  # fmt: skip
-    """Return what a debounced reading of samples at given ticks is: the definition, in exact arithmetic."""
+    """Return the debounced reading of samples at given ticks by definition, in exact arithmetic."""
     side, held, run = samples[0] > threshold, samples[0], 0
     began, out = 0, []
     for value, tick in zip(samples, ticks, strict=True):
@@ -49,7 +49,7 @@ def by_hand(samples: Sequence[float], ticks: Sequence[int], n: int | None, wait:
 @pytest.mark.parametrize("how", [{"samples": 1}, {"samples": 3}, {"time": 0.0}, {"time": 0.02}, {"time": 0.025}])
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_random_signal_is_debounced_as_by_hand(how: dict[str, Any], every: int) -> None:
-    """Values around two thresholds, sampled at each or each third tick: equal at every tick, not only in the end."""
+    """For values around two thresholds, sampled at every or every third tick, readings are equal at every tick."""
     rng = np.random.default_rng(every)
     signal = np.repeat(rng.normal(1.0, 1.0, 60), rng.integers(1, 9, 60))[:200].astype(np.float32).tolist()
     stage = sn.Debounce(threshold=0.9, **how)
@@ -61,7 +61,7 @@ def test_a_random_signal_is_debounced_as_by_hand(how: dict[str, Any], every: int
 
 
 def test_a_time_is_exact_to_the_tick() -> None:
-    """0.003 s at 1 kHz are three ticks, not two or four for the rounding of decimals; also at tick 10^9."""
+    """0.003 s at 1 kHz is three ticks, not two or four by decimal rounding; also at tick 10^9."""
     signal = [0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     for start in (0, 1_000_000_000):
         out = drive(sn.Debounce(time=0.003), signal, dt=0.001, start=start)
@@ -69,20 +69,20 @@ def test_a_time_is_exact_to_the_tick() -> None:
 
 
 def test_a_bounce_shorter_than_the_time_never_shows() -> None:
-    """Two samples on the other side, again and again: with three to wait for the count starts anew each time."""
+    """For repeated pairs of samples on the other side and a wait of three, the count restarts each time."""
     out = drive(sn.Debounce(samples=3), [7.0, *(0.0, 0.0, 7.0) * 20])
     assert set(out) == {7.0}
 
 
 def test_values_on_the_accepted_side_pass_as_they_are() -> None:
-    """Only the crossing is held back: above the threshold the value itself is shown."""
+    """Only the crossing is delayed: above the threshold the value itself is shown."""
     assert drive(sn.Debounce(samples=2, threshold=1.0), [3.0, 4.0, 0.5, 5.0, 0.5, 0.25, 0.0, 9.0]) == [
         3.0, 4.0, 4.0, 5.0, 5.0, 0.25, 0.0, 0.0,
     ]  # fmt: skip
 
 
 def test_a_reset_begins_on_the_side_there_is() -> None:
-    """A crossing that waited before the reset is forgotten; the first sample is passed on at once."""
+    """A crossing that was pending before the reset is forgotten; the first sample is passed on at once."""
     scene = syn.world([syn.ScalarCfg(name="p", stages=(sn.Debounce(samples=3, threshold=500.0),))], 2)
     syn.advance(scene, 5)
     syn.reset(scene, [1], tick=2000)
@@ -106,6 +106,6 @@ def test_what_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> 
 
 @pytest.mark.parametrize("how", [{"samples": 2}, {"time": 0.005}])
 def test_the_contract_holds(how: dict[str, Any]) -> None:
-    """A debounced gyroscope passes every law."""
+    """A debounced gyroscope passes every rule."""
     stage = sn.Debounce(threshold=torch.tensor([0.1, 0.2, 0.3]), **how)
     assert "resuming_is_exact" in check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(stage,)))

@@ -1,4 +1,4 @@
-"""What all depth error models keep: misses, truth, envs, resets, files, and which fields they refuse."""
+"""Rules for all depth error models: misses, truth, envs, resets, files, and rejected fields."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_miss_stays_a_miss_and_nothing_else_becomes_one(stage: Any) -> None:
 
 @ALL
 def test_a_miss_that_is_reported_otherwise_stays_too(stage: Any) -> None:
-    """Cameras that report 0 for nothing report it with errors on."""
+    """Cameras that report 0 for a miss also do so with errors enabled."""
     image = np.where(np.isinf(room()), 0.0, room())
     assert (measured(image, stage, envs=3)[:, np.isinf(room())] == 0.0).all()
 
 
 @ALL
 def test_an_env_does_not_depend_on_how_many_there_are(stage: Any) -> None:
-    """Env 2 of 3 equals env 2 of 40, and no two envs are alike, nor two samples."""
+    """Env 2 of 3 equals env 2 of 40, and neither two envs nor two samples are equal."""
     few, many = measured(room(), stage, envs=3, samples=2), measured(room(), stage, envs=40, samples=2)
     np.testing.assert_array_equal(few[:3], many[:3])
     np.testing.assert_array_equal(few[3:], many[40:43])
@@ -74,7 +74,7 @@ def test_captured_and_launched_are_the_same(stage: Any) -> None:
 
 @ALL
 def test_mount_and_channel_axes_may_be_there_or_not(stage: Any) -> None:
-    """A field [height, width] is measured as one [height, width, 1] with the same draws; mounts have their own."""
+    """A field [height, width] is measured as [height, width, 1] with the same draws; each mount has separate draws."""
     flat = camera({"flat": room()}, stage.replace(fields=("flat",)))
     scene = world(flat)
     scene.update()
@@ -90,7 +90,7 @@ def test_mount_and_channel_axes_may_be_there_or_not(stage: Any) -> None:
 
 @ALL
 def test_stages_survive_files(stage: Any) -> None:
-    """JSON and TOML give back the same stage, inside its sensor's config."""
+    """JSON and TOML restore the same stage, inside its sensor's config."""
     cfg = camera(room(), stage)
     assert type(cfg).from_json(cfg.to_json()) == cfg
     assert type(cfg).from_toml(cfg.to_toml()) == cfg
@@ -99,7 +99,7 @@ def test_stages_survive_files(stage: Any) -> None:
 @ALL
 @pytest.mark.parametrize("name", ["distance_to_camera", "normals", "reflectance"])
 def test_fields_that_are_no_z_depth_are_refused(stage: Any, name: str) -> None:
-    """The message says which field is meant."""
+    """The message names the intended field."""
     images = {Z: room(), "distance_to_camera": room(), "reflectance": room(), "normals": np.zeros((22, 30, 3))}
     with pytest.raises(sn.ConfigError, match=r"a field of z-depth.*distance_to_image_plane"):
         world(camera({n: images[n] for n in (Z, name)}, stage.replace(fields=(name,))))
@@ -107,19 +107,19 @@ def test_fields_that_are_no_z_depth_are_refused(stage: Any, name: str) -> None:
 
 @pytest.mark.slow
 def test_all_laws_of_the_contract_hold() -> None:
-    """A camera with each of the models passes every law of `check_sensor`."""
+    """A camera with each of the models passes every rule of `check_sensor`."""
     for stage in STAGES.values():
         assert len(check_sensor(camera(room(), stage))) >= 15
 
 
 def test_an_earlier_imperfection_is_seen() -> None:
-    """The bias of the same sensor is in what the depth model works on."""
+    """The bias of the same sensor is included in the depth model's input."""
     still = STAGES["tof"].replace(noise_scale=0.0, wiggle=0.0, multipath=0.0)
     np.testing.assert_allclose(measured(np.full((8, 8), 2.0), still, bias=0.25), 2.25, rtol=1e-6)
 
 
 def test_a_reset_does_not_disturb_the_other_envs() -> None:
-    """Env 1 is reset off the grid of samples; the others go on as in a scene without."""
+    """Env 1 is reset off the grid of samples; the others continue as in a scene without a reset."""
     cfg = camera(room(), STAGES["stereo"], update_period=0.03)
     scenes = world(cfg, 3), world(cfg, 3)
     for k in range(8):

@@ -19,7 +19,7 @@ PHI = statistics.NormalDist().cdf
 
 
 def kinect(**fields: Any) -> sn.KinectDepth:
-    """Return a Kinect without shadows, but for what is named."""
+    """Return a Kinect without shadows, except for the given options."""
     return sn.KinectDepth(**{"focal_px": F, "shadow": False, **fields})
 
 
@@ -42,7 +42,9 @@ def test_the_axial_noise_is_the_published_one(z: float, degrees: float) -> None:
 
 
 def test_rounding_is_part_of_the_published_noise() -> None:
-    """With the grid of 1/8 px, a step of 2 cm at 2.6 m, the deviation over many depths is still the published one."""
+    """With the grid of 1/8 px, a step of 2 cm at 2.6 m, the deviation over many depths still matches the published
+    one.
+    """
     image = np.tile(np.linspace(2.5, 2.7, 64), (48, 1))
     error = measured(image, kinect(), envs=8) - image
     assert error.std() == pytest.approx(axial(2.6, 0.0), rel=0.03)
@@ -73,7 +75,7 @@ def test_the_projector_casts_shadows_to_the_left() -> None:
 
 
 def test_values_end_at_the_limits() -> None:
-    """Nothing below min_range or beyond max_range."""
+    """No value is below min_range or beyond max_range."""
     z = np.tile(np.linspace(0.2, 8.0, 300), (2, 1))
     out = measured(z, kinect(noise_scale=0.0, lateral_scale=0.0, quantum=0.0, max_range=6.0))[0]
     seen = (z > 0.4) & (z < 6.0)

@@ -1,4 +1,4 @@
-"""Stereo depth: noise, quantum, search range, shadows, grazing holes and steps, against the laws of a stereo pair."""
+"""Stereo depth: noise, quantum, search range, shadows, grazing holes and steps, checked against stereo geometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHI = statistics.NormalDist().cdf
 
 
 def stereo(**fields: Any) -> sn.StereoDepth:
-    """Return a pair of cameras without errors but those that are named."""
+    """Return a pair of cameras without errors other than the given ones."""
     return sn.StereoDepth(**{"baseline": B, "focal_px": F, "shadow": False, **fields})
 
 
@@ -29,7 +29,7 @@ def test_a_perfect_pair_measures_the_truth() -> None:
 
 
 def test_the_noise_grows_with_the_square_of_the_depth() -> None:
-    """Log sd over log z has slope 2.00 +- 0.05 and sd = z^2 s_d / (f B) within 5 %, the quantum of 1/32 px on."""
+    """Log sd over log z has slope 2.00 +- 0.05 and sd = z^2 s_d / (f B) within 5 %, with the quantum of 1/32 px on."""
     depths = np.array([0.5, 1.0, 2.0, 4.0, 6.0])
     sds = [measured(np.full((48, 64), z), stereo(noise_px=0.08, quantum=1 / 32), envs=4).std() for z in depths]
     slope, intercept = np.polyfit(np.log(depths), np.log(sds), 1)
@@ -51,7 +51,7 @@ def test_disparities_lie_on_the_quantum(quantum: float) -> None:
 
 
 def test_the_background_left_of_an_occluder_has_no_value() -> None:
-    """The band is f B (1/near - 1/far) px wide, within the pixel that rounding can add, and ends at the object."""
+    """The band is f B (1/near - 1/far) px wide, up to a pixel of rounding, and ends at the object."""
     errors = []
     for far in (2.0, 2.3, 2.7, 3.3, 4.1):
         image = step(6, 120, 1.0, far, 60, 110)
@@ -66,7 +66,7 @@ def test_the_background_left_of_an_occluder_has_no_value() -> None:
 
 
 def test_a_thin_occluder_hides_no_more_than_its_own_width() -> None:
-    """A pole of 4 px before a far wall hides 4 px of it, where its image falls: 14 px to the left of the pole."""
+    """A pole of 4 px before a far wall hides 4 px of it, at the pole's other image: 14 px to the left of the pole."""
     holes = measured(step(4, 120, 1.0, 3.0, 60, 64), stereo(shadow=True))[0] == 0.0
     columns = np.flatnonzero(holes[1, 30:]) + 30
     shift = FB * (1.0 - 1.0 / 3.0)
@@ -82,7 +82,7 @@ def test_the_left_border_is_not_seen_by_both_cameras() -> None:
 
 
 def test_a_slanted_surface_casts_no_shadow_on_itself() -> None:
-    """A wall that both cameras see is whole, on either slant, up to 75 degrees."""
+    """A wall visible to both cameras is complete, on either slant, up to 75 degrees."""
     for degrees in (-75.0, -60.0, 60.0, 75.0):
         holes = measured(plane(4, 200, F, 1.5, math.radians(degrees)), stereo(shadow=True))[0] == 0.0
         assert not holes[:, 60:].any(), degrees
@@ -106,7 +106,9 @@ def fill(angle: float, images: Any = None, **fields: Any) -> tuple[np.ndarray, n
 
 
 def test_the_fill_rate_falls_with_the_incidence_as_configured() -> None:
-    """None below the cosine 0.2, all above 0.5, in proportion between: 4.9 sd of a binomial at each angle."""
+    """None is filled below the cosine 0.2, all above 0.5, proportionally between: 4.9 sd of a binomial at each
+    angle.
+    """
     rates = []
     for degrees in (0.0, 50.0, 58.0, 64.0, 70.0, 76.0, 82.0):
         share, cosine = fill(math.radians(degrees))
@@ -119,7 +121,7 @@ def test_the_fill_rate_falls_with_the_incidence_as_configured() -> None:
 
 
 def test_true_normals_are_used_where_the_sensor_has_them() -> None:
-    """A wall that by its normals is seen at 66 degrees is filled as such, however the camera is turned."""
+    """A wall seen at 66 degrees by its normals is filled accordingly, for any rotation of the camera."""
     angle, half = math.radians(66.0), math.radians(35.0)
     quat = np.array([math.cos(half), *(math.sin(half) * np.array([0.36, 0.48, 0.8]))])
     w, axis = quat[0], quat[1:]
@@ -150,14 +152,14 @@ def test_a_step_is_blurred_by_the_look_up(sd: float) -> None:
 
 
 def test_the_look_up_adds_nothing_within_a_surface() -> None:
-    """On a slanted wall edge fattening changes nothing."""
+    """On a slanted wall edge fattening has no effect."""
     image = plane(30, 40, F, 2.0, math.radians(60.0))
     np.testing.assert_array_equal(measured(image, stereo(edge_fattening=2.0)), measured(image, stereo()))
 
 
 @pytest.mark.parametrize("window", [3, 7])
 def test_noise_is_correlated_over_the_window(window: int) -> None:
-    """Pixels k apart are correlated by 1 - k/window, not from the window on; the variance is kept at the border."""
+    """Pixels k apart are correlated by 1 - k/window, and not beyond the window; the border keeps the variance."""
     out = measured(np.full((40, 48), 1.0), stereo(noise_px=0.1, window=window), envs=200)
     noise = FB / out - FB
     assert noise.std() == pytest.approx(0.1, rel=0.02)
@@ -169,7 +171,7 @@ def test_noise_is_correlated_over_the_window(window: int) -> None:
 
 
 def test_a_share_of_the_noise_changes_slowly() -> None:
-    """With share 0.6 the correlation of two samples is 0.6 at most, and none after twice the time; the sd is kept."""
+    """With share 0.6 two samples correlate by at most 0.6, and not after twice the time; the sd is unchanged."""
     samples, size = 41, 32 * 32 * 8
     stage = stereo(noise_px=0.1, slow_share=0.6, slow_time=0.1)  # ten samples
     noise = (FB / measured(np.full((32, 32), 1.0), stage, envs=8, samples=samples) - FB).reshape(samples, size)
@@ -193,7 +195,7 @@ def test_pixel_locking_is_a_sine_of_the_fraction() -> None:
 
 
 def test_the_field_of_view_gives_the_focal_length() -> None:
-    """fov_deg=90 at 64 px is f = 32 px: the noise is that of it."""
+    """fov_deg=90 at 64 px is f = 32 px, and the noise corresponds to it."""
     by_fov = sn.StereoDepth(baseline=B, fov_deg=90.0, noise_px=0.05, shadow=False)
     by_focal = sn.StereoDepth(baseline=B, focal_px=32.0, noise_px=0.05, shadow=False)
     image = np.full((8, 64), 0.3)
@@ -201,7 +203,7 @@ def test_the_field_of_view_gives_the_focal_length() -> None:
 
 
 def test_the_resolution_knob_is_the_unit_of_the_output() -> None:
-    """Depth cameras report whole millimetres: resolution=0.001 rounds what the stage measured."""
+    """Depth cameras report whole millimetres: resolution=0.001 rounds the stage's measurement."""
     out = measured(np.full((16, 16), 2.0), stereo(noise_px=0.08), resolution=0.001) * 1000.0
     np.testing.assert_allclose(out, np.round(out), atol=2e-4)
     assert len(np.unique(np.round(out))) > 10
@@ -229,14 +231,14 @@ def test_impossible_numbers_are_refused(fields: dict[str, Any], match: str) -> N
 
 
 def of_two(image: Any, stage: sn.StereoDepth, envs: int = 1) -> np.ndarray:
-    """Return what two cameras of one sensor measure, `[env, mount, height, width]`."""
+    """Return the measurements of two cameras of one sensor, `[env, mount, height, width]`."""
     scene = world(camera({"flat": image}, stage.replace(fields=("flat",))), envs)
     scene.update()
     return scene["camera"].data.flat.double().numpy()
 
 
 def test_mounts_draw_for_themselves() -> None:
-    """Two equal cameras of one sensor have other noise, and each the size of it."""
+    """Two equal cameras of one sensor have different noise of equal size."""
     out = of_two(np.full((2, 20, 30), 1.0), stereo(noise_px=0.1, window=3), envs=20)
     assert out.shape == (20, 2, 20, 30)
     noise = FB / out - FB
@@ -245,7 +247,7 @@ def test_mounts_draw_for_themselves() -> None:
 
 
 def test_a_shadow_stays_in_its_row_and_mount() -> None:
-    """An object in one of two images, in one row, has its shadow there."""
+    """An object in one row of one of two images has its shadow there."""
     image = np.full((2, 5, 100), 3.0)
     image[1, 2, 60:90] = 1.0
     holes = of_two(image, stereo(shadow=True))[0][..., 10:] == 0.0
@@ -253,7 +255,7 @@ def test_a_shadow_stays_in_its_row_and_mount() -> None:
 
 
 def test_the_scene_names_what_it_cannot_work_on() -> None:
-    """The length of the ray is refused with the field that is meant."""
+    """The length of the ray is rejected, and the error names the intended field."""
     cfg = camera({Z: np.ones((4, 6)), "distance_to_camera": np.ones((4, 6))}, stereo(fields=("distance_to_camera",)))
     with pytest.raises(sn.ConfigError, match=r"z-depth, distance_to_image_plane, since distance_to_camera is"):
         world(cfg)

@@ -13,12 +13,12 @@ import sensorium as sn
 
 F, C, FM = 40.0, 299_792_458.0, 20e6
 SPAN = 0.5 * C / FM
-"""Length of ray in which the phase turns once, m."""
+"""Ray length over which the phase completes one turn, m."""
 H, W = 24, 32
 
 
 def tof(**fields: Any) -> sn.TofDepth:
-    """Return a camera without errors but those that are named; 77 degrees wide at 64 px."""
+    """Return a camera without errors other than the given ones, 77 degrees wide at 64 px."""
     return sn.TofDepth(**{"focal_px": F, "modulation_hz": FM, "noise_scale": 0.0, **fields})
 
 
@@ -76,7 +76,7 @@ def test_the_periodic_error_has_four_periods_in_a_turn() -> None:
 
 
 def test_flying_pixels_are_at_steps_only_and_lie_between() -> None:
-    """Beside a step each value is between both sides, elsewhere it is the truth, whatever the slant."""
+    """Beside a step each value is between both sides; elsewhere it is the truth, for any slant."""
     image = step(H, W, 1.0, 2.5, 12, 20)
     image[:, :12] = plane(H, W, F, 2.5, math.radians(55.0))[:, :12]
     out = measured(image, tof(flying=1.0), envs=50)
@@ -100,7 +100,7 @@ def test_as_many_pixels_fly_as_configured() -> None:
 
 
 def test_the_share_of_the_mixture_weighs_phasors() -> None:
-    """The flown values are angles of share A1 + (1 - share) A2 e^(i psi) for some share in [0, 1], all of them met."""
+    """The mixed values are angles of share A1 + (1 - share) A2 e^(i psi) for a share in [0, 1]; all shares occur."""
     image = step(4, W, 1.0, 2.5, 16, W)
     ray = stretch(4)
     r1, r2 = (image * ray)[1, 15], (image * ray)[1, 16]
@@ -116,7 +116,7 @@ def test_the_share_of_the_mixture_weighs_phasors() -> None:
 
 
 def test_dark_surfaces_give_no_value() -> None:
-    """A pixel is a hole where signal reflectance cos / r^2 is below min_signal, with reflectances of its own."""
+    """A pixel is a hole if signal reflectance cos / r^2 is below min_signal, with the stage's own reflectances."""
     rng = np.random.default_rng(8)
     reflectance = rng.uniform(0.02, 1.0, (H, W)).astype(np.float32)
     image = plane(H, W, F, 2.0, math.radians(40.0))

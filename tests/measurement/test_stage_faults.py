@@ -1,4 +1,4 @@
-"""Faults: when they strike, how long they last and what is reported meanwhile, against the laws they are given."""
+"""Faults: onset, duration and reported values, checked against their configured laws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N = 4096
 
 def series(stage: sn.StageCfg, ticks: int, num_envs: int = N, reset: dict[int, list[int]] | None = None,
            dt: float = 0.01, **kwargs: Any) -> tuple[Array, Array]:  # fmt: skip
-    """Return truth and measured values of every tick, `[time, env, 3]`; no two true values of an env are alike."""
+    """Return truth and measured values of every tick, `[time, env, 3]`; all true values of an env differ."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], num_envs, dt, seed=6)
     truths, values = [], []
     for tick in range(ticks):
@@ -46,7 +46,7 @@ def binomial(count: int, trials: int, p: float) -> None:
 
 
 def test_each_element_drops_out_by_itself() -> None:
-    """The share of lost values is the probability, per axis, and axes are lost independently of each other."""
+    """The share of lost values is the probability, per axis, and axes are lost independently."""
     p = np.array([0.1, 0.3, 0.0])
     truth, value = series(sn.Dropout(probability=tuple(p), mode="value", value=-7.5), 6)
     lost = value != truth
@@ -66,7 +66,7 @@ def test_a_sample_drops_out_as_a_whole() -> None:
 
 
 def test_a_held_value_is_the_last_good_one() -> None:
-    """mode="hold" repeats what was reported before, across any number of lost samples, never across a reset."""
+    """mode="hold" repeats the previous report across any number of lost samples, but never across a reset."""
     truth, value = series(sn.Dropout(probability=0.5), 30, 256, reset={17: [3, 4, 5]})
     good = truth[0]
     np.testing.assert_array_equal(value[0], good)  # the first sample is good
@@ -86,18 +86,20 @@ def test_a_held_value_is_the_last_good_one() -> None:
 
 @pytest.mark.parametrize(("mode", "filled"), [("zero", 0.0), ("miss", math.inf), ("nan", math.nan)])
 def test_what_fills_a_gap(mode: Any, filled: float) -> None:
-    """0, a miss or NaN is reported as it is, after quantisation and full scale."""
+    """0, a miss or NaN is reported unchanged, after quantisation and full scale."""
     stages = (sn.Saturation(high=30.0), sn.Dropout(probability=1.0, mode=mode))
     scene = syn.world([syn.ProbeCfg(name="p", bias=0.3, resolution=0.5, stages=stages)], 2)
     np.testing.assert_array_equal(scene["p"].data.vec.numpy(), np.full((2, 3), filled))
 
 
 def test_dropouts_come_in_bursts() -> None:
-    """With GilbertElliott(p, r) the share of lost values is p/(p+r), the mean burst 1/r, and a reset starts good."""
+    """With GilbertElliott(p, r) the share of lost values is p/(p+r), the mean burst 1/r, and a reset starts in the good
+    state.
+    """
     p, r = 0.1, 0.4
     truth, value = series(sn.Dropout(probability=sn.GilbertElliott(p, r), mode="zero"), 80, 512, reset={40: [7]})
     lost = value != truth
-    binomial(int(lost[0].sum()), lost[0].size, p)  # the first sample only just may have turned bad
+    binomial(int(lost[0].sum()), lost[0].size, p)  # the first sample may have just turned bad
     settled = lost[30:].reshape(50, -1)
     share = p / (p + r)
     # neighbours correlate as 1 - p - r: fewer independent samples by (2 - p - r) / (p + r)
@@ -108,7 +110,7 @@ def test_dropouts_come_in_bursts() -> None:
 
 
 def test_a_probability_is_drawn_per_env() -> None:
-    """A law gives each env and axis its own probability for an episode, and another one after a reset."""
+    """A law draws each env's and axis's probability for an episode, and redraws it after a reset."""
     stage = sn.Dropout(probability=sn.Choice((0.0, 1.0)), mode="zero")
     truth, value = series(stage, 8, 512, reset={4: [0, 1]})
     lost = (value == 0.0) & (truth != 0.0)
@@ -128,7 +130,7 @@ def spike(**kwargs: Any) -> sn.SpikeFault:
 
 
 def test_a_scheduled_fault_keeps_to_its_time() -> None:
-    """It strikes the samples with start <= t < start + duration since the reset of their env, once an episode."""
+    """The fault applies to samples with start <= t < start + duration since their env's reset, once per episode."""
     stage = spike(start=0.05, duration=0.03)
     now = struck(*series(stage, 40, 4, reset={20: [1, 2]}))
     expected = np.zeros((40, 4, 3), bool)
@@ -138,7 +140,7 @@ def test_a_scheduled_fault_keeps_to_its_time() -> None:
 
 
 def test_a_scheduled_fault_strikes_a_slow_sensor_too() -> None:
-    """A fault between two samples strikes the next one; one that begins off the grid of ticks, the tick after."""
+    """A fault between two samples affects the next sample; a fault that starts off the tick grid, the tick after."""
     now = struck(*series(spike(start=0.012, duration=0.001), 16, 2, rate_hz=25.0))
     assert now.all(axis=(1, 2)).nonzero()[0].tolist() == [4, 5, 6, 7]  # the sample of tick 4, as long as it is shown
     now = struck(*series(spike(start=0.012), 16, 2))
@@ -146,14 +148,14 @@ def test_a_scheduled_fault_strikes_a_slow_sensor_too() -> None:
 
 
 def test_starts_and_elements_are_chosen() -> None:
-    """`start` may differ per axis, and `elements` says which can be struck at all."""
+    """`start` may differ per axis, and `elements` selects the axes that can be affected."""
     now = struck(*series(spike(start=(0.0, 0.02, 0.04), duration=None, elements=(0, 2)), 8, 2))
     first = [now[:, 0, j].nonzero()[0].tolist() for j in range(3)]
     assert first == [[0, 1, 2, 3, 4, 5, 6, 7], [], [4, 5, 6, 7]]
 
 
 def test_a_start_is_drawn_per_env() -> None:
-    """The onsets of a uniform law pass a Kolmogorov-Smirnov test; per sample all axes begin together."""
+    """The onsets of a uniform law pass a Kolmogorov-Smirnov test; per sample all axes start together."""
     from scipy import stats
 
     stage = spike(start=sn.Uniform(0.0, 0.5), duration=None, per="sample")
@@ -166,7 +168,7 @@ def test_a_start_is_drawn_per_env() -> None:
 
 
 def test_random_faults_have_their_rate_and_their_duration() -> None:
-    """Onsets among healthy samples are Bernoulli with rate * period, and each fault lasts as long as it is told."""
+    """Onsets among healthy samples are Bernoulli with rate * period, and each fault has its configured duration."""
     rate, period, duration = 5.0, 0.01, 0.04
     now = struck(*series(spike(rate=rate, duration=duration, elements=(0,)), 40))[..., 0]
     healthy = ~now
@@ -181,7 +183,7 @@ def test_random_faults_have_their_rate_and_their_duration() -> None:
 
 
 def test_a_probability_is_per_sample_and_a_duration_is_drawn_per_fault() -> None:
-    """Single samples are struck with the probability; a drawn duration differs from fault to fault of one env."""
+    """Single samples fail with the probability; a drawn duration differs between faults of one env."""
     now = struck(*series(spike(probability=0.2), 12))
     binomial(int(now.sum()), now.size, 0.2)
     assert abs(np.corrcoef(now[:-1].ravel(), now[1:].ravel())[0, 1]) < 5.0 / math.sqrt(now[1:].size)
@@ -190,7 +192,7 @@ def test_a_probability_is_per_sample_and_a_duration_is_drawn_per_fault() -> None
     starts = (runs == 1).nonzero()[1]
     lengths = ((runs == -1).nonzero()[1] - starts)[starts < 40]
     twos, sevens = int((lengths == 2).sum()), int((lengths == 7).sum())
-    # a fault stays alone unless the next sample begins another one, with 2 % either way
+    # a fault stays single unless the next sample starts another fault, with 2 % either way
     binomial(sevens, twos + sevens, 0.5)
     assert twos + sevens > 0.95 * lengths.size
 
@@ -206,7 +208,7 @@ def test_an_unending_fault_ends_with_the_episode() -> None:
 
 
 def test_a_stuck_value_is_the_last_one_before_the_fault() -> None:
-    """While the fault lasts the value before it is repeated; at the first sample of an episode that one."""
+    """During the fault the previous value is repeated; at the first sample of an episode, that sample."""
     truth, value = series(sn.StuckFault(start=0.04, duration=0.03), 10, 3)
     expected = truth.copy()
     expected[4:7] = truth[3]
@@ -217,14 +219,14 @@ def test_a_stuck_value_is_the_last_one_before_the_fault() -> None:
 
 
 def test_a_stuck_value_repeats_its_noise() -> None:
-    """What sticks is the reported value, noise and quantisation included: it repeats to the bit."""
+    """The stuck value is the reported value, with noise and quantisation: it repeats to the bit."""
     _, value = series(sn.StuckFault(start=0.02), 8, 3, noise=1.0, resolution=0.25)
     np.testing.assert_array_equal(value[2:], np.broadcast_to(value[1], (6, 3, 3)))
     np.testing.assert_array_equal(value, np.round(value * 4.0) / 4.0)
 
 
 def test_spikes_follow_their_law() -> None:
-    """Amounts are drawn anew for each spike and element: they pass a Kolmogorov-Smirnov test, uncorrelated."""
+    """Amounts are redrawn for each spike and element: they pass a Kolmogorov-Smirnov test, uncorrelated."""
     from scipy import stats
 
     stage = sn.SpikeFault(probability=1.0, amount=sn.Normal(3.0, 2.0))
@@ -240,7 +242,7 @@ def test_spikes_follow_their_law() -> None:
 
 
 def test_the_place_of_a_spike() -> None:
-    """By default full scale and resolution hold for it too; at "dropout" it exceeds both."""
+    """By default full scale and resolution also apply to the spike; at "dropout" it exceeds both."""
     results = {}
     for place in ("bias", "dropout"):
         stages = (sn.SpikeFault(start=0.0, amount=100.2, place=place), sn.Saturation(high=50.0))
@@ -252,7 +254,7 @@ def test_the_place_of_a_spike() -> None:
 
 
 def test_a_rail_is_low_high_or_drawn_per_fault() -> None:
-    """The value sits at one rail for all of a fault, at either with equal chance; the next fault draws anew."""
+    """The value is at one rail for a whole fault, at either with equal chance; the next fault redraws it."""
     for rail, expected in (("low", [-5.0, -6.0, -7.0]), ("high", [5.0, 6.0, 7.0])):
         _, value = series(sn.SaturationFault(start=0.02, high=(5.0, 6.0, 7.0), rail=rail), 5, 2)
         np.testing.assert_array_equal(value[2:], np.broadcast_to(expected, (3, 2, 3)))

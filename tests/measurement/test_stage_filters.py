@@ -1,4 +1,4 @@
-"""Filters: against closed responses and SciPy's own filters, and how they start."""
+"""Filters, checked against closed responses and SciPy's filters, and their start values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ Array = NDArray[np.float64]
 
 
 def drive(stage: sn.StageCfg, signal: Array, dt: float = 0.01, **kwargs: Any) -> Array:
-    """Return what a sensor with the stage reads of a signal `[time]` or `[time, 3]`, all envs alike, `[time, 3]`."""
+    """Return a sensor's readings with the stage for a signal `[time]` or `[time, 3]`, equal in all envs, `[time,
+    3]`.
+    """
     signal = np.broadcast_to(signal[:, None] if signal.ndim == 1 else signal, (len(signal), 3))
     values = torch.tensor(signal.copy(), dtype=torch.float32)
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], 2, dt, at=values[0].tolist())
@@ -38,7 +40,7 @@ def drive(stage: sn.StageCfg, signal: Array, dt: float = 0.01, **kwargs: Any) ->
 
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}])
 def test_the_step_response_of_first_order_is_exponential(rate: dict[str, float]) -> None:
-    """n samples after a step, 1 - exp(-n period / tau) of it is there: per axis, at any rate."""
+    """n samples after a step, the response is 1 - exp(-n period / tau), per axis, at any rate."""
     taus = np.array([0.02, 0.1, 0.5])
     signal = np.where(np.arange(80) < 20, 1.0, 3.0)  # 20 ticks are 5 samples at 25 Hz
     out = drive(sn.LowPass(time_constant=tuple(taus)), signal, **rate)
@@ -59,14 +61,14 @@ def test_a_cut_off_of_first_order_is_a_time_constant() -> None:
 
 @pytest.mark.parametrize(("cutoff", "dt"), [(12.0, 0.01), (49.0, 0.01), (0.5, 0.001)])
 def test_second_order_is_butterworth(cutoff: float, dt: float) -> None:
-    """SciPy's Butterworth filter in float64, settled at the first sample, gives the same; also far below the rate."""
+    """SciPy's Butterworth filter in float64, settled at the first sample, agrees, also far below the rate."""
     from scipy import signal as sps
 
     b, a = sps.butter(2, cutoff, fs=1.0 / dt)
     x = np.random.default_rng(1).normal(size=(400, 3)).cumsum(axis=0) + 5.0
     expected, _ = sps.lfilter(b, a, x, axis=0, zi=sps.lfilter_zi(b, a)[:, None] * x[0])
     rounding = float(np.spacing(np.float32(np.abs(x).max()))) / math.sqrt(12.0)
-    atol = 5.0 * math.sqrt(len(x)) * rounding  # what 400 roundings of an integrator add up to
+    atol = 5.0 * math.sqrt(len(x)) * rounding  # accumulated error of 400 roundings of an integrator
     np.testing.assert_allclose(drive(sn.LowPass(cutoff_hz=cutoff, order=2), x, dt), expected, rtol=0.0, atol=atol)
 
 
@@ -79,7 +81,7 @@ def test_the_gain_at_the_cut_off_is_half_the_power() -> None:
 
 
 def test_the_place_decides_whether_noise_is_filtered() -> None:
-    """Before the noise the noise stays white; after it, an RC leaves alpha / (2 - alpha) of its variance."""
+    """A filter before the noise keeps it white; after it, an RC leaves alpha / (2 - alpha) of its variance."""
     n, dt, tau = 4096, 0.01, 0.03
     alpha = 1.0 - math.exp(-dt / tau)
     cfgs = [
@@ -98,7 +100,7 @@ def test_the_place_decides_whether_noise_is_filtered() -> None:
                                    sn.GroupDelay(samples=3), sn.GroupDelay(window="hann", length=5)],
                          ids=["rc", "butterworth", "delay", "hann"])  # fmt: skip
 def test_a_filter_starts_settled(stage: sn.StageCfg) -> None:
-    """The first sample of an episode passes as it is, and what rests then stays: nothing is left from before."""
+    """The first sample of an episode passes unchanged, and a constant input stays constant: no earlier data remains."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], 3)
     assert torch.equal(scene["p"].data.vec, scene["p"].ground_truth.vec)
     syn.advance(scene, 5)
@@ -115,7 +117,7 @@ def test_a_filter_starts_settled(stage: sn.StageCfg) -> None:
 
 
 def test_a_pure_delay_is_the_earlier_value() -> None:
-    """`samples` shows, bit for bit, what was measured that many samples ago; at first the first sample."""
+    """`samples` shows, bit for bit, the measurement from that many samples ago; at first the first sample."""
     signal = np.random.default_rng(2).normal(size=(40, 3)).astype(np.float32).astype(np.float64)
     out = drive(sn.GroupDelay(samples=4), signal)
     np.testing.assert_array_equal(out[4:], signal[:-4])
@@ -132,7 +134,7 @@ def test_a_pure_delay_is_the_earlier_value() -> None:
     ids=["boxcar", "hann", "given"],
 )
 def test_taps_are_a_convolution_that_is_late_by_half_their_number(stage: sn.GroupDelay, taps: Array) -> None:
-    """The output is NumPy's convolution with the first value before the start; a ramp comes (taps - 1) / 2 late."""
+    """The output is NumPy's convolution with the first value before the start; a ramp is (taps - 1) / 2 late."""
     signal = np.random.default_rng(3).normal(size=(60, 3))
     padded = np.vstack([np.tile(signal[0], (taps.size - 1, 1)), signal])
     expected = np.stack([np.convolve(padded[:, j], taps, mode="valid") for j in range(3)], axis=1)
@@ -146,7 +148,7 @@ def test_taps_are_a_convolution_that_is_late_by_half_their_number(stage: sn.Grou
 
 @pytest.mark.parametrize("frequency", [2.0, 11.0, 17.0])
 def test_every_frequency_is_equally_late(frequency: float) -> None:
-    """Sines of several frequencies leave a window with no other phase than that of its delay."""
+    """Sines of several frequencies pass a window with no phase other than that of its delay."""
     stage = sn.GroupDelay(window="hann", length=5)
     t = np.arange(300) * 0.01
     out = drive(stage, np.sin(2 * np.pi * frequency * t))[-200:, 0]
@@ -189,7 +191,7 @@ class Ray(sn.SimpleSensor[RayCfg, RayData]):
     ids=["rc", "butterworth", "delay", "boxcar", "negative"],
 )
 def test_a_miss_stays_a_miss(stage: sn.StageCfg, expected: list[Any]) -> None:
-    """+inf is reported as +inf, never as NaN, and a low-pass starts anew behind it."""
+    """+inf is reported as +inf, never as NaN, and a low-pass restarts after it."""
     scene = syn.world([RayCfg(name="ray", stages=(stage,))], 2, at=(1.0, 1.0, 1.0))
     sensor = scene["ray"]
     out = [float(sensor.data[0])]

@@ -1,4 +1,4 @@
-"""g-sensitivity: what a gyroscope reads of the true specific force beside it."""
+"""g-sensitivity: a gyroscope's response to the true specific force."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def run(stage: sn.GSensitivity, num_envs: int = 3, ticks: int = 20, **kwargs: An
 
 
 def test_the_error_is_g_times_the_true_specific_force() -> None:
-    """w + G f with the *true* f: noise and bias of the accelerometer itself do not enter."""
+    """The reading is w + G f with the *true* f: the accelerometer's noise and bias are not included."""
     scene = run(sn.GSensitivity(matrix=MATRIX), acc_bias=5.0, acc_noise=1.0)
     truth = scene["imu"].ground_truth
     f, w = truth.lin_acc_b.double().numpy(), truth.ang_vel_b.double().numpy()
     expected = w + f @ np.array(MATRIX).T
     np.testing.assert_allclose(scene["imu"].data.ang_vel_b.numpy(), expected, rtol=1e-6, atol=1e-7)
-    assert np.abs(expected - w).max() > 5e-3  # there is something to see
+    assert np.abs(expected - w).max() > 5e-3  # the effect is not zero
     assert (scene["imu"].data.lin_acc_b - truth.lin_acc_b).mean() > 4.0
 
 
 def test_a_number_and_three_are_the_diagonal() -> None:
-    """A number is G = g I, three numbers diag(g); with a mount axis each mount feels its own force."""
+    """A number is G = g I, three numbers are diag(g); with a mount axis each mount senses its own force."""
     for matrix, diagonal in ((0.01, [0.01] * 3), ((0.01, 0.0, -0.02), [0.01, 0.0, -0.02])):
         scene = run(sn.GSensitivity(matrix=matrix), body=None, bodies="body") if matrix == 0.01 else run(
             sn.GSensitivity(matrix=matrix)
@@ -45,7 +45,7 @@ def test_a_number_and_three_are_the_diagonal() -> None:
 
 
 def test_a_law_draws_nine_numbers_per_env() -> None:
-    """From three forces the matrix of an env can be solved for: nine draws of the law, constant in an episode."""
+    """Three forces determine the matrix of an env: nine draws of the law, constant in an episode."""
     scene = run(sn.GSensitivity(matrix=sn.Normal(0.0, 0.01)), num_envs=256, ticks=1)
     forces, errors = [], []
     for _ in range(40):
@@ -62,7 +62,7 @@ def test_a_law_draws_nine_numbers_per_env() -> None:
 
 
 def test_a_sensor_without_the_force_is_refused() -> None:
-    """The source must be among the fields of the sensor, have three axes, and be spelled as it is called."""
+    """The source must be one of the sensor's fields, have three axes, and be spelled correctly."""
     engine = tumbling_engine(2)
     stage = sn.GSensitivity(matrix=0.01)
     with pytest.raises(sn.ConfigError, match=r"stages\.0.*a field 'lin_acc_b'; this one has ang_vel_b"):
@@ -79,7 +79,7 @@ def test_a_sensor_without_the_force_is_refused() -> None:
 
 
 def test_three_mounts_are_not_three_axes() -> None:
-    """Three numbers side by side of three mounts, or a quaternion each, are no vector whose axes could couple."""
+    """Three numbers of three mounts, or a quaternion per mount, are not a vector whose axes could couple."""
     engine = sn.TensorEngine(1, 0.01, bodies=("a", "b", "c"))
     for stage in (sn.ScaleError(cross_axis=0.1), sn.GSensitivity(matrix=0.1, fields=("pressure",), source="pressure")):
         with pytest.raises(sn.ConfigError, match=r"stages\.0.*three-axis fields.*'pressure'"):

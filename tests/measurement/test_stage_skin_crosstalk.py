@@ -21,7 +21,7 @@ PEAK = ((0.0, 0.1, 0.0), (0.2, 0.5, 0.05), (0.0, 0.15, 0.0))
 
 
 def recovered(stage: sn.StageCfg, layout: tuple[int, ...], field: str = "force", pads: int = 1) -> Array:
-    """Return what each taxel reads of a unit poke of each, `[poked, part, pad, taxel]`; pads are poked alike."""
+    """Return each taxel's reading for a unit poke of each, `[poked, part, pad, taxel]`; pads are poked equally."""
     count = math.prod(layout)
     pokes = np.zeros((1, count * 3, pads, count, 3))
     for taxel in range(count):
@@ -33,13 +33,13 @@ def recovered(stage: sn.StageCfg, layout: tuple[int, ...], field: str = "force",
         return out.reshape(count, 3, pads, count)
     out = out.reshape(count, 3, pads, count, 3)
     found = np.stack([out[:, part, ..., part] for part in range(3)], axis=1)
-    assert np.count_nonzero(out) == np.count_nonzero(found)  # each part by itself
+    assert np.count_nonzero(out) == np.count_nonzero(found)  # each part separately
     return found
 
 
 @pytest.mark.parametrize(("layout", "pads"), [((7,), 1), ((2, 4), 3)])
 def test_a_matrix_is_recovered_by_unit_pokes(layout: tuple[int, ...], pads: int) -> None:
-    """C column by column, to 1e-6, of a list as of a grid, for each pad and each part by itself."""
+    """C is found column by column, to 1e-6, for a list and for a grid, for each pad and each part separately."""
     count = math.prod(layout)
     matrix = RNG.normal(0.0, 0.3, (count, count)) + np.eye(count)
     stage = sn.TaxelCrosstalk(fields=FORCE, matrix=matrix)
@@ -52,7 +52,7 @@ def test_a_matrix_is_recovered_by_unit_pokes(layout: tuple[int, ...], pads: int)
 
 @pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": 1.0}, {"matrix": RNG.normal(0.0, 0.3, (12, 12))}])
 def test_the_matrix_is_recovered_by_pokes_at_the_probes_of_a_tactile_sensor(given: dict[str, Any]) -> None:
-    """A ball of 1 mm pokes one probe in each environment; what all read over what that one feels is its column."""
+    """A ball of 1 mm pokes one probe per environment; all readings over the probe's own value are its column."""
     layout = sn.taxel_grid(3, 4, 0.004)
     stage = sn.TaxelCrosstalk(fields=FORCE, **given)
     engine = sn.TensorEngine(12, bodies=("pad", "ball"), shapes=(sn.Shape("sphere", "ball", (0.001,), body="ball"),))
@@ -70,7 +70,7 @@ def test_the_matrix_is_recovered_by_pokes_at_the_probes_of_a_tactile_sensor(give
 @pytest.mark.parametrize("field", ["force", "pressure"])
 @pytest.mark.parametrize("border", ["keep", "leak"])
 def test_a_gaussian_is_the_kernel_that_it_stands_for(shape: tuple[int, int], field: str, border: Any) -> None:
-    """Spread one way after the other, also on a pad narrower than the bell: to 1e-6 the sum over all."""
+    """Spread along each axis in turn, also on a pad narrower than the bell, it equals the full sum to 1e-6."""
     bell = sn.TaxelCrosstalk(fields=(field,), strength=0.6, sigma=(0.5, 1.4), border=border)
     kernel = sn.TaxelCrosstalk(fields=(field,), kernel=bell.weights(), border=border)
     forces = RNG.normal(size=(1, 4, math.prod(shape) * 2, 3))
@@ -81,7 +81,7 @@ def test_a_gaussian_is_the_kernel_that_it_stands_for(shape: tuple[int, int], fie
 
 
 def test_readings_are_the_product_with_the_matrix() -> None:
-    """y = C x of any loads, in float64, to rounding of a sum of twelve."""
+    """y = C x for any loads, in float64, to the rounding of a sum of twelve."""
     matrix = RNG.normal(0.0, 0.3, (12, 12))
     forces = RNG.normal(size=(1, 5, 12, 3)).astype(np.float32).astype(np.float64)
     cfg = SkinCfg(name="s", stages=(sn.TaxelCrosstalk(fields=BOTH, matrix=matrix),))
@@ -93,7 +93,7 @@ def test_readings_are_the_product_with_the_matrix() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 3), (1, 5), (5, 3), (9, 9)])
 def test_a_kernel_with_a_leak_is_convolution_with_zeros_outside(shape: tuple[int, int]) -> None:
-    """SciPy's convolution in float64, also of kernels larger than the pad and without symmetry."""
+    """The result matches SciPy's float64 convolution, also for asymmetric kernels and kernels larger than the pad."""
     kernel = RNG.uniform(0.0, 0.2, shape)
     forces = RNG.normal(size=(1, 2, 20, 3)).astype(np.float32).astype(np.float64)
     stage = sn.TaxelCrosstalk(fields=FORCE, kernel=kernel, border="leak")
@@ -106,7 +106,7 @@ def test_a_kernel_with_a_leak_is_convolution_with_zeros_outside(shape: tuple[int
 
 
 def test_a_poke_in_the_middle_shows_the_kernel() -> None:
-    """Row and column of the kernel are where the share goes."""
+    """Row and column of the kernel are the target of the share."""
     found = recovered(sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), (5, 5))
     np.testing.assert_allclose(found[12, 0, 0].reshape(5, 5)[1:4, 1:4], PEAK, atol=1e-7)
 
@@ -128,7 +128,7 @@ def test_what_a_kernel_spreads_is_kept_within_the_border(given: dict[str, Any]) 
 
 
 def test_strength_and_sigma_are_a_gaussian_with_the_sum_of_one() -> None:
-    """(1 - s) of itself and s of a bell cut at three deviations; sigma in m counts in spacings."""
+    """A taxel keeps (1 - s) and spreads s over a bell cut at three deviations; sigma in m is converted to spacings."""
     weights = sn.TaxelCrosstalk(strength=0.3, sigma=(1.0, 2.0)).weights()
     assert weights.shape == (7, 13) and weights.sum() == pytest.approx(1.0, abs=1e-12)
     own = weights[3, 6] - 0.7
@@ -153,7 +153,7 @@ def test_no_crosstalk_changes_no_bit(given: dict[str, Any]) -> None:
 
 
 def test_normal_force_shear_and_torque_have_kernels_of_their_own() -> None:
-    """Stages with other components or fields; what none of them names stays, bit for bit, infinity or not."""
+    """Stages may name other components or fields; unnamed ones stay bit for bit the same, infinite or not."""
     stages = (
         sn.TaxelCrosstalk(fields=FORCE, components=(2,), strength=0.5, sigma=1.0),
         sn.TaxelCrosstalk(fields=FORCE, components=(0,), kernel=PEAK),
@@ -171,7 +171,7 @@ def test_normal_force_shear_and_torque_have_kernels_of_their_own() -> None:
 
 
 def test_the_order_of_genesis_is_the_order_given() -> None:
-    """Crosstalk, then the viscoelastic, then the gain: of a step in one taxel, gain_i (1 + strength) C_ij."""
+    """After crosstalk, the viscoelastic and the gain, a step in one taxel gives gain_i (1 + strength) C_ij."""
     gains = np.linspace(0.5, 1.5, 12)
     cross = sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK)
     stages = (cross, sn.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1), sn.TaxelGain(fields=FORCE, gain=gains))
@@ -187,7 +187,7 @@ def test_the_order_of_genesis_is_the_order_given() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_env_counts_captures_and_resets_do_not_matter() -> None:
-    """Env 1 of 2 equals env 1 of 300, bit for bit, launched or captured; a reset changes nothing of the mixing."""
+    """Env 1 of 2 equals env 1 of 300, bit for bit, launched or captured; a reset does not change the mixing."""
     stage = sn.TaxelCrosstalk(fields=BOTH, strength=0.6, sigma=1.2)
     cfg = SkinCfg(name="s", layout=(6, 5), pads=2, stages=(stage,), noise={"force": 0.1})
     scenes = [sn.Scene(skin.moving(cfg)(envs), [cfg], capture=capture) for envs, capture in

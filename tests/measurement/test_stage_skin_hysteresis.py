@@ -1,4 +1,4 @@
-"""Hysteresis: loops whose areas are known, a float64 reference sample by sample, and how a loop starts."""
+"""Hysteresis: loops of known areas, a float64 reference sample by sample, and the start of a loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORCE = ("force",)
 
 
 def response(stage: sn.StageCfg, x: Array, dt: float = 0.01, layout: tuple[int, ...] = (2, 3), **kwargs: Any) -> Array:
-    """Return what taxels read whose numbers all are x `[tick]`, `[tick]`; they are all the same."""
+    """Return the readings of taxels with all values x `[tick]`, `[tick]`; they are all the same."""
     forces = np.broadcast_to(x[:, None, None, None], (len(x), 2, math.prod(layout), 3))
     out = readings(SkinCfg(name="s", layout=layout, stages=(stage,), **kwargs), forces, dt=dt).reshape(len(x), -1)
     assert (out == out[:, :1]).all()
@@ -31,13 +31,13 @@ def area(x: Array, y: Array) -> float:
     return float(0.5 * np.sum(y * (np.roll(x, -1) - np.roll(x, 1))))
 
 
-# A sensor of touch ----------------------------------------------------------------------------------------------------
+# A tactile sensor -----------------------------------------------------------------------------------------------------
 
 
 def test_the_loops_of_a_press_have_the_areas_as_configured() -> None:
-    """A probe of 1000 N/m on a floor goes 1 mm in and out: the loop of 1 N of a play; a sine, of a viscoelastic.
+    """A probe of 1000 N/m on a floor moves 1 mm in and out: the loop of 1 N of a play; a sine, of a viscoelastic.
 
-    The play turns at samples. The sine has 500 samples a turn, whose loop differs by a period over tau, 1 %.
+    The play turns at samples. The sine has 500 samples per turn, and its loop differs by a period over tau, 1 %.
     """
     floor, dt = sn.Shape("plane", "floor"), 0.001
     play = sn.Play(fields=FORCE, width=0.2, weight=0.5)
@@ -81,9 +81,9 @@ def test_the_loops_of_a_press_have_the_areas_as_configured() -> None:
 )
 @pytest.mark.parametrize("steps", [16, 64])
 def test_the_loop_of_a_triangular_cycle_has_the_area_as_configured(stage: sn.Play, expected: float, steps: int) -> None:
-    """From 0 to 8 and back, at any rate: the sum of w 2r (8 - 2r) over the plays, as parallelograms have it.
+    """From 0 to 8 and back, at any rate, the area is the sum of w 2r (8 - 2r) over the plays, as for parallelograms.
 
-    Every turn of the loop is at a multiple of 1/2, and so at a sample: the polygon of the samples is the loop.
+    Every turn of the loop is at a multiple of 1/2, and therefore at a sample: the polygon of the samples is the loop.
     """
     up = np.linspace(0.0, 8.0, steps + 1)
     x = np.tile(np.concatenate([up, up[-2:0:-1]]), 3)
@@ -95,7 +95,7 @@ def test_the_loop_of_a_triangular_cycle_has_the_area_as_configured(stage: sn.Pla
 
 
 def test_plays_follow_the_slow_reference() -> None:
-    """A random walk of loads in float64, play by play: y = x + sum of w (P(x) - x)."""
+    """A random walk of loads matches float64, play by play: y = x + sum of w (P(x) - x)."""
     stage = sn.Play(fields=FORCE, width=(0.3, 0.8, 2.0), weight=(0.2, 0.3, 0.1))
     x = np.random.default_rng(2).normal(scale=0.4, size=300).cumsum().astype(np.float32).astype(np.float64)
     y, states = [], [x[0]] * 3
@@ -108,7 +108,7 @@ def test_plays_follow_the_slow_reference() -> None:
 
 
 def test_it_does_not_depend_on_the_rate() -> None:
-    """The same loads at another pace, or held in between, give the same readings."""
+    """The same loads at another rate, or with pauses, give the same readings."""
     stage = sn.Play(fields=FORCE, width=0.5)
     x = np.sin(np.arange(60) * 0.4)
     y = response(stage, x)
@@ -121,7 +121,7 @@ def test_it_does_not_depend_on_the_rate() -> None:
 
 @pytest.mark.parametrize(("strength", "tau", "turns"), [(0.3, 0.05, 40), (-0.5, 0.2, 25), (2.0, 0.01, 8)])
 def test_a_step_shows_too_much_and_relaxes(strength: float, tau: float, turns: int) -> None:
-    """n samples after a step of 1, 1 + strength exp(-n period / tau) of it is there: 36.8 % of the excess at tau."""
+    """n samples after a step of 1, the response is 1 + strength exp(-n period / tau): 36.8 % of the excess at tau."""
     x = np.concatenate([np.full(3, 2.0), np.full(turns, 3.0)])
     y = response(sn.Viscoelastic(fields=FORCE, strength=strength, tau=tau), x)
     assert (y[:3] == 2.0).all()
@@ -130,9 +130,10 @@ def test_a_step_shows_too_much_and_relaxes(strength: float, tau: float, turns: i
 
 @pytest.mark.parametrize("strength", [0.4, -0.3])
 def test_the_loop_of_a_sine_has_the_area_as_configured(strength: float) -> None:
-    """Of N samples a turn: N/2 sin(2 pi/N) strength A^2 Im H(exp(iwT)), H = (1 - 1/z) / (1 - a/z), to rounding.
+    """For N samples per turn: N/2 sin(2 pi/N) strength A^2 Im H(exp(iwT)), H = (1 - 1/z) / (1 - a/z), to rounding.
 
-    For short periods that is pi strength A^2 wT/(1 + (wT)^2), the area of the continuous loop, which `loop_area` is.
+    For short periods this is pi strength A^2 wT/(1 + (wT)^2), the area of the continuous loop, which `loop_area`
+    returns.
     """
     count, amplitude, tau, dt = 200, 3.0, 0.05, 0.001
     turn = 2.0 * math.pi / count  # 5 Hz at 1000 samples/s
@@ -141,7 +142,7 @@ def test_the_loop_of_a_sine_has_the_area_as_configured(strength: float) -> None:
     z, a = np.exp(1j * turn), math.exp(-dt / tau)
     h = (1.0 - 1.0 / z) / (1.0 - a / z)
     exact = 0.5 * count * math.sin(turn) * strength * amplitude**2 * h.imag
-    corner = EPS * amplitude * (1.0 + 2.0 * abs(strength) / (1.0 - a))  # what the recursion adds up to at one of them
+    corner = EPS * amplitude * (1.0 + 2.0 * abs(strength) / (1.0 - a))  # accumulated error of the recursion at one
     assert area(x[-count:], y[-count:]) == pytest.approx(exact, abs=4.0 * amplitude * corner)
     stage = sn.Viscoelastic(strength=strength, tau=tau)
     assert exact == pytest.approx(
@@ -163,7 +164,7 @@ def test_the_loop_is_largest_at_the_time_constant() -> None:
 
 
 def test_two_samples_are_exactly_the_recursion() -> None:
-    """A load d put on at a tick: (1 + s) d, then (1 + s a) d, (1 + s a^2) d, at the sensor's own rate."""
+    """For a load d applied at a tick: (1 + s) d, then (1 + s a) d, (1 + s a^2) d, at the sensor's own rate."""
     x = np.array([0.0] + [1.5] * 12)
     y = response(sn.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1), x, rate_hz=25.0)
     a = math.exp(-0.04 / 0.1)
@@ -171,7 +172,7 @@ def test_two_samples_are_exactly_the_recursion() -> None:
 
 
 def test_a_strength_can_be_drawn_per_env_and_number() -> None:
-    """Just after a step the excess is the strength: within its law, another one in each env."""
+    """Just after a step the excess is the strength, within its law and different in each env."""
     stage = sn.Viscoelastic(fields=FORCE, strength=sn.Uniform(0.1, 0.2), tau=1.0)
     x = np.concatenate([np.zeros((1, 300, 4, 3)), np.ones((1, 300, 4, 3))])
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), x)[1] - 1.0
@@ -194,7 +195,7 @@ STAGES = (
 
 @pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
 def test_nothing_is_left_after_a_reset(stage: sn.StageCfg) -> None:
-    """The first sample of an episode is the truth, and what rests then stays; the other env does not notice."""
+    """The first sample of an episode is the truth, and a constant load stays constant; the other env is unaffected."""
     cfg = SkinCfg(name="s", stages=(stage,))
     engine = skin.engine_of(cfg, 2)
     scene = sn.Scene(engine, [cfg])
@@ -215,7 +216,7 @@ def test_nothing_is_left_after_a_reset(stage: sn.StageCfg) -> None:
 
 @pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
 def test_a_miss_passes_and_is_forgotten(stage: sn.StageCfg) -> None:
-    """Infinity is shown as it is, also as the first sample, and no value behind it is infinite or NaN."""
+    """Infinity is shown unchanged, also as the first sample, and no later value is infinite or NaN."""
     x = np.array([math.inf, 1.0, 1.0, 2.0, math.inf, 2.0, 2.5])
     y = response(stage, x)
     assert np.array_equal(np.isposinf(y), np.isposinf(x)) and not np.isnan(y).any()
@@ -256,7 +257,7 @@ def test_a_strength_that_does_not_fit_the_columns_is_refused() -> None:
 
 
 def test_the_contract_holds() -> None:
-    """A skin with both passes every law."""
+    """A skin with both stages passes every rule."""
     stages = (*STAGES, sn.Viscoelastic(fields=("pressure",), strength=sn.Normal(0.1, 0.02), tau=0.02))
     cfg = SkinCfg(stages=stages)
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

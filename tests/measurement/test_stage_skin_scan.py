@@ -20,7 +20,7 @@ DT = 1.0 / 64.0  # a binary fraction: all skews of a ramp are exact in float32
 
 
 def ramps(ticks: int, envs: int = 2, taxels: int = 20, pace: float = 64.0) -> Array:
-    """Return forces that rise by `pace` per second, each taxel and part from a start of its own."""
+    """Return forces that increase by `pace` per second, each taxel and part from its own start."""
     start = np.arange(envs * taxels * 3).reshape(envs, taxels, 3)
     return start + pace * DT * np.arange(ticks)[:, None, None, None]
 
@@ -47,7 +47,7 @@ def test_each_row_of_a_ramp_is_late_by_its_share_of_the_scan(scan: float, order:
 
 
 def test_any_signal_is_interpolated_between_its_ticks() -> None:
-    """NumPy's interpolation over the ticks at t - scan_time (n - 1 - r)/n, of noise and of several pads."""
+    """Values match NumPy's interpolation over the ticks at t - scan_time (n - 1 - r)/n, for noise and several pads."""
     forces = np.random.default_rng(5).normal(size=(13, 3, 24, 3)).astype(np.float32).astype(np.float64)
     stage = sn.RowScan(fields=FORCE, scan_time=0.037)
     cfg = SkinCfg(name="s", pads=2, rate_hz=25.0, stages=(stage,))
@@ -64,7 +64,7 @@ def test_any_signal_is_interpolated_between_its_ticks() -> None:
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_a_scan_of_no_time_changes_no_bit(between: Any) -> None:
-    """With scan_time=0 all rows are of the instant of capture."""
+    """With scan_time=0 all rows are from the instant of capture."""
     forces = np.random.default_rng(5).normal(size=(9, 2, 12, 3)).astype(np.float32).astype(np.float64)
     stage = sn.RowScan(fields=FORCE, scan_time=0.0, between=between)
     out = readings(SkinCfg(name="s", rate_hz=25.0, stages=(stage,)), forces)
@@ -74,7 +74,7 @@ def test_a_scan_of_no_time_changes_no_bit(between: Any) -> None:
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_between_samples_a_ramp_is_just_as_late(between: Any) -> None:
-    """A straight signal is the same interpolated over four ticks or over one period."""
+    """A linear signal is the same interpolated over four ticks or over one period."""
     stage = sn.RowScan(fields=FORCE, scan_time=4.0 * DT, between=between)
     cfg, forces = SkinCfg(name="s", layout=(4, 5), update_period=4.0 * DT, stages=(stage,)), ramps(9)
     late = np.arange(3, -1, -1)[:, None, None]
@@ -85,7 +85,7 @@ def test_between_samples_a_ramp_is_just_as_late(between: Any) -> None:
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None:
-    """The first sample has no skew; after a reset nothing from before shows, and the other env does not notice."""
+    """The first sample has no skew; after a reset no earlier data appears, and the other env is unaffected."""
     stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
     cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
     engine = skin.engine_of(cfg, 2)
@@ -109,7 +109,7 @@ def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None
 
 
 def test_an_edit_without_time_is_in_no_scan() -> None:
-    """update(ticks=0) after an edit, once or often, holds the sample, and the edit is in no later one."""
+    """update(ticks=0) after an edit, once or repeatedly, keeps the sample, and no later sample contains the edit."""
     for between in ("ticks", "samples"):
         stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
         cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
@@ -131,7 +131,7 @@ def test_an_edit_without_time_is_in_no_scan() -> None:
 
 
 def test_a_miss_is_not_interpolated() -> None:
-    """Between infinity and a number the nearer of the two is shown: never NaN."""
+    """Between infinity and a number the nearer value is shown, never NaN."""
     forces = ramps(5, 1, 12)
     forces[3] = math.inf
     stage = sn.RowScan(fields=FORCE, scan_time=2.4 * DT)
@@ -143,7 +143,7 @@ def test_a_miss_is_not_interpolated() -> None:
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_a_tick_that_was_not_finite_leaves_no_nan_in_the_valid_samples_after_it(between: Any) -> None:
-    """Sampled at every tick, row 0 looks two thirds of a tick back: at the bad tick, and then from the one after it."""
+    """Sampled at every tick, row 0 looks back two thirds of a tick: at the bad tick, and then from the next tick."""
     forces = ramps(5, 1, 12).astype(np.float32)
     cfg = SkinCfg(name="s", stages=(sn.RowScan(fields=FORCE, scan_time=DT, between=between),))
     engine = skin.engine_of(cfg, 1, DT)
@@ -185,7 +185,7 @@ def test_what_is_no_scan_is_refused(make: dict[str, Any], match: str) -> None:
     ],
 )
 def test_what_does_not_fit_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
-    """Found when the scene is built."""
+    """The fault is found when the scene is built."""
     cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
         sn.Scene(skin.engine_of(cfg, 1), [cfg])
@@ -211,7 +211,7 @@ def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}], ids=["every tick", "25 Hz"])
 def test_the_contract_holds(between: Any, rate: dict[str, float]) -> None:
-    """A skin that scans its rows passes every law, files among them."""
+    """A skin that scans its rows passes every rule, files included."""
     cfg = SkinCfg(stages=(sn.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))
@@ -223,7 +223,7 @@ def test_the_contract_holds(between: Any, rate: dict[str, float]) -> None:
 @pytest.mark.parametrize("layout", [(5,), (3, 4)])
 @pytest.mark.parametrize("field", ["force", "pressure"])
 def test_a_low_pass_is_the_rc_element_of_a_taxel(layout: tuple[int, ...], field: str) -> None:
-    """A time tau after a step 63.2 % of it is there, in every taxel and part; before it, the settled first value."""
+    """At time tau after a step the response is 63.2 %, in every taxel and part; before it, the settled first value."""
     tau, count = 0.02, math.prod(layout)
     low = np.random.default_rng(1).normal(size=(1, 2, count, 3)).astype(np.float32).astype(np.float64)
     forces = np.concatenate([low] * 3 + [low + 8.0] * 20)
@@ -235,7 +235,7 @@ def test_a_low_pass_is_the_rc_element_of_a_taxel(layout: tuple[int, ...], field:
     np.testing.assert_allclose(rise, 1.0 - math.exp(-1.0), atol=1e-6)
 
 
-# A sensor of touch ----------------------------------------------------------------------------------------------------
+# A tactile sensor -----------------------------------------------------------------------------------------------------
 
 
 def pad(**fields: Any) -> sn.KinematicTactileSensorCfg:
@@ -245,7 +245,7 @@ def pad(**fields: Any) -> sn.KinematicTactileSensorCfg:
 
 
 def floor() -> sn.TensorEngine:
-    """Return an engine whose body moves along a floor that its probes reach."""
+    """Return an engine whose body moves along a floor within reach of its probes."""
     ground = sn.Shape("plane", "floor", size=(5.0, 5.0, 0.1), pos=(0.0, 0.0, -0.2))
     engine = sn.TensorEngine(3, 0.01, bodies=("body",), shapes=(ground,))
     engine.motion = lambda t: {"body_pos_w": (0.0, 0.0, -0.1 * t), "body_lin_vel_w": (0.0, 0.0, -0.1)}
@@ -253,7 +253,7 @@ def floor() -> sn.TensorEngine:
 
 
 def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -> None:
-    """With anchors it remembers where it was touched: the ticks are refused by name, the samples are not."""
+    """With anchors the sensor stores contact positions: the ticks are rejected by name, the samples are accepted."""
     ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
     with pytest.raises(sn.ConfigError, match=r"row_scan.*stores earlier samples.*between='samples'\) interpolates"):
         sn.Scene(floor(), [pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks,))])
@@ -266,7 +266,7 @@ def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -
 
 
 def test_a_tactile_sensor_scans_its_rows() -> None:
-    """Pressed at 0.1 m/s, k = 1000 N/m, a row is late by 100 N/s times its lag; both ways to scan agree."""
+    """Pressed at 0.1 m/s with k = 1000 N/m, a row is late by 100 N/s times its lag; both scan methods agree."""
     stage = sn.RowScan(fields=("force",), scan_time=0.03)
     cfgs = [pad(rate_hz=25.0, stages=(each,)).replace(name=each.between) for each in
             (stage, stage.replace(between="samples"))]  # fmt: skip
@@ -279,7 +279,7 @@ def test_a_tactile_sensor_scans_its_rows() -> None:
 
 
 def test_a_scan_while_a_ball_is_dragged_over_the_skin_is_late_row_by_row() -> None:
-    """Every 8 ms a scan of 7.3 ms: row r shows what an unscanned twin had 7.3 (4 - r) / 5 ms before, between ticks."""
+    """Every 8 ms a scan of 7.3 ms: row r shows an unscanned twin's value 7.3 (4 - r) / 5 ms before, between ticks."""
     layout = sn.taxel_grid(5, 6, 0.004)
     ball = sn.Shape("sphere", "ball", (0.01,), body="ball")
     engine = sn.TensorEngine(1, 0.001, bodies=("pad", "ball"), shapes=(ball,))
@@ -301,7 +301,7 @@ def test_a_scan_while_a_ball_is_dragged_over_the_skin_is_late_row_by_row() -> No
 
 
 def test_the_contract_holds_for_a_tactile_sensor_with_every_stage() -> None:
-    """All of a skin's imperfections on one sensor pass every law."""
+    """One sensor with all skin imperfections passes every rule."""
     stages = (
         sn.RowScan(fields=BOTH, scan_time=0.0015),
         sn.TaxelCrosstalk(fields=BOTH, strength=0.3, sigma=0.2, spacing=0.2),

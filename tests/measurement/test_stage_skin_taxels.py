@@ -1,4 +1,4 @@
-"""Gains, dead and stuck taxels: against the law they are drawn by, and taxel by taxel."""
+"""Gains, dead and stuck taxels: checked against their laws, and taxel by taxel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(4)
 
 
 def steady(envs: int, taxels: int, ticks: int = 1) -> skin.Array:
-    """Return forces that stay, none of them 0, as float32 has them."""
+    """Return constant forces, all nonzero, as represented in float32."""
     values = RNG.uniform(0.5, 2.0, (envs, taxels, 3)).astype(np.float32).astype(np.float64)
     return np.broadcast_to(values, (ticks, envs, taxels, 3))
 
@@ -27,7 +27,9 @@ def steady(envs: int, taxels: int, ticks: int = 1) -> skin.Array:
 
 
 def test_a_gain_is_one_factor_for_all_parts_and_fields_of_a_taxel() -> None:
-    """Drawn per env and taxel: all six numbers of force and torque show it; another taxel or env shows another."""
+    """Gains are drawn per env and taxel: all six numbers of force and torque share a gain, other taxels or envs
+    differ.
+    """
     stage = sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1))
     cfg, forces = SkinCfg(name="s", pads=2, stages=(stage,)), steady(500, 24)
     force, torque = (readings(cfg, forces, field)[0].reshape(500, 24, 3) for field in BOTH)
@@ -53,7 +55,7 @@ def test_gains_are_given_taxel_by_taxel(layout: tuple[int, ...]) -> None:
 
 
 def test_gains_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
-    """The state holds what is drawn, `[env, mount, row, column]`; a reset of env 1 changes that of env 1."""
+    """The state holds the drawn gains, `[env, mount, row, column]`; a reset of env 1 changes those of env 1."""
     stage = sn.TaxelGain(fields=("force",), gain=sn.Uniform(0.8, 1.2))
     cfg = SkinCfg(name="s", stages=(stage,))
     engine = skin.engine_of(cfg, 3)
@@ -69,14 +71,14 @@ def test_gains_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
 
 
 def test_a_normal_gain_is_never_negative() -> None:
-    """It is clipped at 0, and then a taxel is silent."""
+    """A negative gain is clipped at 0, which silences the taxel."""
     stage = sn.TaxelGain(fields=("force",), gain=sn.Normal(0.0, 1.0))
     out = readings(SkinCfg(name="s", stages=(stage,)), steady(50, 12))
     assert (out >= 0.0).all() and 0.4 < (out == 0.0).mean() < 0.6
 
 
 def test_a_miss_stays_a_miss() -> None:
-    """Infinity times a gain of 0 is no number, so it stays what it is."""
+    """Infinity times a gain of 0 is undefined, so infinity is kept."""
     forces = steady(1, 12).copy()
     forces[0, 0, 3] = math.inf
     out = readings(SkinCfg(name="s", stages=(sn.TaxelGain(fields=("force",), gain=0.0),)), forces)
@@ -87,7 +89,7 @@ def test_a_miss_stays_a_miss() -> None:
 
 
 def test_the_share_of_dead_taxels_is_the_probability() -> None:
-    """Each is dead or not by itself; whoever is shows 0 in all parts of all fields, the others themselves."""
+    """Taxels are dead independently; a dead taxel reads 0 in all parts of all fields, and the others are unchanged."""
     p, envs = 0.2, 1000
     stage = sn.DeadTaxels(fields=BOTH, probability=p)
     cfg, forces = SkinCfg(name="s", pads=2, stages=(stage,)), steady(envs, 24)
@@ -101,7 +103,7 @@ def test_the_share_of_dead_taxels_is_the_probability() -> None:
 
 
 def test_a_dead_taxel_shows_one_value_behind_noise_and_quantisation() -> None:
-    """One draw of the range in all parts of all fields, unrounded, for the whole episode; another after the reset."""
+    """One draw of the range applies to all parts of all fields, unrounded, for the whole episode, until a reset."""
     stage = sn.DeadTaxels(fields=BOTH, probability=0.5, value=sn.Uniform(5.0, 6.0))
     knobs: Any = {"noise": {"force": 0.1, "torque": 0.1}, "resolution": {"force": 0.25, "torque": 0.25}}
     cfg = SkinCfg(name="s", stages=(stage,), **knobs)
@@ -133,7 +135,7 @@ MASK[0, 3] = MASK[1, 3] = True
 @pytest.mark.parametrize("given", [{"taxels": (3, 7)}, {"mask": MASK}, {"mask": MASK.reshape(-1).tolist()},
                                    {"probability": MASK.astype(float).tolist()}])  # fmt: skip
 def test_who_is_dead_can_be_said(given: dict[str, Any]) -> None:
-    """By numbers, by a mask nested or not, or by probabilities of 0 and 1: of each pad, in each env."""
+    """Taxels are given by numbers, by a mask nested or not, or by probabilities of 0 and 1, for each pad and env."""
     cfg = SkinCfg(name="s", pads=2, stages=(sn.DeadTaxels(fields=("force",), value=-1.0, **given),))
     forces = steady(3, 24)
     expected = forces[0].reshape(3, 2, 3, 4, 3).copy()
@@ -146,7 +148,7 @@ def test_who_is_dead_can_be_said(given: dict[str, Any]) -> None:
 
 
 def test_a_stuck_taxel_holds_its_first_sample_until_the_reset() -> None:
-    """The others go on; after a reset of its env it holds the first sample of the new episode."""
+    """The others continue; after a reset of its env the taxel holds the first sample of the new episode."""
     cfg = SkinCfg(name="s", stages=(sn.StuckTaxels(fields=BOTH, taxels=(5,)),))
     engine = skin.engine_of(cfg, 2)
     scene = sn.Scene(engine, [cfg])
@@ -164,7 +166,7 @@ def test_a_stuck_taxel_holds_its_first_sample_until_the_reset() -> None:
 
 
 def test_a_taxel_sticks_at_the_last_value_before_its_time() -> None:
-    """From the first sample at or after `start` on it shows the one before, as `StuckFault` does."""
+    """From the first sample at or after `start` on, the taxel shows the previous sample, like `StuckFault`."""
     ramp = np.broadcast_to(np.arange(10.0)[:, None, None, None], (10, 2, 4, 3))
     stage = sn.StuckTaxels(fields=("force",), probability=1.0, start=(0.0, 0.03, 0.035, 1.0))
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), ramp)[:, 1, 0, :, 0]
@@ -175,7 +177,7 @@ def test_a_taxel_sticks_at_the_last_value_before_its_time() -> None:
 
 
 def test_a_time_that_is_drawn_is_one_per_env_and_taxel() -> None:
-    """Uniform over ten ticks: each moment is hit about as often, and all parts of a taxel stick together."""
+    """Start times are uniform over ten ticks, and all parts of a taxel stick together."""
     envs = 400
     ramp = np.broadcast_to(np.arange(13.0)[:, None, None, None], (13, envs, 4, 3))
     stage = sn.StuckTaxels(fields=("force",), probability=1.0, start=sn.Uniform(0.01, 0.11))
@@ -227,7 +229,7 @@ def test_what_is_no_gain_and_no_fault_is_refused(make: Any, match: str) -> None:
     ],
 )
 def test_what_does_not_fit_the_skin_is_refused(stage: sn.StageCfg, match: str) -> None:
-    """Found when the scene is built, with the number of taxels there are."""
+    """The fault is found when the scene is built, and the error states the number of taxels."""
     cfg = SkinCfg(name="s", stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
         sn.Scene(skin.engine_of(cfg, 1), [cfg])
@@ -242,7 +244,7 @@ def test_a_stage_that_is_not_there_has_no_state() -> None:
 
 @pytest.mark.parametrize("layout", [(5,), (3, 4)])
 def test_the_contract_holds(layout: tuple[int, ...]) -> None:
-    """A skin with these stages passes every law."""
+    """A skin with these stages passes every rule."""
     stages = (
         sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
         sn.DeadTaxels(fields=BOTH, probability=0.2, value=sn.Uniform(0.0, 1.0)),

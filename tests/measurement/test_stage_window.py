@@ -1,4 +1,4 @@
-"""Window averaging: a sample is the exact mean of the true signal over the ticks since the one before."""
+"""Window averaging: a sample is the exact mean of the true signal over the ticks since the previous sample."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_sample_is_the_mean_over_the_ticks_since_the_last_one(cfg: Any, captur
 
 
 def test_windows_of_a_rational_rate_are_of_unequal_length() -> None:
-    """At 3 samples per 10 ticks the windows are of 4, 3 and 3 ticks and leave none out."""
+    """At 3 samples per 10 ticks the windows have 4, 3 and 3 ticks and omit none."""
     scene = syn.world([probe(30.0)])
     edges = [0, 4, 7, 10, 14]
     for start, stop in pairwise(edges):
@@ -54,7 +54,7 @@ def test_windows_of_a_rational_rate_are_of_unequal_length() -> None:
 
 
 def test_a_substep_of_the_scene_is_a_tick_too() -> None:
-    """scene.step(substeps=n) lets the stage see every tick, as single steps do."""
+    """scene.step(substeps=n) shows the stage every tick, like single steps."""
     means = []
     for substeps in (1, 7, 14):
         scene = sn.Scene(tumbling_engine(3), [sn.ImuCfg(name="p", body="body", rate_hz=100.0, stages=(
@@ -66,7 +66,7 @@ def test_a_substep_of_the_scene_is_a_tick_too() -> None:
 
 
 def test_times_the_period_it_is_the_increment() -> None:
-    """The mean gyro rate about a fixed axis times the period is the angle turned, to the step of the sum."""
+    """The mean gyro rate about a fixed axis times the period is the rotation angle, to the step of the sum."""
     engine = sn.TensorEngine(1, 0.001)
     scene = sn.Scene(engine, [sn.ImuCfg(name="p", body="body", fields=("ang_vel_b",), rate_hz=50.0, stages=WINDOW)])
     for tick in range(1, 21):
@@ -78,7 +78,7 @@ def test_times_the_period_it_is_the_increment() -> None:
 
 
 def test_a_window_starts_at_a_reset() -> None:
-    """After a reset of some envs nothing from before is in their window, and the others do not notice."""
+    """After a reset of some envs their window contains no earlier data, and the others are unaffected."""
     scene, other = syn.world([probe()]), syn.world([probe()])
     for each in (scene, other):
         syn.advance(each, 6)
@@ -92,7 +92,7 @@ def test_a_window_starts_at_a_reset() -> None:
 
 @pytest.mark.parametrize("ticks", [4, 6], ids=["at a sample", "within a window"])
 def test_an_edit_without_time_is_in_no_window(ticks: int) -> None:
-    """update(ticks=0) after an edit, once or often, holds the sample and adds nothing to the window that is open."""
+    """update(ticks=0) after an edit, once or repeatedly, keeps the sample and adds nothing to the open window."""
     scene = syn.world([probe()])
     syn.advance(scene, ticks)
     held = syn.snapshot(scene["p"])
@@ -105,7 +105,7 @@ def test_an_edit_without_time_is_in_no_window(ticks: int) -> None:
 
 
 def test_a_run_resumes_within_a_window() -> None:
-    """State saved between two samples goes on bit for bit."""
+    """State saved between two samples continues bit for bit."""
     first, second = syn.world([probe(noise=0.1)]), syn.world([probe(noise=0.1)])
     syn.advance(first, 6)
     second.load_state(first.state())
@@ -115,7 +115,7 @@ def test_a_run_resumes_within_a_window() -> None:
 
 
 def test_a_fault_within_the_window_marks_the_sample() -> None:
-    """A tick of non-finite state makes the sample of its window invalid, not the one shown before, nor the next."""
+    """A tick of non-finite state invalidates the sample of its window, but neither the previous sample nor the next."""
     scene = syn.world([probe()])
     syn.advance(scene, 4)
     scene.engine.body_pos_w[2] = float("nan")
@@ -141,14 +141,14 @@ def test_a_miss_is_a_miss() -> None:
 
 
 def test_jumps_over_ticks_are_refused() -> None:
-    """A jump that misses ticks of the window raises, though it misses no sample."""
+    """A jump that misses ticks of the window raises, even if it misses no sample."""
     scene = syn.world([probe()])
     with pytest.raises(ScheduleError, match="misses samples of p"):
         scene.update(ticks=2)
 
 
 def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> None:
-    """Those with memory of their own, those whose kernel makes both branches, and those that nobody reads."""
+    """Sensors with their own memory, a kernel for both branches, or no samples while unread are rejected by name."""
     engine = sn.TensorEngine(1, 0.01)
     window = (sn.WindowAverage(fields=("lin_acc_b",)),)
     imu = sn.ImuCfg(name="imu", body="body", acceleration="difference", rate_hz=25.0, stages=window)
@@ -159,7 +159,9 @@ def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> N
 
 
 def test_it_is_the_first_at_its_place() -> None:
-    """A stage of place physics before it would alter one tick of the window, not all: refused; behind it is fine."""
+    """A stage at place physics before the window is rejected, because it would alter only one tick; after it is
+    accepted.
+    """
     spike = sn.SpikeFault(start=0.0, duration=None, amount=8.0, place="physics")
     with pytest.raises(sn.ConfigError, match=r"stages\.0: got spike_fault, expected .*after window_average"):
         syn.world([syn.ProbeCfg(name="p", rate_hz=25.0, stages=(spike, *WINDOW))])

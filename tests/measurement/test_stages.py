@@ -1,4 +1,4 @@
-"""Stages: ours by their laws, a plugin's by the contract of places, states and resets."""
+"""Stages: built-in stages by their laws, a plugin's by the contract of places, states and resets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_gauss_markov_law(start: str, rate: dict[str, float]) -> None:
 
 
 def test_turn_on() -> None:
-    """The turn-on bias has its deviation across envs, is constant in an episode and drawn anew at reset."""
+    """The turn-on bias has its deviation across envs, is constant in an episode and is redrawn at a reset."""
     from scipy import stats
 
     stage = sn.GaussMarkov(density=0.0, tau=1.0, turn_on=0.5)
@@ -122,7 +122,7 @@ def test_saturation() -> None:
 
 @pytest.mark.parametrize("make", [sn.Saturation, lambda **ends: sn.SaturationFault(rate=1.0, **ends)])
 def test_ends_that_leave_nothing_between_them_are_refused(make: Any) -> None:
-    """Minus a negative upper end is above it: the lower one must then be given."""
+    """The negative of a negative upper end lies above it, so the lower end must be given."""
     with pytest.raises(sn.ConfigError, match=r"low: got None, expected .*below"):
         make(high=-1.0)
     with pytest.raises(sn.ConfigError, match=r"low: got 2\.0, expected .*at or below"):
@@ -144,7 +144,7 @@ def test_ends_that_leave_nothing_between_them_are_refused(make: Any) -> None:
     ids=lambda stage: stage.to_dict()["kind"],
 )  # fmt: skip
 def test_what_would_make_a_quaternion_no_rotation_is_refused(stage: StageCfg) -> None:
-    """Stages that work on numbers one by one do not keep a quaternion unit; naming such a field is an error."""
+    """Stages that modify numbers one by one do not keep a quaternion unit, so naming such a field is an error."""
     with pytest.raises(sn.ConfigError, match=r"stages\.0\.fields: got 'quat', expected no rotation"):
         syn.world([syn.KernelProbeCfg(name="p", rate_hz=50.0, stages=(stage.replace(fields=("quat",)),))])
 
@@ -159,7 +159,7 @@ def test_what_would_make_a_quaternion_no_rotation_is_refused(stage: StageCfg) ->
     ids=["delay", "stuck", "hold", "value"],
 )  # fmt: skip
 def test_stages_that_move_whole_quaternions_keep_them_unit(stage: StageCfg) -> None:
-    """A delayed, frozen or replaced quaternion is one that was, or the given one."""
+    """A delayed, frozen or replaced quaternion is an earlier one or the given one."""
     scene = syn.world([syn.KernelProbeCfg(name="p", stages=(stage.replace(fields=("quat",)),))])
     differs = False
     for _ in range(10):
@@ -174,7 +174,7 @@ def test_stages_that_move_whole_quaternions_keep_them_unit(stage: StageCfg) -> N
 
 
 def test_order_of_places() -> None:
-    """Stages run in the order of their places, those of one place in the order given, once per sample."""
+    """Stages run in the order of their places, stages of one place in the given order, once per sample."""
     stages = tuple(syn.NOTES[place](amount=float(k)) for k, place in enumerate(reversed(PLACES)))
     scene = syn.world([syn.ScalarCfg(name="p", noise=0.0, stages=stages)])
     for _ in range(3):
@@ -184,7 +184,7 @@ def test_order_of_places() -> None:
 
 
 class Mark(StageCfg):
-    """Doubles and adds one: order matters."""
+    """A stage that doubles and adds one: order matters."""
 
     place: ClassVar[Place] = "bias"
     first: float = 2.0
@@ -198,25 +198,25 @@ class Mark(StageCfg):
 
 
 class MarkNoise(Mark):
-    """The same, before the bias."""
+    """The same stage, before the bias."""
 
     place: ClassVar[Place] = "noise"
 
 
 class MarkPost(Mark):
-    """The same, after quantisation."""
+    """The same stage, after quantisation."""
 
     place: ClassVar[Place] = "post"
 
 
 class MarkPhysics(Mark):
-    """The same, before everything."""
+    """The same stage, before all others."""
 
     place: ClassVar[Place] = "physics"
 
 
 def test_between_the_standard_parts() -> None:
-    """Stages at noise come before the bias knob, at bias and saturation after it, dropout and post after rounding."""
+    """Stages at noise precede the bias setting, at bias and saturation follow it, dropout and post follow rounding."""
     x = 1.0
     cases: dict[str, tuple[tuple[StageCfg, ...], float]] = {
         "noise": ((MarkNoise(),), round((2 * x + 1 + 0.7) / 0.5) * 0.5),
@@ -248,7 +248,7 @@ def test_physics_stage_enters_the_recurrence() -> None:
 
 @pytest.mark.parametrize("stage", [syn.NOTES["bias"](amount=1.0, by_count=True), syn.Ramp()], ids=["torch", "recorded"])
 def test_states_reset_by_mask(stage: StageCfg) -> None:
-    """The states of a stage start from its `reset` in the envs that are reset, and go on in the others."""
+    """The states of a stage restart from its `reset` in the reset envs, and continue in the others."""
     scene = still([syn.ScalarCfg(name="p", stages=(stage,))], 4)
     counts = torch.ones(4)
     for k in range(1, 9):
@@ -262,7 +262,7 @@ def test_states_reset_by_mask(stage: StageCfg) -> None:
 
 
 class Coin(StageCfg):
-    """Reads truth of another field, and draws with the key."""
+    """A stage that reads truth of another field, and draws with the key."""
 
     place: ClassVar[Place] = "dropout"
 
@@ -289,7 +289,7 @@ def test_keys_of_stages() -> None:
 
 
 def test_refused_stages() -> None:
-    """A stage on an unknown field, on fields of several units, or one that cannot work there is refused by name."""
+    """A stage on an unknown field, on fields of several units, or on an unsuitable field is rejected by name."""
     for stages, text in [
         ((sn.Saturation(high=1.0, fields=("vek",)),), "vec"),
         ((sn.Saturation(high=1.0),), "fields"),
@@ -310,10 +310,10 @@ def test_refused_stages() -> None:
 
 
 class Anywhere(StageCfg):
-    """Its place is a field, for each instance to choose; doubles and adds one."""
+    """A stage with its place as a field of each instance; it doubles and adds one."""
 
     place: Place = "bias"  # type: ignore[misc]
-    """Where it works."""
+    """The place at which the stage works."""
 
     def apply(self, slot: Any, truth: Any, state: Any, key: Any) -> None:
         for field in key.columns:
@@ -321,7 +321,7 @@ class Anywhere(StageCfg):
 
 
 def test_a_place_may_be_a_field() -> None:
-    """An instance works where it says, before or after quantisation, and files keep it."""
+    """An instance works at its place, before or after quantisation, and files keep the place."""
     cfgs = [
         syn.ScalarCfg(name="default", resolution=2.0, stages=(Anywhere(),)),
         syn.ScalarCfg(name="post", resolution=2.0, stages=(Anywhere(place="post"),)),

@@ -1,4 +1,4 @@
-"""Delay, jitter, loss and history: an exact model of what is shown when, and the laws the draws follow."""
+"""Delay, jitter, loss and history: an exact model of the displayed sample, and the laws of the draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED = 3
 def arrivals(
     tick: int, num_envs: int, episode: np.ndarray, delay: float, jitter: Any, loss: Any, burst: np.ndarray, first: bool
 ) -> np.ndarray:
-    """Return when the samples of a tick arrive, float64 [env], inf where never; `burst` is written."""
+    """Return when the samples of a tick arrive, float64 [env], inf if never; `burst` is written."""
     words = _words(stream_key(SEED, "p", "transport"), tick, np.arange(num_envs), episode, 0, 4)
     late = np.full(num_envs, np.float32(delay))
     if isinstance(jitter, sn.Normal):
@@ -54,7 +54,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("period", [1, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_exact_model(case: str, period: int) -> None:
-    """Shown is the newest sample that has arrived, else the first, which is then not valid; is_new and age follow."""
+    """The newest arrived sample is shown, else the first, which is then invalid; is_new and age follow."""
     dt, num_envs = 0.5, 16
     given = CASES[case]
     delay, jitter, loss = (given.get(name) for name in ("delay", "jitter", "loss"))
@@ -94,12 +94,12 @@ def test_exact_model(case: str, period: int) -> None:
         assert sensor.is_new.tolist() == [s is not None and s[1] > k - 1 for s in here]
         assert sensor.age.tolist() == [(k - tick) * dt for tick in shown]
         assert torch.equal(sensor.data, torch.tensor([tick + 64.0 * env for env, tick in enumerate(shown)]))
-        assert np.all(shown >= last)  # what was shown is never taken back
+        assert np.all(shown >= last)  # a shown sample is never withdrawn
         last = shown
 
 
 def test_new_over_a_control_step() -> None:
-    """`is_new` covers the whole control step, also where the sample that arrived in it has left the ring since."""
+    """`is_new` covers the whole control step, even if the sample that arrived in it has since left the ring."""
     scene = syn.world([syn.ScalarCfg(name="p", loss=0.7)], 64, seed=SEED)
     for _ in range(5):
         before = scene["p"].capture_tick.clone()
@@ -114,7 +114,7 @@ def test_new_over_a_control_step() -> None:
      (0.35, 0.1, 4), (0.45, 0.1, 5), (0.1, 0.1, 1), (0.07, 0.01, 7), (0.29, 0.01, 29)],
 )  # fmt: skip
 def test_rounding(delay: float, dt: float, ticks: int) -> None:
-    """A delay is rounded to ticks half up, exactly for the decimals as written, in the config and when set."""
+    """A delay is rounded to ticks half up, exactly for the decimals as written, in the config and at run time."""
     cfgs = [syn.ScalarCfg(name="a", delay=delay), syn.ScalarCfg(name="b", delay=10.0 * delay)]
     scene = syn.world(cfgs, 1, dt)
     scene["b"].set("delay", delay)
@@ -123,7 +123,7 @@ def test_rounding(delay: float, dt: float, ticks: int) -> None:
 
 
 def test_longest_delay_fits() -> None:
-    """With delay and jitter at their limit for every env, nothing that arrives was overwritten before."""
+    """With delay and jitter at their limit for every env, no arriving sample was overwritten before."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=0.05, jitter=0.0)], 64)
     scene["p"].set("jitter", 0.05)
     sensor = scene["p"]
@@ -153,7 +153,7 @@ def test_loss_rate() -> None:
 
 
 def test_gilbert_elliott() -> None:
-    """In the long run p / (p + r) is lost, and a burst goes on with probability 1 - r: its mean length is 1 / r."""
+    """In the long run p / (p + r) is lost, and a burst continues with probability 1 - r: its mean length is 1 / r."""
     p, r = 0.2, 0.4
     scene = syn.world([syn.ScalarCfg(name="p", loss=sn.GilbertElliott(p, r))], N, seed=12)
     syn.advance(scene, 25)  # (1 - p - r)^25 = 1e-10 of the start is left
@@ -201,7 +201,7 @@ def test_jitter_law(law: str) -> None:
 
 
 def test_history_per_sensor() -> None:
-    """Each sensor keeps its own depth; slot 0 is the newest sample, slot k the one k samples before, undelayed."""
+    """Each sensor keeps its own depth; slot 0 is the newest sample, slot k the sample k samples before, undelayed."""
     cfgs = [syn.ProbeCfg(name="deep", history_length=20, fields=syn.ALL_FIELDS),
             syn.ProbeCfg(name="shallow", history_length=2, delay=0.05, noise=1.0),
             syn.ProbeCfg(name="none", delay=0.01)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Patterns as configs: files, fields of sensors, own classes and faults."""
+"""Patterns as configs: files, fields of sensors, custom classes and faults."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_function_given_to_one_config_works_but_goes_into_no_file() -> None:
 
 
 def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a kind is unknown, installed plugins are loaded before that is an error."""
+    """Before an unknown kind is an error, installed plugins are loaded."""
 
     def load() -> None:
         class WindmillPatternCfg(sn.PatternBaseCfg):
@@ -221,7 +221,7 @@ def test_an_object_of_mjlab_is_taken_by_its_method() -> None:
     assert cfg.pattern.rays().directions.tolist() == [[0.0, 0.0, -1.0]] * 4
     with pytest.raises(sn.ConfigError, match="expected a value that a file can hold"):
         cfg.pattern.to_dict()
-    starts, directions = sn.GridPatternCfg().generate_rays(None, "cpu")  # and ours serve mjlab
+    starts, directions = sn.GridPatternCfg().generate_rays(None, "cpu")  # and the built-in patterns work with mjlab
     assert starts.shape == directions.shape == (121, 3)
 
 

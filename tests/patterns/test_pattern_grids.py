@@ -1,4 +1,4 @@
-"""Patterns whose rays fire at once: counts, order and directions as in the libraries whose names they have."""
+"""Patterns whose rays all fire at once: counts, order and directions match the libraries they are named after."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, 
     gaps = np.diff(np.degrees(np.unwrap(np.arctan2(d[:, 1], d[:, 0]))))
     assert len(d) == count
     np.testing.assert_allclose(gaps, res, atol=1e-4)
-    around = 360.0 - gaps.sum()  # from the last ray on to the first
+    around = 360.0 - gaps.sum()  # from the last ray to the first
     assert around == pytest.approx(res if span == (-180, 180) else 180.0, abs=1e-3)
 
 

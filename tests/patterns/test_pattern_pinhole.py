@@ -1,4 +1,4 @@
-"""Pinhole cameras: their rays are those of the projection K, backwards."""
+"""Pinhole cameras: their rays invert the projection K."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sensorium as sn
 from sensorium.patterns import pinhole_camera_pattern
 
 K = [[229.31640625, 0.0, 164.810546875], [0.0, 229.826171875, 122.1650390625], [0.0, 0.0, 1.0]]
-"""Of a RealSense at 320 x 240."""
+"""Intrinsics of a RealSense at 320 x 240."""
 
 
 @pytest.mark.parametrize(("width", "height"), [(64, 48), (320, 240), (1, 1), (1920, 1080)])

@@ -1,4 +1,4 @@
-"""Scans: when which ray fires, and where it goes."""
+"""Scans: firing times and directions of the rays."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_scan_is_one_period_in_the_order_of_time(name: str) -> None:
     ids=["vlp16", "vlp16_20hz", "hdl32e"],
 )
 def test_each_laser_of_a_velodyne_fires_once_per_cycle_at_its_own_time(cfg, cycle_us, firing_us, elevations) -> None:
-    """Counts by exact fractions, and times, azimuths and elevations by the closed form."""
+    """Counts match exact fractions; times, azimuths and elevations match the closed form."""
     table = cfg.table()
     lasers = len(elevations)
     cycle, firing = Fraction(cycle_us) / 10**6, Fraction(firing_us) / 10**6
@@ -227,7 +227,7 @@ def test_an_avia_has_six_beams_that_fire_together_and_fills_its_field_of_view() 
     ids=["mid40", "mid360"],
 )  # fmt: skip
 def test_coverage_grows_from_frame_to_frame_and_frames_do_not_repeat(table, cells_in_view) -> None:
-    """Of each 0.1 s to 0.5 s the share of 1-degree cells that were hit, and the cells only the newest frame hit."""
+    """Over 0.1 s to 0.5 s: the share of 1-degree cells hit, and the cells hit by the newest frame only."""
     frames = [cells(table, 0.1 * k) for k in range(1, 6)]
     shares = np.array([len(each) for each in frames]) / cells_in_view
     assert (np.diff(shares) > 0.0).all() or shares[-1] > 0.99

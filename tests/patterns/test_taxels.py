@@ -1,4 +1,4 @@
-"""Layouts of taxels: places by hand, areas in closed form, patches against searches that know nothing of them."""
+"""Layouts of taxels: positions by hand, areas in closed form, and patches checked by independent searches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 def arrays(layout: TaxelLayout) -> tuple[Array, Array, Array]:
-    """Places, normals and areas."""
+    """Positions, normals and areas."""
     return np.array(layout.positions), np.array(layout.normals), np.array(layout.areas)
 
 
@@ -38,7 +38,9 @@ def boulder() -> sn.Shape:
 
 @pytest.mark.parametrize("gap", [0.004, 0.0001, -0.0001, -0.002])
 def test_taxels_that_are_sunk_by_their_radius_feel_what_the_skin_touches(gap: float) -> None:
-    """A pad under a plate, 1 cm above its link: taxels on the skin feel it a radius too early, sunk ones do not."""
+    """On a pad under a plate, 1 cm above its link, taxels on the skin sense contact a radius too early; sunk ones do
+    not.
+    """
     pad = sn.taxel_grid(2, 3, 0.004, origin=(0.0, 0.0, 0.01))
     plate = sn.Shape("plane", "plate", quat=(0.0, 1.0, 0.0, 0.0))  # solid above z = 0
     engine = sn.TensorEngine(bodies=("tip",), shapes=[plate])
@@ -152,7 +154,7 @@ def test_a_layout_can_be_put_into_another_frame() -> None:
 
 
 def test_taxels_of_a_list_share_with_their_neighbours_by_distance() -> None:
-    """Columns sum to 1, so a load stays; what leaves a taxel falls as a Gaussian of the distance, up to three sigma."""
+    """Columns sum to 1, so a load is preserved; a taxel's spread is a Gaussian of the distance, up to three sigma."""
     layout = sn.taxel_dome(0.01, 4, 9, angle_deg=60.0)
     crosstalk = np.array(layout.crosstalk(0.4, 0.002))
     far = cdist(*[np.array(layout.positions).reshape(-1, 3)] * 2)
@@ -164,7 +166,7 @@ def test_taxels_of_a_list_share_with_their_neighbours_by_distance() -> None:
 
 
 def test_in_the_middle_of_a_grid_that_is_the_kernel_of_a_grid() -> None:
-    """But for its corners beyond three sigma: a Gaussian has exp(-4.5) out there."""
+    """The exception is the corners beyond three sigma, where a Gaussian has exp(-4.5)."""
     crosstalk = np.array(sn.taxel_grid(15, 15, 0.001).crosstalk(0.4, 0.0015))
     kernel = sn.TaxelCrosstalk(strength=0.4, sigma=0.0015, spacing=0.001).coefficients((15, 15))
     assert np.abs(crosstalk - kernel)[:, 112].sum() < 2 * 0.4 * math.exp(-4.5)
@@ -173,7 +175,9 @@ def test_in_the_middle_of_a_grid_that_is_the_kernel_of_a_grid() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 20, 64])
 def test_a_patch_has_exactly_so_many_taxels_on_the_cap_that_faces_that_way(count: int) -> None:
-    """The cap's area is known; no set of n points on area A can be wider than the densest packing, and ours is near."""
+    """The cap's area is known. No set of n points on area A is wider spaced than the densest packing, and the result is
+    close to it.
+    """
     r, n = 0.01, np.array([0.6, 0.0, 0.8])
     layout = sn.taxel_patch(sn.Shape("sphere", "tip", (r,)), count=count, normal=tuple(n), max_angle_deg=50.0)
     places, normals, areas = arrays(layout)
@@ -205,7 +209,7 @@ def test_taxels_of_a_patch_are_on_its_mesh_with_the_normals_of_their_faces() -> 
 
 
 def test_with_a_spacing_there_are_as_many_as_fit_and_none_nearer() -> None:
-    """Any place of the patch, found by chance, is within the spacing of a taxel, but for the grain of the search."""
+    """Any randomly chosen place on the patch is within the spacing of a taxel, up to the resolution of the search."""
     r, spacing, cosine = 0.01, 0.002, math.cos(math.radians(60.0))
     layout = sn.taxel_patch(sn.Shape("capsule", "finger", (r, 0.02)), spacing=spacing)
     places, _, _ = arrays(layout)

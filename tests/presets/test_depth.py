@@ -1,4 +1,4 @@
-"""The presets of depth cameras: that they measure what their sources state."""
+"""Presets of depth cameras: they measure as their sources state."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_a_device_says_where_its_numbers_are_from(device: DepthDevice) -> None:
-    """Each has a source, says what was not checked, and its stages survive a file."""
+    """Each preset has a source, states its unchecked values, and its stages survive a file round trip."""
     assert device.source and any("not checked" in note for note in device.notes)
     cfg = camera(np.ones((4, 6)), *device.stages())
     assert type(cfg).from_toml(cfg.to_toml()) == cfg
 
 
 def wall(device: DepthDevice, z: float) -> np.ndarray:
-    """Return errors of a head-on wall where both views see it, m, with the device's resolution."""
+    """Return the errors in m of a head-on wall, where both views see it, at the device's resolution."""
     out = measured(np.full((40, 400), z), *device.stages(), envs=3, resolution=device.resolution)[:, :, 300:]
     assert (out > 0.0).all()
     return out - z
 
 
 def test_the_d435_has_a_centimetre_and_a_half_at_two_metres() -> None:
-    """sd = z^2 0.08 px / (424 px 50 mm), 1.5 cm; 1.8 mm for 1/32 px and 0.3 mm for 1 mm steps are little beside it."""
+    """sd = z^2 0.08 px / (424 px 50 mm), 1.5 cm; 1.8 mm for 1/32 px and 0.3 mm for 1 mm steps are negligible."""
     step = 4.0 / 32 / 21.2
     expected = math.sqrt((4.0 * 0.08 / 21.2) ** 2 + step**2 / 12 + 0.001**2 / 12)
     assert expected == pytest.approx(0.0152, abs=1e-4)
@@ -40,7 +40,7 @@ def test_the_d435_has_a_centimetre_and_a_half_at_two_metres() -> None:
 
 @pytest.mark.parametrize("width", [848, 106])
 def test_the_d435_sees_from_17_centimetres_on(width: int) -> None:
-    """The search range ends at f B / 126 = 0.168 m, also where the image was made smaller afterwards."""
+    """The search range ends at f B / 126 = 0.168 m, even if the image was made smaller afterwards."""
     z = np.tile(np.repeat(np.array([0.160, 0.176]), 40), (8, 1))
     near = measured(z, d435_stages(width)[0].replace(noise_px=0.0, shadow=False))[0] > 0.0
     assert not near[:, :36].any() and near[:, 44:].all()
@@ -48,7 +48,7 @@ def test_the_d435_sees_from_17_centimetres_on(width: int) -> None:
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_a_smaller_image_has_the_depths_of_the_device(device: DepthDevice) -> None:
-    """A quarter of the width: the noise of a wall is the same, and shadows are a quarter as wide."""
+    """At a quarter of the width the noise of a wall is the same, and shadows are a quarter as wide."""
     image = np.full((60, 106), 2.0)
     image[:, 70:] = 0.8
     stages = device.stages(device.width // 4)
@@ -63,7 +63,7 @@ def test_a_smaller_image_has_the_depths_of_the_device(device: DepthDevice) -> No
 
 @pytest.mark.parametrize(("z", "sd"), [(0.8, 0.001504), (2.0, 0.006064), (5.0, 0.041404)])
 def test_the_kinect_has_millimetres_near_and_centimetres_far(z: float, sd: float) -> None:
-    """Over a few centimetres of depth the deviation is the published one."""
+    """Over a few centimetres of depth the standard deviation matches the published one."""
     image = np.tile(z + np.linspace(-0.04, 0.04, 400), (30, 1))
     out = measured(image, *kinect_v1_stages(), envs=3, resolution=KINECT_V1.resolution)
     error = (out - image)[:, :, 150:]
@@ -75,7 +75,9 @@ def test_the_field_of_view_is_that_of_the_device() -> None:
 
 
 def wall_camera(yaw: float, envs: int = 1, **fields: Any) -> sn.Scene:
-    """Return a scene with a wall, its face the plane x = 2 m, and a camera at the origin, turned by a yaw, rad."""
+    """Return a scene with a wall with its face on the plane x = 2 m, and a camera at the origin, rotated by a yaw in
+    rad.
+    """
     wall = sn.Shape("box", "wall", size=(0.1, 50.0, 50.0), pos=(2.1, 0.0, 0.0))
     engine = sn.TensorEngine(envs, 1 / 30, bodies=("body",), shapes=(wall,))
     engine.body_quat_w[:] = torch.tensor([math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw)])
@@ -87,7 +89,7 @@ def wall_camera(yaw: float, envs: int = 1, **fields: Any) -> sn.Scene:
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_the_numbers_make_a_depth_camera(device: DepthDevice) -> None:
-    """A DepthCamera with them measures in mm, and the length of each ray follows from the measured depth."""
+    """A DepthCamera with the preset measures in mm, and the length of each ray follows from the measured depth."""
     shown = ("distance_to_image_plane", "distance_to_camera")
     scene = wall_camera(0.0, envs=3, data_types=shown, **device.camera_fields(106))
     depth, length = (getattr(scene["camera"].data, name).double().numpy()[..., 0] for name in shown)
@@ -102,14 +104,16 @@ def test_the_numbers_make_a_depth_camera(device: DepthDevice) -> None:
 
 @pytest.mark.parametrize("types", [(), ("normals",)], ids=["by_depth", "by_normals"])
 def test_incidence_is_that_of_the_wall_however_it_is_told(types: tuple[str, ...]) -> None:
-    """At a yaw of 66 degrees the share of values is the configured one, with the camera's true normals or without."""
+    """At a yaw of 66 degrees the share of valid values is the configured one, with or without the camera's true
+    normals.
+    """
     yaw, focal, envs = math.radians(66.0), 60.0, 300
     stage = sn.StereoDepth(baseline=0.05, focal_px=focal, grazing=(0.2, 0.5), shadow=False)
     shown = ("distance_to_image_plane", *types)
     scene = wall_camera(yaw, envs, res=(24, 16), fx=focal, data_types=shown, stages=(stage,), max_distance=100.0)
     share = (scene["camera"].data.distance_to_image_plane.numpy()[..., 0] > 0.0).mean(axis=0)
     u, v = np.meshgrid((np.arange(24) + 0.5 - 12.0) / focal, (np.arange(16) + 0.5 - 8.0) / focal)
-    cosine = (math.cos(yaw) + u * math.sin(yaw)) / np.sqrt(1.0 + u**2 + v**2)  # forward x, right -y: turned by the yaw
+    cosine = (math.cos(yaw) + u * math.sin(yaw)) / np.sqrt(1.0 + u**2 + v**2)  # forward x, right -y: rotated by the yaw
     expected = np.clip((cosine - 0.2) / 0.3, 0.0, 1.0)
     bound = 4.9 * math.sqrt((expected * (1.0 - expected)).sum() / envs) / expected.size
     assert share.mean() == pytest.approx(expected.mean(), abs=bound)

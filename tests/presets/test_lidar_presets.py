@@ -1,4 +1,4 @@
-"""Presets of lidars: that they build and measure what their sheets say."""
+"""Presets of lidars: they build and measure as their data sheets state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lidar_at(name: LidarName, at: float, rho: float) -> sn.Lidar:
 
 
 def share_and_sd(name: LidarName, at: float, rho: float) -> tuple[int, float]:
-    """Return how many of 2000 returns are noticed, and the deviation of their distances, m."""
+    """Return how many of 2000 returns are detected, and the standard deviation of their distances in m."""
     data = lidar_at(name, at, rho).data
     seen = torch.isfinite(data.distances)
     return int(seen.sum()), float(data.distances[seen].double().std())
@@ -37,7 +37,7 @@ def share_and_sd(name: LidarName, at: float, rho: float) -> tuple[int, float]:
 
 @pytest.mark.parametrize("name", LIDARS)
 def test_a_preset_builds_and_survives_a_file(name: LidarName) -> None:
-    """It is plain data, the config is the same after JSON and TOML, and its notes say what was not checked."""
+    """A preset is plain data, its config survives JSON and TOML, and its notes state the unchecked values."""
     assert set(LIDARS) == set(get_args(LidarName))
     fields = preset_fields(name)
     assert json.loads(json.dumps(fields)) == fields
@@ -49,14 +49,16 @@ def test_a_preset_builds_and_survives_a_file(name: LidarName) -> None:
 
 @pytest.mark.parametrize(("name", "rays"), [("vlp16", 28928), ("os1_64", 65536), ("mid360", 20000)])
 def test_a_scan_has_the_devices_number_of_rays(name: LidarName, rays: int) -> None:
-    """A scan of 0.1 s: 1808 x 16, 1024 x 64, 200,000 per second."""
+    """A scan of 0.1 s has 1808 x 16 rays, 1024 x 64 rays or 200,000 rays per second."""
     engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))])
     scene = sn.Scene(engine, [sn.preset(name, name="lidar", body="body", beam_divergence=0)])
     assert scene["lidar"].data.points_b.shape == (1, rays, 3)
 
 
 def test_an_os1_has_its_sheets_ranges_and_deviations() -> None:
-    """90 % of returns at 120 m from 80 %, more at 40 m from 10 %; 10 cm there, 1.5 cm near by."""
+    """90 % of returns are detected at 120 m from 80 %, and more at 40 m from 10 %; noise is 10 cm there and 1.5 cm
+    nearby.
+    """
     low, high = stats.binom.ppf([0.005, 0.995], 2000, 0.9)
     far, sd = share_and_sd("os1_64", 120.0, 0.8)
     assert low <= far <= high and sd == pytest.approx(0.10, rel=0.08)
@@ -67,13 +69,13 @@ def test_an_os1_has_its_sheets_ranges_and_deviations() -> None:
 
 
 def test_a_mid360_sees_ten_percent_at_forty_metres() -> None:
-    """90 % of returns at 40 m from 10 %, with 2 cm."""
+    """90 % of returns are detected at 40 m from 10 %, with a noise of 2 cm."""
     low, high = stats.binom.ppf([0.005, 0.995], 2000, 0.9)
     seen, sd = share_and_sd("mid360", 40.0, 0.1)
     assert low <= seen <= high and sd == pytest.approx(0.02, rel=0.08)
 
 
 def test_a_vlp16_is_accurate_to_three_centimetres() -> None:
-    """Over channels and returns the distances at 50 m have a deviation of 3 cm."""
+    """Over channels and returns, the distances at 50 m have a standard deviation of 3 cm."""
     data = lidar_at("vlp16", 50.0, 0.5).data
     assert float(data.distances.double().std()) == pytest.approx(0.03, rel=0.06)

@@ -1,4 +1,4 @@
-"""Presets: that they build, run and measure what they claim, and that units and conventions are what they say."""
+"""Presets: they build, run and measure as stated, with the stated units and conventions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(scene: sn.Scene, samples: int) -> dict[str, Array]:
 
 
 def test_every_preset_says_where_it_is_from() -> None:
-    """Each preset has a name, kind, title, source, density convention and notes; its text and the table's show them."""
+    """Each preset has a name, kind, title, source, density convention and notes, which its text and the table show."""
     table = presets()
     assert isinstance(table, Presets)
     for name, info in table.items():
@@ -57,12 +57,12 @@ def test_every_preset_says_where_it_is_from() -> None:
 
 @pytest.mark.parametrize("name", IMUS)
 def test_what_was_not_checked_is_said(name: str) -> None:
-    """Every preset's notes name the numbers that are recalled and not checked against the source."""
+    """Every preset's notes name the numbers that were not checked against the source."""
     assert any("not checked" in note for note in presets()[name].notes)
 
 
 def test_fields_are_plain_data_and_yours() -> None:
-    """`preset_fields` is JSON-able, and changing what it returned changes nobody's preset."""
+    """`preset_fields` returns JSON-compatible data, and changes to it do not affect the preset."""
     fields = preset_fields("bmi088")
     assert json.loads(json.dumps(fields)) == fields
     fields["noise_density"]["ang_vel_b"] = 99.0
@@ -71,7 +71,7 @@ def test_fields_are_plain_data_and_yours() -> None:
 
 @pytest.mark.parametrize("call", [sn.preset, preset_fields])
 def test_an_unknown_preset_names_the_nearest(call: Any) -> None:
-    """A misspelt preset is an UnknownNameError (a KeyError) that names the nearest and lists all."""
+    """A misspelt preset raises an UnknownNameError (a KeyError) that names the nearest preset and lists all."""
     with pytest.raises(sn.UnknownNameError, match=r"unknown preset 'bmi08'\. Did you mean 'bmi088'\? Known: adis16448"):
         call("bmi08")
 
@@ -81,7 +81,7 @@ def test_an_unknown_preset_names_the_nearest(call: Any) -> None:
 
 @pytest.mark.parametrize("name", IMUS)
 def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
-    """The config has the preset's fields, and is the same after JSON and TOML."""
+    """The config has the preset's fields and survives JSON and TOML."""
     cfg = sn.preset(name, name="imu", body="body")
     assert isinstance(cfg, sn.ImuCfg)
     assert cfg.rate_hz == presets()[name].fields["rate_hz"]
@@ -97,7 +97,7 @@ def test_a_preset_has_the_magnetometer_its_device_has(name: str) -> None:
 
 
 def test_your_fields_win() -> None:
-    """A field given beside the preset replaces the preset's, a rate also where it is written as a period."""
+    """A field given with the preset replaces the preset's value; a rate may also be given as a period."""
     assert sn.preset("bmi088", body="body", rate_hz=100.0).rate_hz == 100.0
     by_period = sn.preset("bmi088", body="body", update_period=0.01)
     assert (by_period.rate_hz, by_period.update_period) == (None, 0.01)
@@ -116,7 +116,7 @@ def test_your_fields_win() -> None:
     ],
 )
 def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str, Any]) -> None:
-    """However the gyroscope's noise is written, it replaces the preset's, and the accelerometer keeps its own."""
+    """In any notation, a given gyroscope noise replaces the preset's, and the accelerometer keeps its preset noise."""
     scene = scene_of(sn.preset("bmi088", body="body", **given), envs=2)
     tables = scene["imu"].buffers.knobs.tables
     assert tables["noise", "ang_vel_b"].values[0].tolist() == pytest.approx([0.5] * 3, rel=1e-6)
@@ -125,7 +125,7 @@ def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str
 
 
 def test_none_switches_a_knob_off() -> None:
-    """`gyro_noise_density=None` leaves the gyroscope without noise, `noise_density=None` all fields."""
+    """`gyro_noise_density=None` removes the gyroscope's noise, `noise_density=None` the noise of all fields."""
     knobs = scene_of(sn.preset("bmi088", body="body", gyro_noise_density=None), envs=1)["imu"].buffers.knobs.tables
     assert ("noise", "ang_vel_b") not in knobs and ("noise", "lin_acc_b") in knobs
     knobs = scene_of(sn.preset("bmi088", body="body", noise_density=None), envs=1)["imu"].buffers.knobs.tables
@@ -134,7 +134,7 @@ def test_none_switches_a_knob_off() -> None:
 
 @pytest.mark.parametrize("wanted", [("lin_acc_b",), ("pos_w", "lin_acc_b")])
 def test_fewer_fields_leave_out_what_concerns_the_others(wanted: tuple[str, ...]) -> None:
-    """Selecting the accelerometer drops the gyroscope's knobs and stages and keeps the accelerometer's."""
+    """Selecting the accelerometer drops the gyroscope's settings and stages and keeps the accelerometer's."""
     cfg = sn.preset("adis16448", body="body", fields=wanted)
     assert set(cfg.noise_density) == {"lin_acc_b"}
     assert [stage.fields for stage in cfg.stages] == [("lin_acc_b",)] * 2
@@ -142,7 +142,7 @@ def test_fewer_fields_leave_out_what_concerns_the_others(wanted: tuple[str, ...]
 
 
 def test_a_preset_without_noise_of_a_field_leaves_it_clean() -> None:
-    """With `fields="all"`, what the device does not measure is true."""
+    """With `fields="all"`, fields that the device does not measure have their true values."""
     scene = scene_of(sn.preset("d455", body="body", fields="all"), envs=4)
     for _ in range(10):
         scene.update()
@@ -183,7 +183,7 @@ def test_the_presets_hold_the_published_values() -> None:
 
 @pytest.mark.parametrize("name", IMUS)
 def test_full_scale_is_a_whole_number_of_steps(name: str) -> None:
-    """The range of every field is a multiple of its resolution to better than a step, as that of a converter is."""
+    """The range of every field is a multiple of its resolution to better than one step, as for a real converter."""
     fields = preset_fields(name)
     full_scale = {stage["fields"][0]: stage["high"] for stage in fields["stages"] if stage["kind"] == "saturation"}
     assert set(full_scale) == set(fields["resolution"])
@@ -198,7 +198,7 @@ def test_full_scale_is_a_whole_number_of_steps(name: str) -> None:
 
 @pytest.mark.parametrize("name", IMUS)
 def test_the_noise_at_rest_is_that_of_the_sheet(name: str) -> None:
-    """At rest the deviation of a sample about its env's mean is N sqrt(rate), with the resolution's LSB^2/12."""
+    """At rest, a sample's standard deviation about its env's mean is N sqrt(rate), plus the resolution's LSB^2/12."""
     samples, envs = 48, 256
     fields = presets()[name].fields
     errors = run(scene_of(sn.preset(name, body="body"), envs), samples)
@@ -208,7 +208,7 @@ def test_the_noise_at_rest_is_that_of_the_sheet(name: str) -> None:
         for column in range(3):
             density = np.broadcast_to(fields["noise_density"][field], 3)[column]
             white = density**2 * rate + fields["resolution"][field] ** 2 / 12
-            # a walk of density K adds at most K^2 T/6 to the variance about the mean of a stretch of T seconds
+            # a random walk of density K adds at most K^2 T/6 to the variance about the mean of an interval of T seconds
             walks = [
                 stage["density"]
                 for stage in fields["stages"]
@@ -222,7 +222,7 @@ def test_the_noise_at_rest_is_that_of_the_sheet(name: str) -> None:
 
 
 def test_the_bmi088_has_the_rms_its_sheet_states_for_47_hz() -> None:
-    """Over 47 Hz the simulated gyroscope has 0.096 deg/s, the sheet's 0.1 deg/s rms: the sheet's ND is one-sided."""
+    """Over 47 Hz the simulated gyroscope has 0.096 deg/s and the sheet 0.1 deg/s rms: the sheet's ND is one-sided."""
     samples, envs = 800, 64
     cfg = sn.preset("bmi088", body="body", gyro_bias=None, resolution=None, fields=("ang_vel_b",))
     error = run(scene_of(cfg, envs, dt=0.0025), samples)["ang_vel_b"] / DPS
@@ -237,7 +237,7 @@ def test_the_bmi088_has_the_rms_its_sheet_states_for_47_hz() -> None:
 
 @pytest.mark.parametrize("name", IMUS)
 def test_what_a_device_reads_is_on_its_grid_and_in_its_range(name: str) -> None:
-    """Driven beyond full scale a device reads its full scale; every reading is a multiple of the resolution."""
+    """A device driven beyond full scale reads its full scale; every reading is a multiple of the resolution."""
     fields = presets()[name].fields
     engine = sn.TensorEngine(
         32, 0.001, provides=("pose", "velocity", "acceleration", "gravity"), magnetic=(50.0, -50.0, 0.1)
@@ -256,7 +256,7 @@ def test_what_a_device_reads_is_on_its_grid_and_in_its_range(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bmi088", "icm42688p"])
 def test_offsets_and_scale_errors_differ_between_devices(name: str) -> None:
-    """Over envs the zero offset has the sheet's deviation, stays in an episode, and is drawn anew at a reset."""
+    """Over envs the zero offset has the sheet's deviation, stays constant in an episode, and is redrawn at a reset."""
     fields = presets()[name].fields
     envs = 1024
     quiet: dict[str, Any] = {"noise_density": None, "resolution": None, "stages": ()}
@@ -272,7 +272,7 @@ def test_offsets_and_scale_errors_differ_between_devices(name: str) -> None:
 
 
 def test_the_adis16448_turns_on_with_its_bias() -> None:
-    """Over envs the first reading's deviation is turn-on and stationary bias together."""
+    """Over envs the first reading's deviation combines the turn-on bias and the stationary bias."""
     quiet: dict[str, Any] = {"noise_density": None, "resolution": None}
     envs = 1024
     errors = run(scene_of(sn.preset("adis16448", body="body", **quiet), envs), 1)

@@ -1,4 +1,4 @@
-"""The presets of PX4's simulated magnetometer and barometer: that they measure what its plugins do."""
+"""Presets of PX4's simulated magnetometer and barometer: they measure as its plugins do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIELD = (0.21, 0.0, -0.42)
 
 
 def test_the_names_are_the_presets_of_their_kind() -> None:
-    """Each kind's names are listed for type checkers, and what was not checked is said."""
+    """Each kind's names are listed for type checkers, and unchecked values are stated."""
     for names, kind in ((MagnetometerName, "magnetometer"), (BarometerName, "barometer")):
         assert list(get_args(names)) == [name for name, info in presets().items() if info.kind == kind]
         for name in get_args(names):
@@ -24,7 +24,7 @@ def test_the_names_are_the_presets_of_their_kind() -> None:
 
 @pytest.mark.parametrize(("name", "cfg_class"), [("px4_mag", sn.MagnetometerCfg), ("px4_baro", sn.BarometerCfg)])
 def test_a_preset_builds_a_config_that_survives_a_file(name: str, cfg_class: Any) -> None:
-    """The config is of the kind, and the same after JSON and TOML."""
+    """The config is of the right kind and survives JSON and TOML."""
     cfg = sn.preset(name, body="body")
     assert type(cfg) is cfg_class
     assert cfg_class.from_json(cfg.to_json()) == cfg
@@ -32,7 +32,7 @@ def test_a_preset_builds_a_config_that_survives_a_file(name: str, cfg_class: Any
 
 
 def test_the_magnetometer_has_the_noise_and_the_walk_of_the_plugin() -> None:
-    """At 100 Hz a sample has 4 mgauss of noise; without it, the bias has 0.11 mgauss in the long run."""
+    """At 100 Hz a sample has 4 mgauss of noise; without noise, the bias has 0.11 mgauss in the long run."""
     envs = 5000
     scene = sn.Scene(sn.TensorEngine(envs, 0.01), [sn.preset("px4_mag", body="body", magnetic_field=FIELD)])
     error = (scene["magnetometer"].data.mag_b - scene["magnetometer"].ground_truth.mag_b).numpy()
@@ -47,7 +47,7 @@ def test_the_magnetometer_has_the_noise_and_the_walk_of_the_plugin() -> None:
 
 
 def test_the_barometer_has_the_noise_of_the_plugin() -> None:
-    """At 50 Hz a sample has 1 Pa, 8.3 cm of height."""
+    """At 50 Hz a sample has a noise of 1 Pa, which is 8.3 cm of height."""
     envs = 5000
     scene = sn.Scene(sn.TensorEngine(envs, 0.02), [sn.preset("px4_baro", body="body")])
     data = scene["barometer"].data

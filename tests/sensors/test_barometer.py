@@ -1,4 +1,4 @@
-"""The barometer against the tables of the standard atmosphere, closed forms of its errors, and float64 NumPy."""
+"""The barometer, checked against standard-atmosphere tables, closed forms of its errors, and float64 NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RHO_0 = 1.225
 STEP = 2.0**-7
 """Steps of float32 between 65.5 and 131 kPa, Pa."""
 PA_PER_METRE = 12.013
-"""Fall of pressure at sea level: g rho."""
+"""Decrease of pressure with height at sea level: g rho."""
 
 
 def numpy(tensor: torch.Tensor) -> Array:
@@ -29,7 +29,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def altitude_of(pressure: Array) -> Array:
-    """Return h with P = 101325 (1 - 0.0065 h / 288.15)^5.255876 by Newton's rule, in float64."""
+    """Solve P = 101325 (1 - 0.0065 h / 288.15)^5.255876 for h by Newton's method, in float64."""
     exponent = 9.80665 * 0.0289644 / (8.31432 * 0.0065)
     h = np.zeros_like(pressure)
     for _ in range(30):
@@ -73,7 +73,9 @@ def test_pressures_are_those_of_the_printed_table() -> None:
 
 
 def test_inverting_the_pressure_gives_the_height_within_a_millimetre() -> None:
-    """From -100 to 3000 m the float32 pressure fixes the height to 0.5 mm, by our inverse and by Newton's rule."""
+    """From -100 to 3000 m the float32 pressure fixes the height to 0.5 mm, by this package's inverse and by Newton's
+    method.
+    """
     heights = np.random.default_rng(1).uniform(-100.0, 3000.0, 20000)
     engine = engine_at(heights)
     sensor = barometer(engine)
@@ -85,7 +87,7 @@ def test_inverting_the_pressure_gives_the_height_within_a_millimetre() -> None:
 
 
 def test_the_true_altitude_is_the_height_itself() -> None:
-    """Ground truth is z + altitude_offset, without the steps of the pressure."""
+    """Ground truth is z + altitude_offset, free of the pressure's float32 steps."""
     heights = np.linspace(0.0, 0.002, 41)  # three steps of the pressure
     sensor = barometer(engine_at(heights), altitude_offset=0.25)
     assert numpy(sensor.ground_truth.altitude) == pytest.approx(heights + 0.25, abs=2.0**-25)
@@ -93,7 +95,7 @@ def test_the_true_altitude_is_the_height_itself() -> None:
 
 
 def test_the_offset_is_the_altitude_of_the_worlds_origin() -> None:
-    """At z = 12 in a world 488 m above the sea it reads 500 m, with the lever arm of a tilted mount."""
+    """At z = 12 in a world 488 m above sea level the barometer reads 500 m, with the lever arm of a tilted mount."""
     engine = engine_at([10.0])
     engine.body_quat_w = Rotation.from_euler("y", 90, degrees=True).as_quat(scalar_first=True)
     sensor = barometer(engine, altitude_offset=488.0, offset=sn.OffsetCfg(pos=(-2.0, 0.0, 5.0)))
@@ -102,7 +104,9 @@ def test_the_offset_is_the_altitude_of_the_worlds_origin() -> None:
 
 
 def test_the_inverse_is_continuous_at_the_tropopause_and_infinite_without_pressure() -> None:
-    """Altitudes beyond 11 km return, too; a reading that noise has pushed to zero or below is infinitely high."""
+    """Altitudes beyond 11 km also convert back; a reading that noise drives to zero or below gives an infinite
+    altitude.
+    """
     heights = np.linspace(10950.0, 20000.0, 200)
     read = numpy(barometer(engine_at(heights)).data.altitude)
     np.testing.assert_allclose(read, heights, atol=2e-3)
@@ -114,7 +118,7 @@ def test_the_inverse_is_continuous_at_the_tropopause_and_infinite_without_pressu
 
 
 def test_the_measured_altitude_follows_from_the_measured_pressure() -> None:
-    """With noise, bias and quantisation, altitude is the inverse of exactly the pressure shown, on its grid."""
+    """With noise, bias and quantisation, altitude is the exact inverse of the displayed pressure, on its grid."""
     sensor = barometer(engine_at(np.zeros(5000)), noise=2.0, bias=-24.0, resolution=0.25)
     pressure = numpy(sensor.data.pressure)
     assert (pressure / 0.25 == np.rint(pressure / 0.25)).all()
@@ -129,7 +133,9 @@ def test_the_measured_altitude_follows_from_the_measured_pressure() -> None:
 
 
 def test_wind_over_the_port_reads_as_height() -> None:
-    """A port with Cp = -0.3 sucks: at 15 m/s it reads 41.3 Pa too little, and 3.44 m too high. Cp > 0 reads too low."""
+    """A port with Cp = -0.3 has suction: at 15 m/s it reads 41.3 Pa too little and 3.44 m too high. Cp > 0 reads too
+    low.
+    """
     engine = engine_at([0.0])
     engine.body_lin_vel_w = (9.0, -12.0, 0.0)
     suction = barometer(engine, position_error=-0.3)
@@ -144,7 +150,7 @@ def test_wind_over_the_port_reads_as_height() -> None:
     ("wind", "speed"), [((10.0, 0.0, 0.0), 0.0), ((-10.0, 0.0, 0.0), 20.0), ((10.0, 0.0, 5.0), 5.0)]
 )
 def test_what_counts_is_the_velocity_relative_to_the_air(wind: Any, speed: float) -> None:
-    """Flying at 10 m/s, a tail wind of as much takes the error away, and a head wind makes it four times as large."""
+    """At 10 m/s of flight, an equal tail wind removes the error, and an equal head wind quadruples it."""
     engine = engine_at([0.0])
     engine.body_lin_vel_w = (10.0, 0.0, 0.0)
     error = barometer(engine, position_error=-0.5, wind=wind).data.pressure.item() - 101325.0
@@ -152,7 +158,7 @@ def test_what_counts_is_the_velocity_relative_to_the_air(wind: Any, speed: float
 
 
 def test_three_coefficients_weigh_the_sensors_own_axes() -> None:
-    """A port in a turned body sees the wind from its own side, and the speed of its lever arm, in thinner air."""
+    """A port in a rotated body senses the wind in its own frame, and the speed of its lever arm, in thinner air."""
     turn, d, w = Rotation.from_euler("xyz", (0.4, -0.7, 1.9)), np.array([0.5, 0.0, 0.3]), np.array([1.0, -3.0, 8.0])
     engine = engine_at([2000.0])
     engine.body_quat_w = turn.as_quat(scalar_first=True)
@@ -170,14 +176,16 @@ def test_three_coefficients_weigh_the_sensors_own_axes() -> None:
 
 
 def test_a_warm_sensor_has_an_offset() -> None:
-    """0.75 Pa/K at 45 degrees Celsius reads 15 Pa too much, at 5 degrees 15 Pa too little, and at 25 nothing."""
+    """0.75 Pa/K reads 15 Pa too much at 45 degrees Celsius, 15 Pa too little at 5 degrees, and is exact at 25
+    degrees.
+    """
     for celsius, offset in ((45.0, 15.0), (5.0, -15.0), (25.0, 0.0)):
         sensor = barometer(engine_at([0.0]), temperature=celsius, temperature_coefficient=0.75)
         assert sensor.data.pressure.item() - 101325.0 == pytest.approx(offset, abs=STEP)
 
 
 def test_velocity_is_needed_only_for_the_position_error() -> None:
-    """An engine that knows poses alone carries a barometer, but not one whose port feels the wind."""
+    """An engine with poses only supports a barometer, but not a port that senses the wind."""
     assert barometer(engine_at([0.0], provides=("pose",)), lag=0.1).data.pressure.item() == 101325.0
     with pytest.raises(sn.UnsupportedError, match="requires BODY_VELOCITY"):
         barometer(engine_at([0.0], provides=("pose",)), position_error=0.1)
@@ -187,7 +195,7 @@ def test_velocity_is_needed_only_for_the_position_error() -> None:
 
 
 def test_a_step_is_followed_to_63_percent_in_the_time_constant() -> None:
-    """After a lift by 50 m the response covers 1 - 1/e of it in 0.5 s; the lift is taken to last its one sample."""
+    """After a lift by 50 m the response covers 1 - 1/e of it in 0.5 s; the lift is assumed to last one sample."""
     engine, dt, tau = engine_at([0.0], dt=0.005), 0.005, 0.5
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=tau)])
     before, after = 101325.0, None
@@ -206,7 +214,7 @@ def test_a_step_is_followed_to_63_percent_in_the_time_constant() -> None:
 
 @pytest.mark.parametrize("every", [1, 10, 40, 400])
 def test_a_steady_climb_reads_what_was_there_a_time_constant_ago(every: int) -> None:
-    """Climbing, the response is late by the time constant of 0.2 s, whatever the sample period, from 2.5 ms to 1 s."""
+    """During a climb the response lags by the time constant of 0.2 s, at any sample period from 2.5 ms to 1 s."""
     dt, tau, climb = 0.0025, 0.2, 5.0
     engine = sn.TensorEngine(1, dt, motion=lambda t: {"body_pos_w": (0.0, 0.0, climb * t)})
     cfg = sn.BarometerCfg(body="body", lag=tau, update_period=every * dt)
@@ -215,12 +223,14 @@ def test_a_steady_climb_reads_what_was_there_a_time_constant_ago(every: int) -> 
         scene.step(substeps=400)
     late = scene["barometer"].ground_truth.altitude.item() - scene["barometer"].data.altitude.item()
     settled = 1.0 - math.exp(-4.0 / tau)
-    # the pressure is not quite linear in height: over what is behind its slope changes by 1e-4 of itself
+    # the pressure is not quite linear in height: over the lag its slope changes by 1e-4 of itself
     assert late == pytest.approx(climb * tau * settled, rel=1e-3)
 
 
 def test_a_slow_response_does_not_stick_in_the_steps_of_float32() -> None:
-    """With 5000 samples per time constant the last pascal is reached, at a height that float32 cannot hold exactly."""
+    """With 5000 samples per time constant the response reaches the last pascal, at a height that float32 cannot hold
+    exactly.
+    """
     engine = engine_at([0.1], dt=0.001)
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=5.0, altitude_offset=1234.567)])
     engine.body_pos_w[..., 2] = 0.6
@@ -232,7 +242,7 @@ def test_a_slow_response_does_not_stick_in_the_steps_of_float32() -> None:
 
 
 def test_the_wind_error_lags_as_well() -> None:
-    """A gust that comes at once arrives with the time constant of the tube."""
+    """A sudden gust arrives with the time constant of the tube."""
     engine = engine_at([0.0], dt=0.001)
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=0.1, position_error=1.0)])
     engine.body_lin_vel_w = (20.0, 0.0, 0.0)
@@ -244,7 +254,7 @@ def test_the_wind_error_lags_as_well() -> None:
 
 
 def test_a_reset_starts_settled() -> None:
-    """At a reset, on the grid or off it, the response starts at the pressure that is there; other envs go on."""
+    """At a reset, on or off the grid, the response starts at the current pressure; other envs continue."""
     engine = engine_at([0.0, 0.0], dt=0.01)
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=1.0, update_period=0.05)])
     engine.body_pos_w[..., 2] = 100.0
@@ -280,19 +290,21 @@ def test_a_reset_starts_settled() -> None:
     ],
 )
 def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
-    """A time that runs backwards, kelvin, an altitude in space: an error that says what is expected."""
+    """A negative time, a temperature in kelvin or an altitude in space raises an error that states the accepted
+    values.
+    """
     with pytest.raises(sn.ConfigError, match=message):
         sn.BarometerCfg(body="body", **given)
 
 
 def test_a_knob_of_the_altitude_is_refused() -> None:
-    """Noise belongs to the pressure; the altitude follows."""
+    """Noise is applied to the pressure; the altitude follows."""
     with pytest.raises(sn.ConfigError, match="altitude"):
         sn.Scene(engine_at([0.0]), [sn.BarometerCfg(body="body", noise={"altitude": 1.0})])
 
 
 def test_a_state_that_is_not_finite_is_flagged() -> None:
-    """NaN in one env's velocity makes that env's sample invalid where the port feels it."""
+    """NaN in one env's velocity makes that env's sample invalid if the port senses it."""
     engine = engine_at([0.0, 0.0])
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", position_error=0.1)])
     engine.body_lin_vel_w[1] = math.nan
@@ -302,7 +314,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
 
 
 def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
-    """After one sample of NaN the response is where it would be if that sample had not been taken."""
+    """After one sample of NaN the response is the same as if that sample had been skipped."""
     engine, dt, tau = engine_at([0.0, 0.0]), 0.01, 0.1
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=tau)])
     engine.body_pos_w[..., 2] = 50.0
@@ -339,13 +351,13 @@ def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
     ids=["plain", "everything"],
 )
 def test_it_keeps_the_contract(cfg: sn.BarometerCfg) -> None:
-    """Every law of `check_sensor` holds, without errors and with all of them."""
+    """Every rule of `check_sensor` holds, without errors and with all of them."""
     check_sensor(cfg)
 
 
 @pytest.mark.parametrize("count", [3, 4])
 def test_three_or_four_mounts_are_as_good_as_one(count: int) -> None:
-    """Several barometers side by side read what each would read alone."""
+    """Several barometers side by side read the same as each alone."""
     sites = {f"port_{k}": ("body", (0.0, 0.0, 10.0 * k)) for k in range(count)}
     engine = sn.TensorEngine(2, 0.01, sites=sites)
     alone = [sn.BarometerCfg(name=site, site=site) for site in sites]

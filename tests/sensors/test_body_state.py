@@ -1,4 +1,4 @@
-"""The state of bodies: against MuJoCo's own arrays, rigid-body kinematics, and boxes around sampled points."""
+"""The state of bodies, checked against MuJoCo's arrays, rigid-body kinematics, and boxes around sampled points."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODEL = """
 
 
 def spinning(num_envs: int = 3) -> sn.MujocoEngine:
-    """Return an engine whose bodies move and turn, differently in each environment."""
+    """Return an engine whose bodies translate and rotate, differently in each environment."""
     engine = sn.MujocoEngine(MODEL, num_envs)
     rng = np.random.default_rng(3)
     engine.qvel.copy_(torch.from_numpy(rng.normal(0.0, 1.0, engine.qvel.shape)))
@@ -49,7 +49,7 @@ def spinning(num_envs: int = 3) -> sn.MujocoEngine:
 
 
 def test_it_is_the_state_that_mujoco_has() -> None:
-    """Pose and velocity of every body at its frame's origin, in world axes, as MuJoCo's own functions give them."""
+    """Pose and velocity of every body at its frame's origin, in world axes, match MuJoCo's functions."""
     scene = sn.Scene(spinning(), [state := sn.BodyStateCfg()])
     for _ in range(7):
         scene.step()
@@ -73,7 +73,9 @@ def test_it_is_the_state_that_mujoco_has() -> None:
 
 
 def test_an_offset_has_a_lever_arm() -> None:
-    """At an offset d the velocity is v + w x d, and the pose is the offset frame's; of a body at rest it is 0."""
+    """At an offset d the velocity is v + w x d, and the pose is that of the offset frame; a body at rest has velocity
+    0.
+    """
     engine = sn.TensorEngine(1, sites={"tip": ("body", (0.0, 0.0, 1.0))})
     engine.body_pos_w = (1.0, 2.0, 3.0)
     engine.body_quat_w = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # a quarter turn about z
@@ -92,7 +94,7 @@ def test_an_offset_has_a_lever_arm() -> None:
 
 
 def test_a_motion_capture_system_measures() -> None:
-    """Noise, delay and rate work as everywhere: the orientation stays unit, the truth is untouched."""
+    """Noise, delay and rate work as for all sensors: the orientation stays unit, and the truth is unaffected."""
     engine = sn.TensorEngine(512, 0.01, motion=lambda t: {"body_pos_w": (10.0 * t, 0.0, 0.0)})
     mocap = sn.BodyStateCfg(
         body="body", rate_hz=50.0, delay=0.02, noise={"pos_w": 0.001, "quat_w": 0.01}, fields=("pos_w", "quat_w")
@@ -110,7 +112,7 @@ def test_a_motion_capture_system_measures() -> None:
 
 
 def test_only_what_is_selected_is_needed() -> None:
-    """A pose needs no velocities of the engine; velocities do."""
+    """A pose does not require velocities from the engine; a velocity does."""
     engine = sn.TensorEngine(2, provides=("pose",))
     assert sn.Scene(engine, [sn.BodyStateCfg(fields=("pos_w",))])["body_state"].data.pos_w.shape == (2, 1, 3)
     with pytest.raises(sn.UnsupportedError, match="BODY_VELOCITY"):
@@ -124,7 +126,7 @@ def test_only_what_is_selected_is_needed() -> None:
 
 
 def test_a_state_that_is_not_finite_is_not_valid() -> None:
-    """NaN in one environment marks that environment's sample, by the name of the body."""
+    """NaN in one environment invalidates that environment's sample, and the warning names the body."""
     engine = sn.TensorEngine(3, bodies=("a", "b"))
     scene = sn.Scene(engine, [state := sn.BodyStateCfg()])
     engine.body_lin_vel_w[1, 1, 0] = float("nan")
@@ -158,7 +160,7 @@ def surface_points(model: Any, geom: int) -> np.ndarray:
 
 
 def test_boxes_are_around_the_shapes_and_no_larger() -> None:
-    """The box of each body is that of many points on its geoms; a body that never moves has one in its own frame."""
+    """The box of each body encloses many points on its geoms; a body that never moves has a box in its own frame."""
     engine = spinning(1)
     scene = sn.Scene(engine, [state := sn.BodyStateCfg(name="state")])
     data, model = scene[state].data, engine.model
@@ -178,7 +180,7 @@ def test_boxes_are_around_the_shapes_and_no_larger() -> None:
 
 
 def test_the_scene_lists_its_bodies() -> None:
-    """`bodies()` has every body with its number, name, entity and box, and needs nothing reserved."""
+    """`bodies()` lists every body with its number, name, entity and box, and requires no reservation."""
     scene = sn.Scene(spinning(1), discover=False)
     bodies, boxes = scene.bodies(), body_boxes(scene.engine)
     assert bodies.names == scene.engine.names("body") and bodies["box/it"].entity == "box"
@@ -192,7 +194,7 @@ def test_the_scene_lists_its_bodies() -> None:
 
 
 def test_shapes_without_bounds_are_left_out() -> None:
-    """A plane, a height field and a static shape of a body without a pose have no part in a box."""
+    """A plane, a height field and a static shape of a body without a pose are not part of a box."""
     field = sn.HeightField(np.zeros((2, 2)), (1.0, 1.0))
     shapes = [
         sn.Shape("plane", "floor", body="a"),
@@ -208,7 +210,7 @@ def test_shapes_without_bounds_are_left_out() -> None:
 
 
 def test_it_keeps_the_contract() -> None:
-    """`check_sensor` finds nothing, with and without imperfections; the config survives JSON; the constants too."""
+    """`check_sensor` passes, with and without imperfections; the config survives JSON, and so do the constants."""
     check_sensor(sn.BodyState)
     check_sensor(sn.BodyStateCfg(name="one", body="body", delay=0.02, noise={"pos_w": 0.01}))
     cfg = sn.BodyStateCfg.example()

@@ -1,4 +1,4 @@
-"""Native sensors: what a config accepts, and values that are MuJoCo's own, bit for bit in float32."""
+"""Native sensors: accepted configs, and values that match MuJoCo's bit for bit in float32."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TAKES: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     ("e_potential", "e_kinetic", "clock"): ((), (), False),
     ("tactile",): (("mesh",), ("geom",), True),
 }  # fmt: skip
-"""Types -> kinds of elements for obj, for ref, and whether a ref is needed: from MuJoCo's manual."""
+"""Types -> element kinds for obj, for ref, and whether a ref is required, from MuJoCo's manual."""
 RULES = {name: rule for names, rule in TAKES.items() for name in names}
 
 
@@ -60,7 +60,7 @@ def cfg_of(sensor_type: str, **fields: Any) -> sn.BuiltinSensorCfg:
 
 
 def faults(**fields: Any) -> dict[str, str]:
-    """Return field -> message of every fault of a config."""
+    """Return field -> message for every fault of a config."""
     with pytest.raises(sn.ConfigError) as caught:
         sn.BuiltinSensorCfg(**fields)
     return {fault.field: str(fault) for fault in caught.value.faults}
@@ -70,7 +70,9 @@ def faults(**fields: Any) -> dict[str, str]:
 
 
 def test_every_type_of_mujoco_is_known() -> None:
-    """49: those that can be added, and three that only a model can declare (contact: a sensor of its own)."""
+    """There are 49 types: those that can be added, and three that only a model can declare (contact has a separate
+    sensor).
+    """
     assert set(TYPES) == set(RULES)
     assert len(TYPES) + len(ONLY_DECLARED) == len(mujoco.mjtSensor.__members__) == 49
 
@@ -223,7 +225,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def zoo_configs() -> list[sn.BuiltinSensorCfg]:
-    """One config for each type, and for each kind of element a frame, with and without a reference."""
+    """Return one config for each type, and for each kind of element a frame, with and without a reference."""
     configs = []
     for sensor_type, (objs, _, _) in RULES.items():
         special = SPECIAL.get(sensor_type)
@@ -256,7 +258,7 @@ def zoo_configs() -> list[sn.BuiltinSensorCfg]:
 
 
 def as_xml(cfg: sn.BuiltinSensorCfg) -> str:
-    """Write a config as a line of MuJoCo's XML, by the manual."""
+    """Return a config as a line of MuJoCo's XML, following the manual."""
     attributes = {"name": cfg.name}
     obj, other, kind = cfg.obj, cfg.ref, cfg.sensor_type
     if obj is not None:
@@ -287,7 +289,7 @@ def throw(model: Any, data: Any, seed: int) -> None:
 
 
 def native_values(model: Any, data: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return MuJoCo's own sensordata for the state of `data`, in float32."""
+    """Return MuJoCo's sensordata for the state of `data`, in float32."""
     fresh = mujoco.MjData(model)
     state = mujoco.mjtState.mjSTATE_INTEGRATION
     row = np.empty(mujoco.mj_stateSize(model, state))
@@ -302,7 +304,7 @@ def native_values(model: Any, data: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def compare(scene: sn.Scene, names: list[str], model: Any, datas: list[Any], steps: int = 12) -> set[str]:
-    """Step a scene beside MuJoCo itself, compare bits, and return the sensors that ever showed something but 0."""
+    """Step a scene beside MuJoCo, compare bits, and return the sensors that ever had a nonzero value."""
     for env, data in enumerate(datas):
         scene.engine.qvel[env] = torch.from_numpy(data.qvel)  # type: ignore[attr-defined]
         scene.engine.ctrl[env] = torch.from_numpy(data.ctrl)  # type: ignore[attr-defined]
@@ -324,7 +326,7 @@ def compare(scene: sn.Scene, names: list[str], model: Any, datas: list[Any], ste
 
 
 def test_every_type_that_is_added_is_mujocos_own() -> None:
-    """Against a model that declares the same sensors in XML, stepped by MuJoCo itself."""
+    """Values match a model that declares the same sensors in XML and is stepped by MuJoCo."""
     configs = zoo_configs()
     model = mujoco.MjModel.from_xml_string(with_sensors(ZOO, *(as_xml(cfg) for cfg in configs)))
     datas = [mujoco.MjData(model) for _ in range(2)]
@@ -332,7 +334,7 @@ def test_every_type_that_is_added_is_mujocos_own() -> None:
         throw(model, data, env)
     scene = sn.Scene(sn.MujocoEngine(ZOO, 2), configs)
     names = [cfg.label for cfg in configs]
-    assert list(scene) == names  # what was added is hidden
+    assert list(scene) == names  # added sensors are hidden
     alive = compare(scene, names, model, datas)
     assert alive == set(names), "what was 0 all the time was not compared"
     for cfg in configs:
@@ -343,7 +345,7 @@ def test_every_type_that_is_added_is_mujocos_own() -> None:
 
 
 def test_every_type_that_is_declared_is_discovered() -> None:
-    """The same sensors in the XML: found, with units of the elements that they sit on, equal bit for bit."""
+    """The same sensors in the XML are found, with the units of their elements, and are equal bit for bit."""
     contact = '<contact name="contact" geom1="foot" data="found force" num="2"/>'
     lines = [*(as_xml(cfg) for cfg in zoo_configs()), contact]
     xml = with_sensors(ZOO, *lines)
@@ -360,7 +362,7 @@ def test_every_type_that_is_declared_is_discovered() -> None:
 
 
 def test_a_typed_sensor_has_the_unit_of_its_element_like_a_declared_one() -> None:
-    """A hinge turns (rad) and a slide moves (m), whether the sensor stands in the XML or in a config."""
+    """A hinge reads rad and a slide reads m, for a sensor in the XML as well as in a config."""
     joints = {"turning": "hinge", "moving": "slide"}
     bodies = "".join(
         f'<body><joint name="{name}" type="{kind}"/><geom size="0.1"/></body>' for name, kind in joints.items()
@@ -435,7 +437,7 @@ def at_rest(*configs: sn.BuiltinSensorCfg, hinge: float = 0.0) -> dict[str, list
 
 
 def test_forces_hold_a_body_up_and_accelerations_feel_gravity() -> None:
-    """A post of 3 kg on an upright hinge: its parent holds it with m g, and against the moment of its arm of 1 kg."""
+    """A post of 3 kg on an upright hinge: the parent supports it with m g and counters the moment of its 1 kg arm."""
     g, site = 9.81, {"obj": ref("site", "imu")}
     shown = at_rest(
         sn.BuiltinSensorCfg(name="force", sensor_type="force", **site),
@@ -562,7 +564,7 @@ def test_another_sensor_can_be_added_late_where_it_was_reserved() -> None:
     bare.step()
     with pytest.raises(sn.UnsupportedError, match="Reserve it"):
         bare.add(cfg)
-    bare.add(sn.BuiltinSensorCfg.from_existing("angle", noise=0.1))  # the model has that one anyway
+    bare.add(sn.BuiltinSensorCfg.from_existing("angle", noise=0.1))  # the model has this sensor anyway
 
 
 # Live objects and models from elsewhere -------------------------------------------------------------------------------
@@ -579,7 +581,9 @@ def live(xml_or_spec: Any, seed: int = 0, envs: int = 1, **options: Any) -> tupl
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_the_sensors_of_live_objects_are_discovered(fresh: bool) -> None:
-    """fresh: those of the state after the last step; else sensordata as mj_step left it, one tick old."""
+    """With fresh=True, values are those of the state after the last step; otherwise sensordata of mj_step, one tick
+    old.
+    """
     lines = [as_xml(cfg) for cfg in zoo_configs()]
     model, datas, engine = live(with_sensors(ZOO, *lines), envs=2, fresh=fresh)
     scene = sn.Scene(engine)
@@ -632,7 +636,9 @@ def test_all_sensors_of_known_models_are_discovered_and_mujocos_own(file: str, c
 
 
 def test_a_batch_that_is_a_tick_late_shows_what_mj_step_left() -> None:
-    """fresh=False: sensordata as MuJoCo computed it during the last step, one tick old, also where it is read late."""
+    """With fresh=False, sensordata is as MuJoCo computed it during the last step, one tick old, also if it is read
+    late.
+    """
     xml = with_sensors(ZOO, '<force name="force" site="imu"/>', '<framepos name="pos" objtype="geom" objname="leg"/>')
     model = mujoco.MjModel.from_xml_string(xml)
     data = mujoco.MjData(model)
@@ -651,7 +657,7 @@ def test_a_batch_that_is_a_tick_late_shows_what_mj_step_left() -> None:
 
 
 def test_what_requirements_added_is_not_discovered() -> None:
-    imu = sn.ImuCfg(name="imu", site="tip")  # brings a hidden accelerometer
+    imu = sn.ImuCfg(name="imu", site="tip")  # adds a hidden accelerometer
     scene = sn.Scene(sn.MujocoEngine(ARM), [imu])
     assert list(scene) == ["imu", "angle", "turn"]
 
@@ -686,7 +692,7 @@ def test_a_scene_on_mujoco_resumes_where_other_sensors_were_read() -> None:
 
 
 def tensor_engine(envs: int = 4) -> sn.TensorEngine:
-    """`subject` and `other`: unit quaternions that turn; `vector` and its twin: three numbers; all of the time."""
+    """`subject` and `other` are unit quaternions that rotate; `vector` and its twin have three numbers at all times."""
     quat = {name: NativeSensor(name, "framequat", 4, "1", "quat") for name in ("subject", "other")}
 
     def motion(t: float) -> dict[str, torch.Tensor]:
@@ -714,7 +720,7 @@ def test_it_keeps_the_contract_of_a_sensor(make: Any) -> None:
 
 
 def test_a_quaternion_takes_rotation_noise_and_stays_unit() -> None:
-    """The angle of the error of small rotation noise sigma has a mean square of 3 sigma^2 (chi squared, 3 degrees)."""
+    """For small rotation noise sigma, the error angle has a mean square of 3 sigma^2 (chi squared, 3 degrees)."""
     sigma, envs = 0.02, 4000
     scene = sn.Scene(tensor_engine(envs), [sn.BuiltinSensorCfg.from_existing("subject", noise=sigma)])
     scene.step()
@@ -723,7 +729,7 @@ def test_a_quaternion_takes_rotation_noise_and_stays_unit() -> None:
     half = (shown * true).sum(dim=1).abs().clamp(max=1.0)
     squares = float(((2.0 * torch.arccos(half)) ** 2).sum()) / sigma**2
     low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], 3 * envs)
-    assert low * 0.999 < squares < high * 1.001  # sigma^2 = 4e-4 is what the small angle leaves out
+    assert low * 0.999 < squares < high * 1.001  # the small-angle approximation neglects sigma^2 = 4e-4
 
 
 def test_numbers_take_noise_per_column_with_its_deviation() -> None:

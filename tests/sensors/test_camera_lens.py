@@ -1,8 +1,9 @@
-"""Image and lens of sensors on cameras of the model: MuJoCo's own, where the config leaves them open.
+"""Image and lens of sensors on cameras of the model: MuJoCo's values, unless the config sets them.
 
-MuJoCo's rays through pixels come from the frustum that its renderers use (`mjv_updateScene`), which needs no GL, and,
-for a camera by `fovy`, from its camera rangefinder too. With intrinsics the rangefinder counts the principal point from
-the upper left corner, against MuJoCo's documentation and its renderers, and `camprojection` leaves it out.
+MuJoCo's rays through pixels come from the frustum of its renderers (`mjv_updateScene`), which needs no GL. For a camera
+by `fovy`, they also come from its camera rangefinder. With intrinsics the rangefinder measures the principal point from
+the upper left corner, which contradicts MuJoCo's documentation and renderers. `camprojection` ignores the principal
+point.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def engine_of(kind: str, envs: int = 1) -> Any:
 
 
 def mujocos(name: str, width: int, height: int) -> tuple[Array, Array]:
-    """Return distances along the rays of MuJoCo's own frustum, m, and z-depths, `[height, width]`."""
+    """Return distances along the rays of MuJoCo's frustum, m, and z-depths, `[height, width]`."""
     model = mujoco.MjModel.from_xml_string(MODEL)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
@@ -127,7 +128,7 @@ def k_of(cfg: Any, kind: str = "mujoco") -> Array:
 
 
 def test_what_the_config_states_wins_field_by_field() -> None:
-    """Of the camera "lens": focal lengths 17 and 15 px, centre (12 - 3, 8 + 2) px of 24 x 16."""
+    """The camera "lens" has focal lengths 17 and 15 px and centre (12 - 3, 8 + 2) px of 24 x 16."""
     pinhole = sn.PinholeCameraPatternCfg
     lens = [[17.0, 0.0, 9.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]
     for options, expected in (
@@ -135,7 +136,7 @@ def test_what_the_config_states_wins_field_by_field() -> None:
         ({"pattern": pinhole(width=24, height=16)}, lens),
         # half the size: half of all pixels
         ({"pattern": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
-        # square of 16 px: 4 columns less at either side
+        # square of 16 px: 4 columns fewer on either side
         ({"pattern": pinhole(width=16, height=16)}, [[17.0, 0.0, 5.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]),
         (
             {"pattern": pinhole(width=24, height=16, focal_length=20.0, horizontal_aperture=24.0)},
@@ -209,7 +210,7 @@ def test_cameras_of_one_sensor_share_image_and_lens() -> None:
 
 @pytest.mark.parametrize("engine", ["mujoco", "mujoco_warp"])
 def test_each_environment_has_its_own_lens(engine: str) -> None:
-    """As domain randomisation of `cam_fovy` and `cam_intrinsic` makes them, before the scene is built."""
+    """The lens follows `cam_fovy` and `cam_intrinsic` as domain randomisation sets them before the scene is built."""
     made = engine_of(engine, 3)
     fovy = np.array([40.0, 60.0, 90.0], np.float32)
     focal = np.array([0.008, 0.01, 0.02], np.float32)

@@ -1,4 +1,6 @@
-"""Collision events: a row for each begin, going on and end of a touch, and nothing between two control steps lost."""
+"""Collision events: a row for each start, continuation and end of a contact, and no events lost between control
+steps.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ Script = Callable[[int], dict[tuple[int, int], float]]
 
 
 def world(script: Script, num_envs: int = 3, **cfg: Any) -> sn.Scene:
-    """Return a scene of two feet; contacts follow a script of ticks."""
+    """Return a scene of two feet whose contacts follow a script of ticks."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     events = sn.CollisionEventsCfg(name="hits", primary=match, **cfg)
     (report,) = sn.CollisionEvents.needs(events, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
@@ -53,13 +55,15 @@ def rows(scene: sn.Scene, env: int = 0) -> list[tuple[int, int, int]]:
 
 
 def during(*spans: tuple[int, int, int, int, float]) -> Script:
-    """Touch (env, pair) from tick `start` up to before `stop`."""
+    """Script a contact of (env, pair) from tick `start` up to before `stop`."""
     return lambda tick: {(env, pair): f for env, pair, start, stop, f in spans if start <= tick < stop}
 
 
 @pytest.mark.parametrize("capture", [False, True])
 def test_begin_persist_and_end(capture: bool) -> None:
-    """A touch of ticks 7 to 13 in control steps of 5: it begins at 7, persists at 11, ends at 14, with its impulse."""
+    """A contact from tick 7 to 13, in control steps of 5, begins at 7, persists at 11, and ends at 14 with its
+    impulse.
+    """
     scene = world(during((0, 1, 7, 14, 20.0)))
     scene.step(substeps=5)
     assert rows(scene) == []
@@ -79,7 +83,7 @@ def test_begin_persist_and_end(capture: bool) -> None:
 
 
 def test_a_bounce_of_two_ticks_within_a_control_step_is_seen() -> None:
-    """Two bounces of two ticks each in one control step of ten leave four rows in order of time."""
+    """Two bounces of two ticks each in one control step of ten leave four rows in chronological order."""
     scene = world(during((1, 0, 2, 4, 8.0), (1, 0, 7, 9, 16.0)))
     scene.step(substeps=10)
     assert rows(scene, 1) == [(0, BEGIN, 2), (0, END, 4), (0, BEGIN, 7), (0, END, 9)]
@@ -88,7 +92,7 @@ def test_a_bounce_of_two_ticks_within_a_control_step_is_seen() -> None:
 
 
 def test_the_impulses_of_a_contact_add_up() -> None:
-    """Begin and persist rows of all control steps together have the impulse of the end row: the integral of force."""
+    """The begin and persist rows of all control steps sum to the impulse of the end row: the integral of force."""
     forces = np.random.default_rng(1).uniform(1.0, 50.0, 60)
     scene = world(lambda tick: {(0, 0): float(forces[tick])} if 3 <= tick < 47 else {})
     parts, whole = 0.0, 0.0
@@ -110,14 +114,14 @@ def test_without_persist_only_changes_have_rows() -> None:
 
 
 def test_a_threshold_acts_on_the_force() -> None:
-    """A touch counts from the tick at which its force exceeds the threshold."""
+    """A contact counts from the tick at which its force exceeds the threshold."""
     scene = world(lambda tick: {(0, 0): float(tick)}, force_threshold=6.0)
     scene.step(substeps=10)
     assert rows(scene) == [(0, BEGIN, 7)]
 
 
 def test_what_touches_at_a_reset_did_not_begin_then() -> None:
-    """After a reset while standing there is no begin; other environments keep their rows."""
+    """After a reset during a contact there is no begin event; other environments keep their rows."""
     scene = world(during((0, 0, 2, 99, 1.0), (1, 0, 2, 99, 1.0)))
     scene.step(substeps=5)
     assert rows(scene, 0) == rows(scene, 1) == [(0, BEGIN, 2)]
@@ -131,7 +135,7 @@ def test_what_touches_at_a_reset_did_not_begin_then() -> None:
 
 
 def test_what_finds_no_row_is_counted() -> None:
-    """With one row the second event of a control step is lost, and said to be; the next step starts anew."""
+    """With one row, the second event of a control step is lost and reported as lost; the next step starts empty."""
     scene = world(during((0, 0, 2, 99, 1.0), (0, 1, 3, 7, 1.0)), max_events=1)
     scene.step(substeps=4)
     assert rows(scene) == [(0, BEGIN, 2)] and scene["hits"].data.lost.tolist() == [1, 0, 0]
@@ -140,7 +144,7 @@ def test_what_finds_no_row_is_counted() -> None:
 
 
 def test_an_edit_without_time_is_no_event() -> None:
-    """update(ticks=0) after an edit, once or often, holds the rows; the next tick is of the new state."""
+    """update(ticks=0) after an edit, once or repeatedly, keeps the rows; the next tick reads the new state."""
     scene = world(during((0, 0, 2, 99, 10.0)))
     scene.step(substeps=4)
     engine, held = scene.engine, snapshot(scene["hits"])
@@ -158,7 +162,7 @@ def test_an_edit_without_time_is_no_event() -> None:
 
 
 def test_a_run_resumes_in_the_middle_of_a_control_step() -> None:
-    """Saved state goes on bit for bit: rows, impulses and what touches."""
+    """A restored state continues bit for bit: rows, impulses and current contacts."""
     script = during((0, 0, 2, 9, 10.0), (2, 1, 4, 7, 3.0))
     first, second = world(script), world(script)
     for scene in (first, second):
@@ -175,7 +179,7 @@ def test_a_run_resumes_in_the_middle_of_a_control_step() -> None:
 
 
 def test_readings_and_recordings_are_ragged(tmp_path: Path) -> None:
-    """Published and recorded fields hold the filled rows only, one env after the other, and say whose they are."""
+    """Published and recorded fields hold only the filled rows, env by env, and name the env of each."""
     scene = world(during((0, 0, 1, 3, 10.0), (2, 0, 2, 99, 5.0), (2, 1, 2, 4, 7.0)))
     recorder = NpzRecorder()
     counts = []
@@ -202,7 +206,7 @@ def test_readings_and_recordings_are_ragged(tmp_path: Path) -> None:
 
 
 def test_rows_per_env_need_a_ragged_field() -> None:
-    """Asking a plain reading or recording for events is an error that names it."""
+    """Requesting events from a plain reading or recording raises an error that names it."""
     scene = sn.Scene(sn.TensorEngine(2, DT), [sn.ImuCfg(name="imu", body="body")])
     reading = scene.publish()["imu"]
     recorder = NpzRecorder()
@@ -215,7 +219,7 @@ def test_rows_per_env_need_a_ragged_field() -> None:
 
 
 def test_one_pair_per_primary_and_secondary() -> None:
-    """With secondaries that several names match there is a pair for each combination, secondary by secondary."""
+    """If several names match the secondaries, each combination has a pair, ordered by secondary."""
     cfg = sn.CollisionEventsCfg(
         primary=sn.ContactMatch(mode="body", pattern=("left", "right")),
         secondary=sn.ContactMatch(mode="body", pattern="box_.*"),
@@ -225,7 +229,7 @@ def test_one_pair_per_primary_and_secondary() -> None:
     pairs = [["left", "box_0"], ["right", "box_0"], ["left", "box_1"], ["right", "box_1"]]
     sensor = scene["collision_events"]
     assert sensor.data.pairs == pairs and sensor.constants["pairs"] == pairs
-    assert sensor.info.notes["touching"] == "found > 0" and "pairs" not in sensor.info.notes  # each is said once
+    assert sensor.info.notes["touching"] == "found > 0" and "pairs" not in sensor.info.notes  # each is reported once
     _, second = sn.CollisionEvents.needs(cfg, engine, lambda need: None)
     engine.contacts[second][1, 0, 0, :4] = torch.tensor([1.0, 0.0, 0.0, 4.0])
     scene.step()
@@ -233,7 +237,7 @@ def test_one_pair_per_primary_and_secondary() -> None:
 
 
 def test_it_keeps_the_authors_contract() -> None:
-    """Every law of check_sensor holds for scripted contacts."""
+    """Every rule of check_sensor holds for scripted contacts."""
     cfg = sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern="left|right"), max_events=6)
     (report,) = sn.CollisionEvents.needs(cfg, sn.TensorEngine(bodies=("left", "right")), lambda need: None)
 
@@ -256,7 +260,9 @@ def test_it_keeps_the_authors_contract() -> None:
 
 
 def test_a_dropped_box_on_mujoco() -> None:
-    """A falling ball begins at the tick of MuJoCo's first contact; a standing box has m g dt of impulse per tick."""
+    """A falling ball has its begin event at the tick of MuJoCo's first contact; a standing box has m g dt of impulse
+    per tick.
+    """
     xml = """
     <mujoco><option timestep="0.002"/><worldbody><geom name="floor" type="plane" size="5 5 .1"/>
       <body name="box" pos="0 0 .1"><freejoint/><geom name="box" type="box" size=".1 .1 .1" mass="2"/></body>
@@ -299,7 +305,7 @@ def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
 
 
 def test_unknown_names_and_overlapping_subtrees_are_refused() -> None:
-    """A match that finds nothing lists what exists."""
+    """A pattern without a match raises an error that lists the existing names."""
     engine = sn.TensorEngine(1, DT, bodies=("left", "right"), provides=("contact",))
     with pytest.raises(sn.SelectionError, match=r"primary\.pattern: got 'foot'.*left, right"):
         sn.Scene(engine, [sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern="foot"))])

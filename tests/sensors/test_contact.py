@@ -1,4 +1,4 @@
-"""Contact switches: scripted forces against a slow state machine, exact to the tick; noise; MuJoCo's own contacts."""
+"""Contact switches: scripted forces against a slow state machine, exact to the tick; noise; MuJoCo's contacts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STRONGEST = CONTACT_REPORT(("body", FEET), None, ("found", "force"), "maxforce")
     ],
 )  # fmt: skip
 def test_the_contract_holds(fields: dict[str, Any], report: Any) -> None:
-    """`check_sensor` passes plain, with hysteresis and debouncing, and with a stage."""
+    """`check_sensor` passes for a plain switch, with hysteresis and debouncing, and with a stage."""
     check_sensor(sn.ContactCfg(**fields), stepping(report))
 
 
@@ -38,7 +38,7 @@ def test_the_contract_holds(fields: dict[str, Any], report: Any) -> None:
 
 
 def shown(forces: Sequence[float], read_every: int = 1, dt: float = 0.01, start: int = 0, **fields: Any) -> list[bool]:
-    """Return the measured flag at the ticks that are read, for forces on the left foot per tick."""
+    """Return the measured flag at the ticks that are read, for the left foot's forces per tick."""
     engine = sn.TensorEngine(1, dt, bodies=("left",), provides=("pose", "contact"))
     engine.contacts[LEFT] = (float(forces[0] > 0.0), 0.0, 0.0, forces[0])
     scene = sn.Scene(engine, [], allow_gaps=True, reserve=[LEFT])
@@ -55,7 +55,7 @@ def shown(forces: Sequence[float], read_every: int = 1, dt: float = 0.01, start:
 
 
 def by_hand(forces: Sequence[float], on: float, off: float, wait: int) -> list[bool]:
-    """Return the flag of a Schmitt trigger whose changes are reported `wait` ticks after they began, if they last."""
+    """Return the flag of a Schmitt trigger that reports lasting changes `wait` ticks after their start."""
     side, flag, since, out = False, False, 0, []
     for tick, force in enumerate(forces):
         side = force > on or (side and force > off)
@@ -75,7 +75,7 @@ def by_hand(forces: Sequence[float], on: float, off: float, wait: int) -> list[b
 @pytest.mark.parametrize("read_every", [1, 7])
 @pytest.mark.parametrize("wait", [0, 1, 4])
 def test_events_are_exact_to_the_tick_at_any_read_rate(wait: int, read_every: int) -> None:
-    """Random forces around both thresholds: on, off and bounces as the state machine has them."""
+    """For random forces around both thresholds, on, off and bounces match the state machine."""
     rng = np.random.default_rng(wait)
     forces = np.repeat(rng.choice([0.0, 3.0, 8.0, 12.0, 30.0], 80), rng.integers(1, 8, 80))[:300].tolist()
     expected = by_hand(forces, 10.0, 5.0, wait)
@@ -94,21 +94,21 @@ def test_events_are_exact_a_million_seconds_in() -> None:
 
 
 def test_a_number_of_samples_is_one_more_than_the_ticks_between() -> None:
-    """`debounce_samples` counts the first changed sample too: 4 samples are 3 ticks."""
+    """`debounce_samples` includes the first changed sample: 4 samples are 3 ticks."""
     forces = np.repeat(np.random.default_rng(3).choice([0.0, 9.0], 60), 3)[:150].tolist()
     by_time = shown(forces, on_force=5.0, debounce=0.03)
     assert shown(forces, on_force=5.0, debounce_samples=4) == by_time
 
 
 def test_a_debounced_switch_is_a_switch_and_the_stage_debounce() -> None:
-    """The law is that of `sn.Debounce`, on the force of a switch without hysteresis."""
+    """The rule is that of `sn.Debounce`, applied to the force of a switch without hysteresis."""
     forces = np.repeat(np.random.default_rng(5).choice([0.0, 9.0], 90), 2)[:150].tolist()
     stage = sn.Debounce(time=0.02, threshold=5.0)
     assert shown(forces, on_force=5.0, debounce=0.02) == shown(forces, on_force=5.0, stages=(stage,))
 
 
 def test_there_is_no_chatter_inside_the_band() -> None:
-    """A force that shakes by 4 N about 8 N, noise and all, between 10 N and 5 N: on once, off once."""
+    """A force of 8 N with 4 N of vibration, noise included, between 10 N and 5 N switches on once and off once."""
     rng = np.random.default_rng(6)
     forces = [0.0, 0.0, 15.0, *(8.0 + 1.9 * np.sign(rng.normal(size=400))).tolist(), 0.0, 0.0]
     flags = shown(forces, on_force=10.0, off_force=5.0, noise=0.01)
@@ -118,14 +118,14 @@ def test_there_is_no_chatter_inside_the_band() -> None:
 
 
 def test_the_thresholds_themselves_are_off() -> None:
-    """It is on above `on_force` and off at `off_force`; a threshold of 0 is any force at all."""
+    """The switch is on above `on_force` and off at `off_force`; with a threshold of 0 any force switches it on."""
     assert shown([10.0, 10.001, 5.001, 5.0, 0.0], on_force=10.0, off_force=5.0) == [False, True, True, False, False]
     assert shown([0.0, 1e-6, 0.0]) == [False, True, False]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_any_number_of_feet_is_watched(count: int) -> None:
-    """Each foot by itself; with three or four a row of them is not taken for a vector or a quaternion."""
+    """Each foot is independent; a row of three or four feet is not interpreted as a vector or a quaternion."""
     names = tuple("abcde"[:count])
     engine = sn.TensorEngine(2, 0.01, bodies=names, provides=("pose", "contact"))
     cfg = sn.ContactCfg(name="c", bodies=".*", on_force=5.0, debounce_samples=2, noise=0.1)
@@ -146,7 +146,7 @@ def test_any_number_of_feet_is_watched(count: int) -> None:
 )
 @pytest.mark.parametrize("stages", [(), (sn.LowPass(time_constant=0.02),)])
 def test_noise_never_makes_a_contact_where_there_is_no_force(knobs: dict[str, Any], stages: Any) -> None:
-    """In the air all samples of 64 envs stay off, whatever the amount and the threshold; under load noise shows."""
+    """In the air all samples of 64 envs stay off, at any noise and threshold; under load noise has an effect."""
     engine = engine_of(64)
     common = {"body": "left", "stages": stages, **knobs}
     cfgs = [sn.ContactCfg(name="any", **common), sn.ContactCfg(name="two", on_force=2.0, **common)]
@@ -165,7 +165,7 @@ def test_noise_never_makes_a_contact_where_there_is_no_force(knobs: dict[str, An
 
 
 def test_noise_acts_on_the_force_and_not_on_the_flag() -> None:
-    """A load of one deviation above the threshold is missed with the probability of the normal law, 15.87 %."""
+    """A load one standard deviation above the threshold is missed with the normal probability, 15.87 %."""
     engine = engine_of(2000)
     engine.contacts[LEFT] = (1.0, 0.0, 0.0, 12.0)
     scene = sn.Scene(engine, [sn.ContactCfg(name="c", body="left", on_force=10.0, noise=2.0)])
@@ -179,7 +179,7 @@ def test_noise_acts_on_the_force_and_not_on_the_flag() -> None:
 
 
 def test_a_stuck_fault_is_how_a_false_contact_is_made() -> None:
-    """A switch that sticks stays on in the air, in the measured branch only."""
+    """A stuck switch stays on in the air, in the measured branch only."""
     fault = sn.StuckFault(start=0.02)
     engine = engine_of(1)
     engine.contacts[LEFT] = (1.0, 0.0, 0.0, 30.0)
@@ -195,7 +195,7 @@ def test_a_stuck_fault_is_how_a_false_contact_is_made() -> None:
 
 
 def test_what_presses_from_two_sides_cancels_unless_the_strongest_counts() -> None:
-    """A gripped body has no net force; its strongest contact is told in its own frame."""
+    """A gripped body has no net force; its strongest contact is reported in the contact's frame."""
     engine = engine_of(1)
     cfgs = [sn.ContactCfg(name=how, bodies=FEET, on_force=5.0, measure=how) for how in ("net", "strongest")]  # type: ignore[arg-type]
     scene = sn.Scene(engine, cfgs)
@@ -208,7 +208,7 @@ def test_what_presses_from_two_sides_cancels_unless_the_strongest_counts() -> No
 
 
 def test_a_box_that_is_dropped_touches_when_mujoco_says_so() -> None:
-    """Contact at exactly the ticks at which the floor pushes by more than 2 N, bounces included, and none before."""
+    """Contact is on exactly at the ticks with a floor force above 2 N, bounces included, and never before."""
     xml = """
     <mujoco><option timestep="0.002"/><worldbody>
       <geom name="floor" type="plane" size="5 5 1" solref="-5000 -5"/>
@@ -251,6 +251,6 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match:
 
 
 def test_nothing_is_watched_without_being_named() -> None:
-    """A switch without a selector is an error, not the last body of the model."""
+    """A switch without a selector is an error, and does not default to the model's last body."""
     with pytest.raises(sn.ConfigError, match="no selector"):
         sn.ContactCfg()

@@ -1,4 +1,4 @@
-"""The contact depth probe: known depths, a slow reference, MuJoCo's own distances, and the law of the radius noise."""
+"""The contact depth probe: known depths, a slow reference, MuJoCo's distances, and the law of the radius noise."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def turns(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def back(quat: Array, vector: Array) -> Array:
-    """Return a vector in the frame that a quaternion turns into the world."""
+    """Return a vector in the frame that a quaternion rotates into the world."""
     w, axis = quat[0], -quat[1:]
     twice = 2.0 * np.cross(axis, vector)
     out: Array = vector + w * twice + np.cross(axis, twice)
@@ -54,7 +54,7 @@ def back(quat: Array, vector: Array) -> Array:
 
 
 def scatter(engine: sn.TensorEngine, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Put both bodies somewhere else in each env; returns their poses as the engine has them."""
+    """Move both bodies to different poses in each env, and return their poses as the engine stores them."""
     envs = engine.num_envs
     engine.body_pos_w[:] = torch.tensor(rng.normal(size=(envs, 2, 3)) * 0.05)
     engine.body_quat_w[:] = torch.tensor(turns(rng, envs, 2))
@@ -68,7 +68,7 @@ def scatter(engine: sn.TensorEngine, rng: np.random.Generator) -> tuple[Array, A
     ("far", "depth"), [(0.15, 0.0), (0.105, 0.005), (0.1, 0.01), (0.075, 0.035), (0.0, 0.11)], ids=str
 )
 def test_in_a_ball_the_depth_is_the_two_radii_less_the_way_between_the_centres(far: float, depth: float) -> None:
-    """Clear of it exactly 0; also where the centre of the probe is inside, and at the ball's own."""
+    """The depth is exactly 0 without contact, and correct with the probe centre inside the ball or at its centre."""
     engine = engine_of([BALL])
     engine.body_pos_w[0, 1] = torch.tensor([0.6, 0.0, 0.8]) * far
     _, skin = probing(engine)
@@ -78,7 +78,7 @@ def test_in_a_ball_the_depth_is_the_two_radii_less_the_way_between_the_centres(f
 
 
 def test_in_a_turned_box_the_depth_is_that_of_each_env() -> None:
-    """200 envs, both bodies posed at random, five probes: q = |p| - half, sd = |max(q, 0)| + min(max(q), 0)."""
+    """200 envs, both bodies in random poses, five probes: q = |p| - half, sd = |max(q, 0)| + min(max(q), 0)."""
     rng = np.random.default_rng(0)
     engine = engine_of([BOX], 200)
     pos, quat = scatter(engine, rng)
@@ -96,7 +96,7 @@ def test_in_a_turned_box_the_depth_is_that_of_each_env() -> None:
 
 
 def test_over_a_slope_the_depth_is_along_its_normal() -> None:
-    """A plane that is turned 30 degrees about y, a probe at height h above its origin: sd = h cos 30."""
+    """A plane rotated by 30 degrees about y, a probe at height h above its origin: sd = h cos 30."""
     quat = (math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
     engine = engine_of([sn.Shape("plane", "slope", quat=quat)], 3)
     engine.body_pos_w[:, 0, 2] = torch.tensor([0.02, 0.0, -0.3])
@@ -127,7 +127,9 @@ CROWD = (
 
 
 def test_among_shapes_of_all_kinds_the_deepest_counts_as_in_the_slow_reference() -> None:
-    """Four envs with 100 probes among eight shapes, of which some move: within 2e-6 m of brute force in float64."""
+    """In four envs with 100 probes among eight shapes, some moving, depths are within 2e-6 m of brute force in
+    float64.
+    """
     rng = np.random.default_rng(1)
     engine = engine_of(CROWD, 4)
     pos, quat = scatter(engine, rng)
@@ -146,7 +148,7 @@ def test_among_shapes_of_all_kinds_the_deepest_counts_as_in_the_slow_reference()
 
 
 def test_beside_a_surface_it_is_the_radius_less_what_a_distance_probe_reads() -> None:
-    """Outside R - distance, inside of a single shape R + distance; both sensors meet the same shapes."""
+    """Outside, the depth is R - distance; inside a single shape, R + distance. Both sensors touch the same shapes."""
     rng = np.random.default_rng(2)
     engine = engine_of([BOX], 50)
     scatter(engine, rng)
@@ -177,7 +179,7 @@ WORLD = """
 
 
 def test_the_depth_is_the_penetration_that_mujoco_finds_for_a_ball() -> None:
-    """`mj_geomDistance` of a ball of the probe's radius at the probe, where its centre is outside of the other geom."""
+    """Depths match `mj_geomDistance` of a ball of the probe's radius, if its centre is outside the other geom."""
     engine = sn.MujocoEngine(WORLD)
     names = ("floor", "box", "capsule", "cylinder", "ellipsoid", "sphere")
     probes = [sn.ContactDepthProbeCfg(name=name, body="tip", targets=name, probe_radius=0.05) for name in names]
@@ -200,7 +202,7 @@ def test_the_depth_is_the_penetration_that_mujoco_finds_for_a_ball() -> None:
             data.qpos[:] = qpos
             mujoco.mj_forward(model, data)
             far = mujoco.mj_geomDistance(model, data, model.geom("probe").id, geom.id, 1.0, None)
-            if far < -0.049:  # the centre is inside, or nearly: other rules find the way out there
+            if far < -0.049:  # the centre is inside, or nearly: other rules determine the exit direction there
                 continue
             scene.reset(qpos=qpos[None])
             assert scene[name].data.item() == pytest.approx(max(0.0, -far), abs=5e-6), name
@@ -212,7 +214,7 @@ def test_the_depth_is_the_penetration_that_mujoco_finds_for_a_ball() -> None:
 
 
 def test_the_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:
-    """A probe inside its link's own shell, and in something that takes no part in contacts."""
+    """A probe ignores its own link's shell and shapes without collisions."""
     ghost = replace(BALL, name="ghost", is_collision=False)
     engine = engine_of([SHELL, ghost])
     engine.body_pos_w[0, 1, 0] = 0.105
@@ -249,7 +251,7 @@ def test_other_links_of_the_robot_are_felt_unless_they_are_excluded() -> None:
     ids=str,
 )
 def test_names_labels_groups_and_geometry_select(selection: dict[str, Any], depth: float) -> None:
-    """A ball on a body touches by 5 mm, a ground that takes no part in contacts by 9 mm; a wall is far off."""
+    """A ball on a body penetrates by 5 mm and a non-colliding ground by 9 mm; a wall is far away."""
     ball = replace(BALL, labels=("toy",))
     ground = replace(GROUND, is_collision=False, group=2)
     engine = engine_of([ball, ground, sn.Shape("box", "wall", (0.1, 0.1, 0.1), pos=(3.0, 0.0, 0.0))])
@@ -267,7 +269,7 @@ def test_no_velocities_are_asked_of_the_engine() -> None:
 
 
 def test_grids_lists_and_several_links_keep_their_axes() -> None:
-    """Radii are given row by row; a probe without one fills a place and reads 0, even inside a solid."""
+    """Radii are given row by row; a probe without a radius keeps its position and reads 0, even inside a solid."""
     engine = engine_of([GROUND], 2)
     grid = np.zeros((2, 3, 3))
     radii = (0.01, 0.02, 0.0, 0.04, 0.05, 0.06)
@@ -283,7 +285,7 @@ def test_grids_lists_and_several_links_keep_their_axes() -> None:
 
 
 def test_probes_turn_with_their_link_and_its_offset() -> None:
-    """A link on its side holds its probe, 0.1 m along x of a frame that is 0.2 m along x, to the ground below."""
+    """A link on its side presses its probe, 0.1 m along x of a frame that is 0.2 m along x, to the ground below."""
     engine = engine_of([GROUND])
     half = math.sqrt(0.5)
     engine.body_pos_w[0, 0, 2] = 0.305
@@ -296,12 +298,14 @@ def test_probes_turn_with_their_link_and_its_offset() -> None:
 
 
 def buried(envs: int = 64, **cfg: Any) -> tuple[sn.Scene, sn.ContactDepthProbe]:
-    """Probes whose centres are in the surface of the ground, so that the depth is the radius."""
+    """Return probes whose centres are in the ground surface, so that the depth is the radius."""
     return probing(engine_of([GROUND], envs), probe_local_pos=np.zeros((4, 4, 3)), probe_radius=0.01, **cfg)
 
 
 def test_radius_noise_is_uniform_and_independent_from_sample_env_and_probe() -> None:
-    """Of 20480 draws: Kolmogorov and Smirnov's distance (p = 1e-4), mean, and no correlation with any neighbour."""
+    """20480 draws pass a Kolmogorov-Smirnov test (p = 1e-4), have the right mean, and no correlation with
+    neighbours.
+    """
     a = 0.002
     scene, skin = buried(probe_radius_noise=a)
     draws = []
@@ -322,7 +326,7 @@ def test_radius_noise_is_uniform_and_independent_from_sample_env_and_probe() -> 
 
 
 def test_noise_of_the_radius_feels_what_is_not_touched_and_misses_what_is() -> None:
-    """At a gap g clear of a probe its mean depth is that of max(0, U a - g): (a - g)^2 / 4a; the truth is 0."""
+    """At a distance g from a probe its mean depth is that of max(0, U a - g): (a - g)^2 / 4a; the truth is 0."""
     a, gap, envs = 0.004, 0.001, 400
     engine = engine_of([GROUND], envs)
     engine.body_pos_w[:, 0, 2] = 0.01 + gap
@@ -335,7 +339,7 @@ def test_noise_of_the_radius_feels_what_is_not_touched_and_misses_what_is() -> N
 
 
 def test_a_drawn_radius_is_never_below_zero() -> None:
-    """A radius of 1 mm with noise of 3 mm: the centre is in the surface, so that the depth is the radius drawn."""
+    """For a radius of 1 mm with noise of 3 mm and the centre in the surface, the depth is the drawn radius."""
     _, skin = probing(engine_of([GROUND], 500), probe_radius=0.001, probe_radius_noise=0.003)
     values = numpy(skin.data)[:, 0]
     assert values.min() == 0.0 and values.max() <= 0.004 + 1e-9
@@ -353,7 +357,7 @@ def test_the_radius_noise_is_a_function_of_the_seed() -> None:
 
 
 def test_the_truth_does_not_know_of_the_radius_noise_bit_for_bit() -> None:
-    """Among shapes of all kinds, which are then looked for farther out."""
+    """The same holds among shapes of all kinds, for which the search range is then larger."""
     places = np.random.default_rng(3).uniform(-0.35, 0.35, (300, 3))
     truths = []
     for noise in (0.0, 0.02):
@@ -369,7 +373,7 @@ def test_the_measured_depth_is_clean_without_knobs() -> None:
 
 
 def test_noise_bias_and_stages_act_on_the_depth_but_never_on_a_probe_without_radius() -> None:
-    """Row 0 has no radius: it reads 0 whatever is added; the truth is the radius."""
+    """Row 0 has no radius: it reads 0 with any additional error; the truth is the radius."""
     radii = (0.0, 0.0, 0.01, 0.01)
     _, skin = probing(
         engine_of([GROUND], 200), probe_local_pos=np.zeros((2, 2, 3)), probe_radius=radii, noise=0.001, bias=0.002,

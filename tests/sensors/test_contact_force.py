@@ -1,4 +1,4 @@
-"""Contact forces: against scripted reports, statics, and MuJoCo's own contacts."""
+"""Contact forces, checked against scripted reports, statics, and MuJoCo's contacts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine_of(envs: int, **kwargs: Any) -> sn.TensorEngine:
 
 
 def stepping(report: Requirement) -> Any:
-    """Return a maker of engines whose feet touch now and then, differently in each env."""
+    """Return a factory of engines whose feet touch intermittently, differently in each env."""
 
     def make(envs: int) -> sn.TensorEngine:
         engine = engine_of(envs)
@@ -71,7 +71,9 @@ def test_the_contract_holds(fields: dict[str, Any], report: Requirement) -> None
 
 
 def test_the_force_on_the_body_is_turned_into_the_mounts_axes() -> None:
-    """R^T F with R the body's orientation times the offset's; nothing of the other foot or env."""
+    """The reading is R^T F with R the body's orientation times the offset's; the other foot and env do not
+    contribute.
+    """
     envs, rng = 20, np.random.default_rng(0)
     engine, f = engine_of(envs), rng.normal(0.0, 50.0, (envs, 2, 3))
     turns = Rotation.random(2 * envs, rng=rng)
@@ -89,7 +91,7 @@ def test_the_force_on_the_body_is_turned_into_the_mounts_axes() -> None:
 
 
 def test_geoms_are_touched_by_themselves_in_their_own_axes() -> None:
-    """A geom has a report of its own, and its orientation on the body counts."""
+    """A geom has its own report, and its orientation on the body is included."""
     engine = engine_of(1)
     scene = sn.Scene(engine, [sn.ContactForceCfg(geom="toe")])
     report = CONTACT_REPORT(("geom", ("toe",)), None, ("found", "force"), "netforce")
@@ -102,7 +104,7 @@ def test_geoms_are_touched_by_themselves_in_their_own_axes() -> None:
 
 
 def reading(force: tuple[float, float, float], **fields: Any) -> tuple[list[float], list[float]]:
-    """Return what is measured of a force on the left foot, and the truth."""
+    """Return the measured force on the left foot and the truth."""
     engine = engine_of(1)
     scene = sn.Scene(engine, [sn.ContactForceCfg(name="f", body="left", **fields)])
     engine.contacts[LEFT] = (1.0, *force)
@@ -111,7 +113,7 @@ def reading(force: tuple[float, float, float], **fields: Any) -> tuple[list[floa
 
 
 def test_both_branches_are_clipped_and_then_lose_what_is_small() -> None:
-    """Per axis: clip to +-max, then 0 below min; exactly min stays."""
+    """Each axis is clipped to +-max, then set to 0 below min; exactly min is kept."""
     fields = {"min_force": (1.0, 1.0, 2.0), "max_force": (10.0, 5.0, 20.0)}
     for force, expected in (
         ((0.5, -3.0, -25.0), [0.0, -3.0, -20.0]),
@@ -122,13 +124,15 @@ def test_both_branches_are_clipped_and_then_lose_what_is_small() -> None:
 
 
 def test_noise_comes_before_the_range() -> None:
-    """A bias that lifts a small force over the deadband is read; one that lifts a large one over full scale is not."""
+    """A bias that lifts a small force over the deadband is read; a bias that lifts a large force over full scale is
+    not.
+    """
     measured, truth = reading((0.5, 9.5, 0.0), bias=1.0, min_force=1.0, max_force=10.0)
     assert measured == [1.5, 10.0, 1.0] and truth == [0.0, 9.5, 0.0]
 
 
 def test_a_clipped_reading_is_on_the_grid_as_if_quantised_after_the_clip() -> None:
-    """Full scale 10 N in steps of 0.7 N reads at most 9.8 N; any force, as clipping first and quantising then."""
+    """Full scale 10 N in steps of 0.7 N reads at most 9.8 N; any force is clipped first and quantised then."""
     for force in np.random.default_rng(1).uniform(-15.0, 15.0, (40, 3)):
         measured, truth = reading(tuple(force), resolution=0.7, max_force=10.0)
         clipped = np.clip(force.astype(np.float32), -10.0, 10.0)
@@ -151,7 +155,7 @@ def test_the_grid_of_full_scale_follows_a_resolution_that_is_set_per_env() -> No
 
 
 def test_contacts_with_ignored_bodies_do_not_count() -> None:
-    """What an ignored body exerts is taken off; where it is all there is, exactly nothing is left."""
+    """The force of an ignored body is subtracted; if it is the only force, the result is exactly zero."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.ContactForceCfg(name="f", body="left", ignore=("right", "world"))])
     total, right, world = (
@@ -184,7 +188,7 @@ BOX = """
 
 @pytest.mark.parametrize("tilt", [0.0, 20.0])
 def test_a_box_at_rest_is_carried_in_its_own_axes(tilt: float) -> None:
-    """On a slope of the angle a: (0, m g sin a, m g cos a) in the box's axes, within 1 %."""
+    """On a slope of angle a, the force is (0, m g sin a, m g cos a) in the box's axes, within 1 %."""
     scene = sn.Scene(sn.MujocoEngine(BOX.format(tilt=tilt)), [sn.ContactForceCfg(name="f", body="box")])
     scene.step(substeps=1000)
     a, weight = math.radians(tilt), 3.0 * G
@@ -193,7 +197,7 @@ def test_a_box_at_rest_is_carried_in_its_own_axes(tilt: float) -> None:
 
 
 def test_bouncing_bodies_read_as_the_sum_of_mujocos_contacts() -> None:
-    """Two spheres and a box that tumble over each other: equal to mj_contactForce summed in float64, to 1e-5."""
+    """For two spheres and a box that collide, forces equal mj_contactForce summed in float64, to 1e-5."""
     xml = """
     <mujoco><option timestep="0.002"/><worldbody>
       <geom name="floor" type="plane" size="5 5 1"/>
@@ -250,7 +254,7 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match:
 
 
 def test_what_there_is_not_is_an_error() -> None:
-    """No such body, no such ignored body, an engine without contacts: never zeros."""
+    """A missing body, a missing ignored body or an engine without contacts is an error, never zeros."""
     with pytest.raises(sn.SelectionError, match=r"lefft.*left"):
         sn.Scene(engine_of(1), [sn.ContactForceCfg(body="lefft")])
     with pytest.raises(sn.SelectionError, match="ignore"):

@@ -1,4 +1,4 @@
-"""The contact probe: two thresholds against a state machine by hand, on both branches, per env, across resets."""
+"""The contact probe: two thresholds against a manual state machine, on both branches, per env, across resets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUND = sn.Shape("plane", "ground")
 
 
 def engine_of(envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
-    """An engine whose link is above ground, out of reach."""
+    """Return an engine whose link is above the ground, without contact."""
     engine = sn.TensorEngine(envs, 0.01, bodies=("tip", "toe"), shapes=[GROUND], provides=("pose",), **kwargs)
     engine.body_pos_w[..., 2] = 1.0
     return engine
@@ -34,7 +34,7 @@ def touching(engine: sn.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ContactProbe]:
 
 
 def press(scene: sn.Scene, depth: Any) -> None:
-    """Take one tick with the probes this deep in the ground, m: one number, or one per env."""
+    """Take one tick with the probes at the given depth in the ground, m: one number, or one per env."""
     engine = scene.engine
     assert isinstance(engine, sn.TensorEngine)
     engine.body_pos_w[:, 0, 2] = RADIUS - torch.as_tensor(depth)
@@ -49,7 +49,7 @@ def flags(sensor: sn.ContactProbe) -> list[bool]:
 
 
 def test_it_turns_on_above_one_threshold_and_off_at_the_other() -> None:
-    """Seven steps, with a reset of env 0 in the band that clears its latch and leaves that of env 1."""
+    """Over seven steps, a reset of env 0 between the thresholds clears its latch and keeps that of env 1."""
     scene, skin = touching(engine_of(2), contact_threshold=1e-3, release_threshold=5e-4)
     assert skin.data.dtype == torch.bool and skin.data.shape == (2, 1)
     for depth, on in ((0.0, False), (7e-4, False), (1.1e-3, True), (7e-4, True), (4e-4, False), (7e-4, False)):
@@ -67,7 +67,7 @@ def test_it_turns_on_above_one_threshold_and_off_at_the_other() -> None:
 
 
 def test_the_first_sample_starts_from_off() -> None:
-    """In the band nothing is on that never was above it."""
+    """Between the thresholds, a flag that was never above the upper threshold stays off."""
     engine = engine_of()
     engine.body_pos_w[:, 0, 2] = RADIUS - 7e-4
     assert flags(touching(engine, contact_threshold=1e-3, release_threshold=5e-4)[1]) == [False]
@@ -75,7 +75,7 @@ def test_the_first_sample_starts_from_off() -> None:
 
 
 def test_any_number_of_probes_and_envs_are_state_machines_of_their_own() -> None:
-    """200 samples of a random walk in 6 envs, of probes at 8 heights, against a loop in Python."""
+    """200 samples of a random walk in 6 envs, with probes at 8 heights, match a loop in Python."""
     on, off = 1e-3, 2e-4
     rng = np.random.default_rng(0)
     heights = rng.uniform(-5e-4, 5e-4, 8)
@@ -88,7 +88,7 @@ def test_any_number_of_probes_and_envs_are_state_machines_of_their_own() -> None
     for sample in walk:
         press(scene, sample)
         depth = sample[:, None] - heights
-        assert np.abs(depth - on).min() > 1e-8 and np.abs(depth - off).min() > 1e-8  # what float32 could confuse
+        assert np.abs(depth - on).min() > 1e-8 and np.abs(depth - off).min() > 1e-8  # values that float32 could confuse
         after = np.where(state, depth > off, depth > on)
         kept += int((after & (depth <= on)).sum())
         np.testing.assert_array_equal(skin.data.numpy(), after)
@@ -97,7 +97,7 @@ def test_any_number_of_probes_and_envs_are_state_machines_of_their_own() -> None
 
 
 def test_without_a_release_threshold_nothing_is_remembered() -> None:
-    """The default: on above 0.1 mm, off again below."""
+    """By default, the flag is on above 0.1 mm and off again below."""
     scene, skin = touching(engine_of())
     for depth, on in ((0.9e-4, False), (1.1e-4, True), (0.9e-4, False), (0.0, False)):
         press(scene, depth)
@@ -107,7 +107,7 @@ def test_without_a_release_threshold_nothing_is_remembered() -> None:
 
 
 def test_a_threshold_of_zero_is_any_touch_at_all() -> None:
-    """The threshold itself is off: exactly at the surface, and clear of it, nothing touches."""
+    """At exactly the threshold the flag is off: at the surface and outside of it, nothing touches."""
     scene, skin = touching(engine_of(), contact_threshold=0.0, probe_radius=0.0078125)  # 2^-7: exact
     for height, on in ((0.0078125, False), (0.0078124, True), (0.5, False)):
         scene.engine.body_pos_w[:, 0, 2] = height  # type: ignore[attr-defined]
@@ -119,7 +119,7 @@ def test_a_threshold_of_zero_is_any_touch_at_all() -> None:
 
 
 def test_thresholds_may_be_set_per_env_while_the_scene_runs() -> None:
-    """And are saved and restored with it."""
+    """Thresholds per env are saved and restored with the state."""
     scene, skin = touching(engine_of(3), contact_threshold=1e-3, release_threshold=5e-4)
     skin.set("contact_threshold", [2e-3, 3e-3], env_ids=[1, 2])
     press(scene, 2.5e-3)
@@ -143,7 +143,9 @@ def test_without_hysteresis_the_one_threshold_set_is_both() -> None:
 
 
 def test_thresholds_that_cannot_be_are_refused_at_run_time() -> None:
-    """Negative ones, those out of order in any env, wrong counts, and one that the config does not give."""
+    """Negative thresholds, a wrong order in any env, wrong counts, and thresholds missing in the config are
+    rejected.
+    """
     scene, skin = touching(engine_of(3), contact_threshold=1e-3, release_threshold=2e-4)
     with pytest.raises(sn.ConfigError, match=r"contact_threshold: got -0\.5, expected a finite depth"):
         skin.set("contact_threshold", -0.5)
@@ -164,7 +166,9 @@ def test_thresholds_that_cannot_be_are_refused_at_run_time() -> None:
 
 
 def test_truth_and_measured_have_a_latch_each() -> None:
-    """An offset of +0.4 mm takes the measured flag over its threshold; in the band only that one stays on."""
+    """An offset of +0.4 mm lifts the measured flag over its threshold; between the thresholds only that flag stays
+    on.
+    """
     scene, skin = touching(engine_of(), contact_threshold=1e-3, release_threshold=5e-4, bias=0.0)
     skin.set("bias", 4e-4)
     press(scene, 7e-4)
@@ -179,7 +183,7 @@ def test_truth_and_measured_have_a_latch_each() -> None:
 
 
 def test_noise_acts_on_the_depth() -> None:
-    """At the threshold half of 4000 probes are on; one standard deviation below it 15.9 %."""
+    """At the threshold half of 4000 probes are on; one standard deviation below it, 15.9 % are on."""
     n, sd = 4000, 5e-4
     scene, skin = touching(engine_of(), contact_threshold=2e-3, noise=sd, probe_local_pos=np.zeros((n, 3)))
     for depth, share in ((2e-3, 0.5), (2e-3 - sd, 0.158655)):
@@ -202,7 +206,7 @@ def test_radius_noise_acts_on_the_depth() -> None:
 
 
 def test_stages_act_on_the_depth() -> None:
-    """A low-pass of 50 ms on a step of 1 mm passes 0.5 mm after tau ln 2 = 34.7 ms: at its fourth sample of 10 ms."""
+    """A low-pass of 50 ms on a step of 1 mm passes 0.5 mm after tau ln 2 = 34.7 ms, at the fourth sample of 10 ms."""
     scene, skin = touching(engine_of(), contact_threshold=5e-4, stages=(sn.LowPass(time_constant=0.05),))
     seen = []
     for _ in range(5):
@@ -212,7 +216,7 @@ def test_stages_act_on_the_depth() -> None:
 
 
 def test_a_probe_without_radius_never_turns_on() -> None:
-    """Whatever noise there is, and inside a solid as well."""
+    """The result is the same for any noise, and inside a solid."""
     scene, skin = touching(
         engine_of(50), probe_local_pos=np.zeros((2, 2, 3)), probe_radius=(0.0, RADIUS, 0.0, RADIUS), noise=1e-2,
         probe_radius_noise=1e-3,
@@ -223,7 +227,7 @@ def test_a_probe_without_radius_never_turns_on() -> None:
 
 
 def test_delay_and_history_show_earlier_flags() -> None:
-    """The latch itself knows no delay: in the band the flag stays on two samples later as well."""
+    """The latch itself has no delay: between the thresholds the flag stays on two samples later as well."""
     scene, skin = touching(engine_of(), contact_threshold=1e-3, release_threshold=5e-4, delay=0.02, history_length=4)
     for depth in (0.0, 2e-3, 7e-4, 7e-4, 0.0):
         press(scene, depth)
@@ -245,7 +249,7 @@ SEAT = """
 
 
 def test_a_box_that_lands_and_carries_a_ball_feels_both_and_nothing_else() -> None:
-    """Probes on the top and the bottom of a box: on at the ticks at which MuJoCo finds that pair nearer than that."""
+    """Probes on the top and the bottom of a box are on at the ticks at which MuJoCo reports a smaller distance."""
     places = ((0.0, 0.0, 0.049), (0.0, 0.0, -0.049), (0.05, 0.05, 0.049))
     skin = sn.ContactProbeCfg(name="skin", body="box", probe_local_pos=places, probe_radius=0.0015)
     engine = sn.MujocoEngine(SEAT)

@@ -1,4 +1,4 @@
-"""The contact sensor on scripted contacts: against a float64 reference of what each contact means, and tick by tick."""
+"""The contact sensor on scripted contacts, tick by tick, against a float64 reference of each contact's meaning."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def on(pattern: Any, mode: Any = "body", **fields: Any) -> sn.ContactMatch:
 
 @dataclass
 class Touch:
-    """One contact of one env; force and torque in the contact's frame, all else in the world."""
+    """One contact of one env; force and torque in the contact's frame, all other values in the world."""
 
     env: int
     primary: str
@@ -54,18 +54,18 @@ class Touch:
 
     @property
     def force_w(self) -> Array:
-        """Force on the primary, world."""
+        """Return the force on the primary in the world."""
         return -self.frame @ self.force
 
 
 def pressing(env: int, primary: str, force: float, secondary: str = "box") -> Touch:
-    """A contact from below that presses with a force."""
+    """Return a contact from below that presses with a force."""
     down, x, zero = np.array([0.0, 0.0, -1.0]), np.array([1.0, 0.0, 0.0]), np.zeros(3)
     return Touch(env, primary, secondary, np.array([force, 0.0, 0.0]), zero, down, x, zero, -1e-3)
 
 
 def scatter(rng: np.random.Generator, envs: int, most: int = 4) -> list[Touch]:
-    """Random contacts of every foot with both others, up to `most` of each pair."""
+    """Return random contacts of every foot with both others, up to `most` of each pair."""
     touches = []
     for env in range(envs):
         for primary in FEET:
@@ -83,13 +83,13 @@ def scatter(rng: np.random.Generator, envs: int, most: int = 4) -> list[Touch]:
 
 
 def ordered(touches: list[Touch], reduce: str) -> list[Touch]:
-    """Contacts of one primary in the order in which they fill its slots."""
+    """Return contacts of one primary in the order of its slots."""
     keys = {"none": lambda _: 0.0, "mindist": lambda t: t.dist, "maxforce": lambda t: -np.linalg.norm(t.force)}
     return sorted(touches, key=keys[reduce])
 
 
 def write(engine: sn.TensorEngine, touches: list[Touch]) -> None:
-    """Fill every report of the engine as its words say, from contacts."""
+    """Fill every report of the engine according to its definition, from contacts."""
     for report, array in engine.contacts.items():
         (_, names), secondary, _, reduce, slots = report.args
         array.zero_()
@@ -121,7 +121,7 @@ def scene_of(envs: int = 1, dt: float = DT, allow_gaps: bool = False, **fields: 
 
 
 def tick(scene: sn.Scene, touches: list[Touch]) -> Any:
-    """Let one tick pass that ends with these contacts; return the sensor."""
+    """Advance one tick that ends with these contacts, and return the sensor."""
     write(scene.engine, touches)
     scene.update()
     return scene["contact_sensor"]
@@ -159,7 +159,7 @@ def test_slots_hold_the_contacts_in_the_order_of_the_reduction(reduce: Any, seco
 
 
 def test_global_frame_turns_force_and_torque_into_the_world_on_the_primary() -> None:
-    """With global_frame they are minus the columns (normal, tangent, normal x tangent) times the contact's own."""
+    """With global_frame forces are minus the columns (normal, tangent, normal x tangent) times the contact's values."""
     scene = scene_of(4, fields=("found", "force", "torque"), num_slots=3, global_frame=True)
     touches = scatter(np.random.default_rng(2), 4)
     data = tick(scene, touches).data
@@ -190,8 +190,9 @@ def test_netforce_is_one_sum_whatever_num_slots_is(secondary: Any) -> None:
 
 
 def test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filter() -> None:
-    """Net forces, the force matrix, friction and mean points of many bodies against many filters are the sums of the
-    contacts; found counts them."""
+    """Net forces, the force matrix, friction and mean points of many bodies against many filters are sums over the
+    contacts, and found counts the contacts.
+    """
     scene = scene_of(6, prim_path="{ENV_REGEX_NS}/Robot/(FL|FR|RL|RR)", track_friction_forces=True, track_pose=True,
                      filter_prim_paths_expr=["/World/envs/env_.*/box", "{ENV_REGEX_NS}/ball"],
                      track_contact_points=True)  # fmt: skip
@@ -221,7 +222,9 @@ def test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filte
 
 
 def test_more_contacts_than_are_summed_are_counted_and_named_once() -> None:
-    """Beyond max_contact_data_count_per_prim the strongest are summed, found has all, one warning names the body."""
+    """Beyond max_contact_data_count_per_prim only the strongest are summed, found counts all, and one warning names the
+    body.
+    """
     scene = scene_of(prim_path="FL", max_contact_data_count_per_prim=2)
     touches = [pressing(0, "FL", force) for force in (3.0, 5.0, 4.0)]
     write(scene.engine, touches)
@@ -235,7 +238,7 @@ def test_more_contacts_than_are_summed_are_counted_and_named_once() -> None:
 
 
 def test_what_is_not_asked_for_is_none() -> None:
-    """Only the fields of the form and of the options are allocated."""
+    """Only the fields required by the form and the options are allocated."""
     data = scene_of(fields=("found",), latch=False)["contact_sensor"].data
     for name in (*ALL[1:], *TIMES, "found_history", "net_forces_w", "latched_any", "contact_pos_w", "pos_w"):
         assert getattr(data, name) is None, name
@@ -250,7 +253,9 @@ def test_what_is_not_asked_for_is_none() -> None:
 
 @pytest.mark.parametrize("form", ["primary", "prim_path"])
 def test_times_of_contact_and_air_are_whole_ticks(form: str) -> None:
-    """Of phases of 1, 2, 32 and 128 ticks the current time is k dt, the other 0, the last one (k + 1) dt, exactly."""
+    """After phases of 1, 2, 32 and 128 ticks, the current time is k dt, the other 0 and the last one (k + 1) dt,
+    exactly.
+    """
     form_of = {"prim_path": "FL"} if form == "prim_path" else {"primary": on("FL")}
     scene = scene_of(track_air_time=True, **form_of)
     before = {True: 0, False: 0}
@@ -270,7 +275,7 @@ def test_times_of_contact_and_air_are_whole_ticks(form: str) -> None:
 
 
 def test_no_event_is_missed_after_a_million_seconds() -> None:
-    """Contact alternating with the control step is reported at each change, and times stay exact, at t = 1e6 s."""
+    """Contact that alternates with the control step is reported at each change, and times stay exact at t = 1e6 s."""
     scene = scene_of(dt=0.005, allow_gaps=True, track_air_time=True, primary=on("FL"))
     scene.update(ticks=200_000_000)
     assert scene.time == 1e6
@@ -286,8 +291,9 @@ def test_no_event_is_missed_after_a_million_seconds() -> None:
 
 
 def test_a_reset_while_standing_is_no_landing() -> None:
-    """After it all times are 0, the contact counts from there, and no first contact is reported; the first step off the
-    ground is an event."""
+    """After a reset all times are 0, the contact time restarts, and no first contact is reported. The first step off
+    the ground is an event.
+    """
     scene = scene_of(2, track_air_time=True, primary=on("FL"))
     standing = [pressing(env, "FL", 9.0) for env in range(2)]
     for _ in range(10):
@@ -309,7 +315,7 @@ def test_a_reset_while_standing_is_no_landing() -> None:
 
 
 def test_nothing_is_stale_one_tick_after_lift_off() -> None:
-    """The tick after the last contact all fields are 0, whether the sensor was read before or not."""
+    """At the tick after the last contact all fields are 0, whether or not the sensor was read before."""
     for read in (True, False):
         for fields in ({"fields": ALL}, {"prim_path": "FL"}):
             scene = scene_of(**fields)
@@ -329,7 +335,7 @@ def test_nothing_is_stale_one_tick_after_lift_off() -> None:
     ids=["any contact", "1 N", "default by prim path", "0 N", "5 N"],
 )  # fmt: skip
 def test_the_threshold_decides_what_is_contact_for_the_times_alone(fields: Any, at_half: bool, at_two: bool) -> None:
-    """Forces of 0.5 N and 2 N count as contact or not; found, force and latches are the same either way."""
+    """Forces of 0.5 N and 2 N count as contact or not; found, force and latches do not depend on this."""
     form = {} if "prim_path" in fields else {"primary": on("FL")}
     for force, expected in ((0.5, at_half), (2.0, at_two)):
         sensor = tick(scene_of(track_air_time=True, **form, **fields), [pressing(0, "FL", force)])
@@ -339,7 +345,7 @@ def test_the_threshold_decides_what_is_contact_for_the_times_alone(fields: Any, 
 
 
 def test_the_threshold_and_the_latches_see_all_contacts_not_only_the_slots() -> None:
-    """Four contacts of 0.4 N are 1.6 N, also where one slot shows 0.4 N."""
+    """Four contacts of 0.4 N sum to 1.6 N, even if one slot shows 0.4 N."""
     scene = scene_of(primary=on("FL"), track_air_time=True, force_threshold=1.0)
     data = tick(scene, [pressing(0, "FL", 0.4)] * 4).data
     assert float(data.force[0, 0, 0]) == np.float32(0.4) and float(data.current_contact_time) > 0.0
@@ -350,7 +356,7 @@ def test_the_threshold_and_the_latches_see_all_contacts_not_only_the_slots() -> 
 
 
 def step(scene: sn.Scene, forces: list[float]) -> Any:
-    """Take one control step with a tick for each force on FL; 0 is the air."""
+    """Take one control step with a tick for each force on FL; 0 means in the air."""
     scene.begin_control_step()
     for force in forces:
         sensor = tick(scene, [pressing(0, "FL", force)] if force else [])
@@ -358,8 +364,9 @@ def step(scene: sn.Scene, forces: list[float]) -> Any:
 
 
 def test_a_bounce_within_a_control_step_is_seen() -> None:
-    """Two ticks of contact out of ten, gone at the end: the latch says so, with peak, impulse and first time, and the
-    history has them; the next control step forgets."""
+    """Two ticks of contact out of ten, over before the end, appear in the latch with peak, impulse and first time, and
+    in the history. The next control step clears the latch.
+    """
     scene = scene_of(primary=on("FL"), history_length=10)
     data = step(scene, [0.0] * 3 + [30.0, 50.0] + [0.0] * 5).data
     assert float(data.found) == 0.0
@@ -375,7 +382,9 @@ def test_a_bounce_within_a_control_step_is_seen() -> None:
 
 @pytest.mark.parametrize("fields", [{"primary": on("FL")}, {"prim_path": "FL"}], ids=["primary", "prim_path"])
 def test_the_latched_impulse_is_the_integral_of_the_net_force(fields: Any) -> None:
-    """Over 200 ticks of up to four random contacts it is the float64 sum of F dt to 1e-5, and the peak the greatest."""
+    """Over 200 ticks of up to four random contacts, impulse is the float64 sum of F dt to 1e-5, and peak is the
+    maximum.
+    """
     scene = scene_of(**fields)
     rng, total, peak = np.random.default_rng(5), np.zeros(3), 0.0
     scene.begin_control_step()
@@ -390,14 +399,14 @@ def test_the_latched_impulse_is_the_integral_of_the_net_force(fields: Any) -> No
 
 
 def test_without_control_steps_each_update_is_one() -> None:
-    """Where nobody begins control steps a latch covers the tick of the update."""
+    """Without control steps, a latch covers the tick of the update."""
     scene = scene_of(primary=on("FL"))
     assert bool(tick(scene, [pressing(0, "FL", 3.0)]).data.latched_any)
     assert not bool(tick(scene, []).data.latched_any)
 
 
 def test_a_reset_clears_latches_and_histories_of_its_envs() -> None:
-    """In the reset env they hold the capture at the reset, without impulse; the other env goes on."""
+    """In the reset env, latches hold the capture at the reset, without impulse; the other env continues."""
     scene = scene_of(2, primary=on("FL"), history_length=3)
     scene.begin_control_step()
     for _ in range(3):
@@ -413,7 +422,7 @@ def test_a_reset_clears_latches_and_histories_of_its_envs() -> None:
 
 
 def test_an_update_without_time_holds_the_sample() -> None:
-    """After an edit update(ticks=0) leaves latch, timers and history as they were, and the edit is in no later one."""
+    """After an edit update(ticks=0) keeps latch, timers and history, and no later history contains the edit."""
     edited, twin = (scene_of(primary=on("FL"), track_air_time=True, history_length=3) for _ in range(2))
     for scene in (edited, twin):
         step(scene, [1.0, 2.0])
@@ -441,8 +450,9 @@ def test_an_update_without_time_holds_the_sample() -> None:
 
 
 def test_a_slow_sensor_sees_every_tick_and_shows_it_at_its_samples() -> None:
-    """Sampled every fourth tick, it shows at these ticks bit for bit what one at every tick shows: times, history and
-    all fields; between them nothing moves. Its latch covers the ticks since the sample before."""
+    """Sampled every fourth tick, the sensor matches a sensor sampled at every tick bit for bit: times, history and all
+    fields. Between samples the reading is constant, and its latch covers the ticks since the previous sample.
+    """
     rng = np.random.default_rng(6)
     forces = np.where(rng.random(60) < 0.5, 0.0, rng.uniform(1.0, 50.0, 60))
     common: dict[str, Any] = {"primary": on("FL"), "track_air_time": True, "history_length": 5}
@@ -473,7 +483,7 @@ def test_a_slow_sensor_sees_every_tick_and_shows_it_at_its_samples() -> None:
 
 
 def test_a_slow_latch_covers_a_control_step_that_is_longer() -> None:
-    """With samples every second tick of a control step of six the latch goes back to the beginning of the step."""
+    """With samples every second tick of a control step of six, the latch starts at the beginning of the step."""
     scene = scene_of(primary=on("FL"), update_period=2 * DT)
     scene.begin_control_step()
     for force in (8.0, 0.0, 0.0, 0.0, 0.0, 0.0):
@@ -484,7 +494,7 @@ def test_a_slow_latch_covers_a_control_step_that_is_longer() -> None:
 
 
 def test_a_jump_over_ticks_is_refused() -> None:
-    """Ticks that nobody saw would be missing in times, latches and histories."""
+    """Skipped ticks would be missing in times, latches and histories."""
     for fields in ({}, {"update_period": 10 * DT}):
         with pytest.raises(sn.ScheduleError, match="contact_sensor"):
             scene_of(**fields).update(ticks=3)
@@ -494,8 +504,9 @@ def test_a_jump_over_ticks_is_refused() -> None:
 
 
 def test_histories_have_the_shapes_of_their_contracts() -> None:
-    """`[env, contact, history, 3]` with a primary, `[env, history, body, 3]` and `[env, history, body, filter, 3]` by
-    prim path, newest first."""
+    """The shape is `[env, contact, history, 3]` with a primary, or `[env, history, body, 3]` and `[env, history, body,
+    filter, 3]` by prim path, newest first.
+    """
     data = scene_of(2, num_slots=2, fields=ALL, history_length=4)["contact_sensor"].data
     assert data.force_history.shape == data.torque_history.shape == data.pos_history.shape == (2, 8, 4, 3)
     assert data.dist_history.shape == data.found_history.shape == (2, 8, 4)
@@ -510,7 +521,7 @@ def test_histories_have_the_shapes_of_their_contracts() -> None:
 
 
 def test_primaries_are_named_and_found() -> None:
-    """Names without the entity where that is unique, in the order of the model or of the list."""
+    """Names omit the entity if they are unique without it, in the order of the model or the list."""
     engine = sn.TensorEngine(bodies=("dog/FL", "dog/FR", "cat/FL", "cat/tail"), provides=("contact",))
     cfg = sn.ContactSensorCfg(primary=on(("F[LR]",), entity="dog"))
     sensor = sn.Scene(engine, [cfg])[cfg]
@@ -532,7 +543,7 @@ def test_primaries_are_named_and_found() -> None:
     ids=["names", "pattern", "both"],
 )
 def test_names_and_patterns_are_excluded(exclude: Any, left: list[str]) -> None:
-    """A plain entry is a name, one with a special character is searched for."""
+    """A plain entry is a name; an entry with a special character is a pattern."""
     scene = scene_of(primary=on("FL|FR|RL|RR", exclude=exclude))
     assert scene["contact_sensor"].primary_names == left
 
@@ -572,7 +583,7 @@ FOOT = {"primary": on("FL")}
     ],
 )  # fmt: skip
 def test_bad_input_names_config_field_and_fix(fields: Any, message: str) -> None:
-    """Each fault of a config, or of it on a model, is a ConfigError that says what to write."""
+    """Each fault of a config, alone or on a model, is a ConfigError that states the correct form."""
     with pytest.raises(sn.ConfigError) as error:
         sn.Scene(engine_of(), [sn.ContactSensorCfg(**fields)])
     assert message in str(error.value)
@@ -580,7 +591,7 @@ def test_bad_input_names_config_field_and_fix(fields: Any, message: str) -> None
 
 
 def test_what_it_does_not_keep_is_an_error() -> None:
-    """Events without times are a RuntimeError, so are the handles of another simulator; each says what to do."""
+    """Events without times, and the handles of another simulator, raise a RuntimeError that states the fix."""
     sensor = scene_of()["contact_sensor"]
     for ask in (lambda: sensor.compute_first_contact(0.02), lambda: sensor.compute_first_air(0.02)):
         with pytest.raises(RuntimeError, match="track_air_time=True"):
@@ -593,13 +604,15 @@ def test_what_it_does_not_keep_is_an_error() -> None:
 
 
 def test_an_engine_without_contacts_is_refused() -> None:
-    """Contacts that nobody writes are an error that says how to provide them, never zeros."""
+    """Contacts that are never written raise an error that states how to provide them, and are never zeros."""
     with pytest.raises(sn.UnsupportedError, match="provides="):
         sn.Scene(sn.TensorEngine(), [sn.ContactSensorCfg(primary=on("body"))])
 
 
 def test_a_force_that_is_not_finite_marks_its_env_alone() -> None:
-    """The env's sample is invalid and its body is named; timers and latches skip the tick; a reset heals it."""
+    """The env's sample is invalid and its body is named. Timers and latches skip the tick; a reset makes the env valid
+    again.
+    """
     scene = scene_of(2, track_air_time=True)
     tick(scene, [pressing(0, "FL", 5.0), pressing(1, "FL", 5.0)])
     write(scene.engine, [pressing(0, "FL", 5.0), pressing(1, "FL", math.nan)])
@@ -618,7 +631,7 @@ def test_a_force_that_is_not_finite_marks_its_env_alone() -> None:
 
 
 def scripted(envs: int) -> sn.TensorEngine:
-    """An engine whose contacts come and go, differently in each env."""
+    """Return an engine whose contacts come and go, differently in each env."""
 
     def motion(time: float) -> Iterator[Any] | dict[Any, Any]:
         values = {}
@@ -639,7 +652,7 @@ def scripted(envs: int) -> sn.TensorEngine:
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("fields", [{}, {"prim_path": "FL|FR", "filter_prim_paths_expr": ["box"]}])
 def test_captured_graphs_show_the_same(fields: Any) -> None:
-    """Replayed as a captured graph every field has the same bits, control steps and resets included."""
+    """Replayed as a captured graph, every field has the same bits, control steps and resets included."""
     form = {} if fields else {"primary": on("FL|FR")}
     cfg = sn.ContactSensorCfg(track_air_time=True, history_length=3, **form, **fields)
     scenes = [sn.Scene(engine_of(3), [cfg], capture=capture) for capture in (False, True)]
@@ -670,7 +683,7 @@ def test_captured_graphs_show_the_same(fields: Any) -> None:
     ids=["example", "slots", "prim_path", "slow"],
 )  # fmt: skip
 def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
-    """Reset, resume, re-evaluation, env count, other sensors, round trips: every law of check_sensor."""
+    """Every rule of check_sensor holds: reset, resume, re-evaluation, env count, other sensors and round trips."""
     laws = check_sensor(cfg, scripted)
     assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(laws)
 
@@ -686,7 +699,7 @@ def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
     ],
 )
 def test_it_draws_where_the_data_say_where_a_force_acts(cfg: dict[str, Any], draws: bool) -> None:
-    """set_debug_vis tells whether anything will be drawn; a pressed foot is an arrow of 0.01 m per newton."""
+    """set_debug_vis returns whether anything will be drawn; a pressed foot is an arrow of 0.01 m per newton."""
     scene = scene_of(**cfg)
     sensor = tick(scene, [pressing(0, "FL", 3.0)])
     assert sensor.set_debug_vis(True) == draws == sensor.has_debug_vis_implementation

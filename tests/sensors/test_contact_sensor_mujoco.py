@@ -1,4 +1,4 @@
-"""The contact sensor in MuJoCo: against MuJoCo's own contact list, Newton's laws, and on robots."""
+"""The contact sensor in MuJoCo, checked against MuJoCo's contact list, Newton's laws, and on robots."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CUBE = free("cube", f'type="box" size="{RADIUS} {RADIUS} {RADIUS}" mass="2"')
 def listed(
     model: mujoco.MjModel, data: mujoco.MjData, primary: set[int], secondary: set[int] | None
 ) -> list[dict[str, Array]]:
-    """MuJoCo's own contacts between two sets of geoms, each from the primary's side, in float64."""
+    """Return MuJoCo's contacts between two sets of geoms, each from the primary's side, in float64."""
     found = []
     for k in range(data.ncon):
         contact = data.contact[k]
@@ -59,7 +59,7 @@ def listed(
                 continue
             wrench, frame = np.zeros(6), contact.frame.reshape(3, 3).T
             mujoco.mj_contactForce(model, data, k, wrench)
-            # mj_contactForce is what geom1 exerts on geom2, in a frame whose x points from geom1 to geom2
+            # mj_contactForce is the force of geom1 on geom2, in a frame whose x points from geom1 to geom2
             force_w = -sign * frame @ wrench[:3]
             normal_w = -sign * frame[:, 0] * wrench[0]
             found.append({"force_w": force_w, "normal_w": normal_w, "pos": contact.pos.copy(),
@@ -69,7 +69,7 @@ def listed(
 
 
 def native(engine: sn.MujocoEngine, env: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """MuJoCo's own forward computation of an environment's state."""
+    """Return MuJoCo's forward computation of an environment's state."""
     model, data = engine.model, mujoco.MjData(engine.model)
     mujoco.mj_setState(model, data, engine.batch.state[env], mujoco.mjtState.mjSTATE_INTEGRATION)
     mujoco.mj_forward(model, data)
@@ -77,7 +77,7 @@ def native(engine: sn.MujocoEngine, env: int) -> tuple[mujoco.MjModel, mujoco.Mj
 
 
 def place(engine: sn.MujocoEngine, height: float) -> None:
-    """Put the free body at rest at a height."""
+    """Place the free body at rest at a height."""
     engine.qpos[:, :3] = torch.tensor([0.0, 0.0, height])
     engine.qpos[:, 3:7] = torch.tensor([1.0, 0.0, 0.0, 0.0])
     engine.qvel.zero_()
@@ -88,7 +88,7 @@ def place(engine: sn.MujocoEngine, height: float) -> None:
 
 @pytest.mark.parametrize("shape", [BALL, CUBE], ids=["ball", "cube"])
 def test_times_of_a_body_that_is_set_down_and_lifted(shape: str) -> None:
-    """Phases of 1, 2, 32 and 128 ticks: current time k dt, last one (k + 1) dt, events where they should be."""
+    """For phases of 1, 2, 32 and 128 ticks, current time is k dt and last time (k + 1) dt, with correct events."""
     body = "ball" if shape is BALL else "cube"
     engine = sn.MujocoEngine(world(shape))
     scene = sn.Scene(engine, [
@@ -142,7 +142,9 @@ def test_a_ball_touches_below_its_centre() -> None:
 
 
 def test_a_stack_of_cubes_presses_equally_and_oppositely() -> None:
-    """The force of the lower cube on the upper one is all that acts on it, holds its weight, and is minus the other."""
+    """The lower cube's force is the only contact force on the upper cube, supports its weight, and is minus the reverse
+    one.
+    """
     cubes = CUBE.replace('pos="0 0 1"', f'pos="0 0 {RADIUS}"') + free(
         "top", f'type="box" size="{RADIUS} {RADIUS} {RADIUS}" mass="3"', f"0.01 0 {3 * RADIUS}"
     )
@@ -162,7 +164,7 @@ def test_a_stack_of_cubes_presses_equally_and_oppositely() -> None:
 
 
 def test_the_world_is_its_own_geoms_and_not_what_is_fixed_to_it() -> None:
-    """On a table that is fixed to the world, the table presses; the world's own floor does not."""
+    """On a table fixed to the world, the table exerts the force; the world's floor does not."""
     table = '<body name="table" pos="0 0 .1"><geom type="box" size=".3 .3 .1"/></body>'
     ball = free("ball", f'size="{RADIUS}" mass="2"', "0 0 .3")
     cfg = sn.ContactSensorCfg(prim_path="ball", filter_prim_paths_expr=("{ENV_REGEX_NS}", "table"))
@@ -179,7 +181,7 @@ def test_the_world_is_its_own_geoms_and_not_what_is_fixed_to_it() -> None:
 
 @pytest.mark.parametrize("degrees", [5.0, 15.0, 25.0])
 def test_on_an_incline_friction_over_normal_force_is_the_tangent(degrees: float) -> None:
-    """A cube that rests on a slope: |friction| / |normal| = tan(theta), and together they hold its weight."""
+    """For a cube at rest on a slope, |friction| / |normal| = tan(theta), and together they support its weight."""
     theta = np.deg2rad(degrees)
     floor = f'<geom name="floor" type="plane" size="9 9 .1" euler="0 {degrees} 0" friction="1"/>'
     pos = RADIUS * np.array([np.sin(theta), 0.0, np.cos(theta)])
@@ -200,7 +202,7 @@ def test_on_an_incline_friction_over_normal_force_is_the_tangent(degrees: float)
 
 @pytest.mark.parametrize("gravity", [(-10.0, 0.0, -0.1), (0.0, -10.0, -0.1)])
 def test_friction_opposes_sliding(gravity: tuple[float, float, float]) -> None:
-    """A cube that gravity drags along the floor feels friction straight against it."""
+    """A cube that gravity drags along the floor has friction exactly opposite to its motion."""
     option = f'gravity="{gravity[0]} {gravity[1]} {gravity[2]}"'
     engine = sn.MujocoEngine(world(CUBE.replace('pos="0 0 1"', f'pos="0 0 {RADIUS}"'), option=option))
     cfg = sn.ContactSensorCfg(prim_path="cube", filter_prim_paths_expr=["floor"], track_friction_forces=True)
@@ -213,7 +215,7 @@ def test_friction_opposes_sliding(gravity: tuple[float, float, float]) -> None:
 
 
 def test_the_latched_impulse_is_the_change_of_momentum() -> None:
-    """A ball bounces within one control step: m (dv + g t) between the states whose forces were summed, to 1e-5."""
+    """For a ball that bounces within one control step, impulse is m (dv + g t) between the summed states, to 1e-5."""
     engine = sn.MujocoEngine(world(BALL, option='integrator="Euler"'))
     cfg = sn.ContactSensorCfg(primary=on("body", "ball"), force_threshold=1.0, track_air_time=True)
     scene = sn.Scene(engine, [cfg])
@@ -231,7 +233,7 @@ def test_the_latched_impulse_is_the_change_of_momentum() -> None:
 
 
 def test_a_bounce_of_few_ticks_within_ten_is_seen() -> None:
-    """A hard ball touches the floor for a tick or two of ten: latch and history tell what single ticks told a twin."""
+    """A hard ball touches the floor for one or two ticks of ten: latch and history match the single ticks of a twin."""
     xml = world(BALL.replace("mass", 'solref="-1500000 -400" mass'))
     cfg = sn.ContactSensorCfg(primary=on("body", "ball"), history_length=10)
     coarse, fine = (sn.Scene(sn.MujocoEngine(xml), [cfg]) for _ in range(2))
@@ -274,8 +276,9 @@ def test_the_feet_of_a_standing_quadruped_carry_its_weight() -> None:
 
 
 def test_a_trotting_quadruped_is_reported_as_mujoco_lists_its_contacts() -> None:
-    """Every foot against the ground, at every fifth tick of a trot: number, force, point, depth and normal of the
-    strongest contact, and normal forces, agree with mj_contactForce."""
+    """For every foot against the ground, at every fifth tick of a trot, number, force, point, depth and normal of the
+    strongest contact, and normal forces, agree with mj_contactForce.
+    """
     engine = sn.MujocoEngine(model_path(), 2, keyframe="home")
     scene = sn.Scene(engine, [
         sn.ContactSensorCfg(name="slots", primary=on("geom", ".*_foot"), fields=ALL, global_frame=True),
@@ -317,8 +320,9 @@ ROBOTS = {"quadruped": ("toe_.*", "torso"), "humanoid": (".*_foot", "torso")}
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_feet_and_self_collision_of_known_robots(name: str) -> None:
-    """Bodies of the feet against the ground, and the whole robot against itself, each contact once, as MuJoCo lists
-    them while the robot falls and thrashes."""
+    """Foot bodies against the ground, and the whole robot against itself, report each contact once, as MuJoCo lists
+    them while the robot falls and thrashes.
+    """
     feet, root = ROBOTS[name]
     engine = sn.MujocoEngine(dm_control(name), 2)
     scene = sn.Scene(engine, [
@@ -358,7 +362,7 @@ def test_feet_and_self_collision_of_known_robots(name: str) -> None:
 
 
 def test_without_freshness_all_is_one_tick_older() -> None:
-    """With fresh=False every field at a tick is what the fresh sensor showed at the tick before."""
+    """With fresh=False every field at a tick equals the fresh sensor's field at the previous tick."""
     cfg = sn.ContactSensorCfg(primary=on("body", "ball"), fields=ALL, track_air_time=True, history_length=3)
     scenes = [sn.Scene(sn.MujocoEngine(world(BALL), fresh=fresh), [cfg]) for fresh in (True, False)]
     shown: list[dict[str, torch.Tensor]] = []
@@ -380,7 +384,9 @@ def test_without_freshness_all_is_one_tick_older() -> None:
 
 
 def test_a_model_that_the_owner_compiles_is_prepared_first() -> None:
-    """sn.prepare adds the reports, from patterns and paths, to a spec; the wrapped live objects then have them."""
+    """sn.prepare adds the reports, from patterns and paths, to a spec, and live objects that are wrapped then have
+    them.
+    """
     spec = mujoco.MjSpec.from_string(world(BALL + CUBE.replace("0 0 1", "1 0 1")))
     cfgs = [
         sn.ContactSensorCfg(name="any", primary=on("body", ".*"), reduce="netforce"),
@@ -398,14 +404,14 @@ def test_a_model_that_the_owner_compiles_is_prepared_first() -> None:
 
 
 def test_secondaries_that_contain_each_other_are_refused() -> None:
-    """A subtree inside another would count its contacts twice."""
+    """A subtree nested in another would count its contacts twice."""
     cfg = sn.ContactSensorCfg(primary=on("geom", "terrain"), secondary=on("subtree", "FL_.*"))
     with pytest.raises(sn.SelectionError, match="contains FL_"):
         sn.Scene(sn.MujocoEngine(model_path()), [cfg])
 
 
 def test_a_body_without_geoms_has_no_contacts_to_report() -> None:
-    """That is refused with the body's name, never reported as no contact."""
+    """The case is rejected with the body's name, and never reported as no contact."""
     xml = world('<body name="bare"><joint name="j"/><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/></body>')
     with pytest.raises(sn.SensoriumError, match="bare"):
         sn.Scene(sn.MujocoEngine(xml), [sn.ContactSensorCfg(primary=on("body", "bare"))])

@@ -1,4 +1,4 @@
-"""The depth camera: lens by the words of data sheets, range, image, points and presets."""
+"""The depth camera: lens in data sheet terms, range, image, points and presets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lengths(cfg: sn.DepthCameraCfg) -> Array:
 
 
 def test_a_wall_is_flat_in_the_image() -> None:
-    """`read_image` is z-depth `[env, height, width]`: a wall 2 m ahead is 2 everywhere, also at the edges."""
+    """`read_image` returns z-depth `[env, height, width]`: a wall 2 m ahead reads 2 everywhere, also at the edges."""
     sensor = sensor_of(camera(), envs=3)
     image = sensor.read_image()
     assert isinstance(sensor, sn.DepthCamera) and isinstance(sensor, RayCasterCamera)
@@ -59,7 +59,7 @@ def test_the_image_is_the_readers_own_and_the_measured_one() -> None:
 
 
 def test_ray_length_is_an_option() -> None:
-    """With `ray_length` the image is that of Genesis: the length of each pixel's ray."""
+    """With `ray_length` the image matches Genesis: the length of each pixel's ray."""
     cfg = camera(ray_length=True)
     sensor = sensor_of(cfg)
     np.testing.assert_allclose(sensor.read_image()[0], 2.0 * lengths(cfg), rtol=1e-6)
@@ -72,7 +72,7 @@ def test_mounts_have_an_axis_of_their_own() -> None:
 
 
 def test_points_are_in_the_camera_right_down_forward() -> None:
-    """The corner pixels of a wall: signs of right and down, and z = the depth."""
+    """The corner pixels of a wall have the correct signs of right and down, and z = the depth."""
     cfg = camera(data_types=("distance_to_image_plane", "points_b"), fov_horizontal=90.0)
     points = sensor_of(cfg).data.points_b[0]
     assert points.shape == (24, 32, 3) and (points[..., 2] - 2.0).abs().max() < 1e-5
@@ -96,7 +96,7 @@ def test_points_are_in_the_camera_right_down_forward() -> None:
     ],
 )
 def test_the_lens_is_what_was_said(lens: Any, expected: Any) -> None:
-    """Angles or focal lengths, one of them with square pixels, and a centre that may be off the middle."""
+    """The lens accepts angles or focal lengths, one of them with square pixels, and an off-centre principal point."""
     k = sensor_of(camera(**lens)).data.intrinsic_matrices[0]
     fx, fy, cx, cy = expected
     np.testing.assert_allclose(k, [[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], rtol=1e-6)
@@ -113,7 +113,9 @@ def test_a_pattern_is_a_lens_as_well() -> None:
 
 @pytest.mark.parametrize(("behaviour", "shown"), [("none", math.inf), ("max", 1.5), ("zero", 0.0)])
 def test_what_is_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
-    """A wall at 2 m of z-depth is out of a range of 1.5 m: +inf, or what the clipping says; its points are there."""
+    """A wall at 2 m of z-depth is beyond a range of 1.5 m: it reads +inf or the clipping value, and keeps its
+    points.
+    """
     cfg = camera(
         max_distance=1.5, depth_clipping_behavior=behaviour, data_types=("distance_to_image_plane", "points_b")
     )
@@ -122,7 +124,9 @@ def test_what_is_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
 
 
 def test_the_range_is_that_of_the_depth_and_not_of_the_ray() -> None:
-    """At 2.1 m the whole wall is in range, though the rays to its edges are longer; the nearest ray counts below."""
+    """At 2.1 m the whole wall is in range, though the rays to its edges are longer; the minimum applies to the nearest
+    ray.
+    """
     image = sensor_of(camera(max_distance=2.1)).read_image()
     np.testing.assert_allclose(image, 2.0, rtol=1e-6)
     cfg = camera(min_distance=2.5)
@@ -144,7 +148,7 @@ def test_the_presets_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
-    """It has the device's image, lens, rate and errors, and is the same after JSON and TOML."""
+    """A preset has the device's image, lens, rate and errors, and survives JSON and TOML."""
     cfg = sn.preset(name, name="camera", body="body")
     assert isinstance(cfg, sn.DepthCameraCfg)
     width, height, focal = {"d435": (848, 480, 424.0), "kinect_v1": (640, 480, 580.0)}[name]
@@ -162,10 +166,10 @@ def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
     ],
 )
 def test_a_preset_measures_a_wall_as_the_device_does(name: str, sd: float, quantum: float, parallax: float) -> None:
-    """At 2 m mean and deviation are those of the law's noise on the grid of disparities, whatever `res` is.
+    """At 2 m mean and deviation match the noise law on the grid of disparities, for any `res`.
 
-    The law is s z^2 / (f B) for stereo; for the Kinect it is the axial one, less what a step of disparity adds. Every
-    depth is a whole number of mm.
+    The law is s z^2 / (f B) for stereo; for the Kinect it is the axial one, less the contribution of a disparity step.
+    Every depth is a whole number of mm.
     """
     sensor = sensor_of(sn.preset(name, name="camera", body="body", res=(128, 72), offset=FORWARD), envs=6)
     image, truth = (
@@ -173,7 +177,7 @@ def test_a_preset_measures_a_wall_as_the_device_does(name: str, sd: float, quant
         sensor.ground_truth.distance_to_image_plane[..., 0].double().numpy(),
     )
     np.testing.assert_allclose(truth, 2.0, rtol=1e-6)
-    middle = image[:, 16:-16, 40:-16]  # off the border that only one of both views sees
+    middle = image[:, 16:-16, 40:-16]  # off the border that only one of both views covers
     seen = middle[middle > 0.0]
     assert seen.size > 0.99 * middle.size
     disparity = quantum * np.arange(1, 4000)
@@ -191,7 +195,7 @@ def test_a_preset_measures_a_wall_as_the_device_does(name: str, sd: float, quant
 
 
 def test_a_preset_reads_zero_where_there_is_no_depth() -> None:
-    """Beyond 10 m and in the sky a device reads 0, and so does the truth beside it."""
+    """Beyond 10 m and in the sky a device reads 0, and so does the truth."""
     sensor = sensor_of(sn.preset("d435", name="camera", body="body", res=(64, 48), offset=FORWARD), shapes=(
         sn.Shape("box", "far", (0.5, 5.0, 30.0), pos=(12.0, 0.0, 0.0)),
     ))  # fmt: skip
@@ -234,7 +238,7 @@ def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
     ids=lambda stage: type(stage).__name__,
 )
 def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, shown: Any) -> None:
-    """A box before the sky: it is measured the same whether the sky shows +inf, the end of the range or a number."""
+    """A box before the sky is measured the same, whether the sky reads +inf, the end of the range or a number."""
 
     def measured(**options: Any) -> Any:
         cfg = sn.DepthCameraCfg(

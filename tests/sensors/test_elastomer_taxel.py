@@ -24,7 +24,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def grid(rows: int, columns: int, spacing: float | tuple[float, float] = 1e-3) -> Array:
-    """Places [row, column, 3] in the plane z = 0, around the origin."""
+    """Return positions [row, column, 3] in the plane z = 0, around the origin."""
     x, y = (
         (np.arange(count) - 0.5 * (count - 1)) * step
         for count, step in zip((rows, columns), np.broadcast_to(spacing, 2), strict=True)
@@ -45,7 +45,7 @@ def back(quat: Any, vector: Any) -> Array:
 
 
 def product(a: Any, b: Any) -> Array:
-    """The quaternion that turns by b first, then by a."""
+    """Return the quaternion that applies rotation b first, then a."""
     a, b = np.asarray(a, float), np.asarray(b, float)
     return np.array([a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
 
@@ -56,7 +56,7 @@ def about_z(angle: float) -> list[float]:
 
 def engine_of(shapes: Any = (BALL,), envs: int = 1, bodies: tuple[str, ...] = ("pad", "ball")) -> sn.TensorEngine:
     engine = sn.TensorEngine(envs, 0.01, bodies=bodies, shapes=list(shapes))
-    engine.body_pos_w[:, 1:, 2] = 1.0  # clear of the pad
+    engine.body_pos_w[:, 1:, 2] = 1.0  # no contact with the pad
     return engine
 
 
@@ -69,13 +69,13 @@ def elastomer(engine: sn.Engine, seed: int = 1, **cfg: Any) -> tuple[sn.Scene, s
 
 
 def press(engine: sn.TensorEngine, depth: float, x: float = 0.0, y: float = 0.0, angle: float = 0.0) -> None:
-    """Put the ball so deep below z = 0, turned about the vertical."""
+    """Place the ball at a depth below z = 0, rotated about the vertical."""
     engine.body_pos_w[:, 1] = torch.tensor([x, y, RADIUS - depth])
     engine.body_quat_w[:, 1] = torch.tensor(about_z(angle))
 
 
 def weights(r2: Array, c: float, lam: float, soft: float) -> Array:
-    """The in-plane weight of a unit depth over the square of the distance."""
+    """Return the in-plane weight of a unit depth over the square of the distance."""
     gauss, inverse = np.exp(-lam * r2), 1.0 / (r2 + soft**2)
     if c in (0.0, 1.0):
         return gauss if c == 1.0 else inverse
@@ -85,7 +85,7 @@ def weights(r2: Array, c: float, lam: float, soft: float) -> Array:
 def dilation(
     places: Array, normals: Array, depth: Array, *, c: float = 1.0, lam: float = 700.0, e: float = 2.0, soft: float
 ) -> Array:
-    """The formula, in float64."""
+    """Evaluate the formula in float64."""
     out = np.zeros(places.shape)
     for i, (p, n) in enumerate(zip(places, normals, strict=True)):
         arm = p - places
@@ -106,7 +106,7 @@ def assert_near(got: Any, wanted: Array, share: float) -> None:
 
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_one_indenting_sphere_gives_the_closed_form(method: str) -> None:
-    """Depths of a sphere are R - |p - c|: the sum over them in float64 agrees to 1e-6 of the greatest displacement."""
+    """Depths of a sphere are R - |p - c|: the float64 sum over them agrees to 1e-6 of the greatest displacement."""
     engine = engine_of()
     press(engine, 0.004, 0.0007, -0.0004)
     scene, gel = elastomer(engine, probe_local_pos=grid(20, 20, 8e-4), method=method, shear_scale=0.0)
@@ -121,7 +121,7 @@ def test_one_indenting_sphere_gives_the_closed_form(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_each_pad_in_each_env_has_the_closed_form_of_its_own_sphere(method: str) -> None:
-    """Two pads that face different ways in four envs, a ball at each, none pressed as deep as another: to 1e-6."""
+    """Two pads with different orientations in four envs, each pressed by a ball to a different depth, agree to 1e-6."""
     balls = (BALL, sn.Shape("sphere", "bead", (0.5 * RADIUS,), body="bead"))
     engine = engine_of(balls, 4, ("left", "right", "ball", "bead"))
     faces = [(1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.5, 0.5), (0.5, -0.5, 0.5, 0.5), (0.0, 1.0, 0.0, 0.0)]
@@ -165,7 +165,7 @@ def test_a_lone_probe_moves_along_its_normal_by_the_power_of_its_depth() -> None
 @pytest.mark.parametrize("c", [1.0, 0.4, 0.0])
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_the_gel_goes_up_in_the_middle_and_aside_around_it(method: str, c: float) -> None:
-    """A press at the centre of symmetry: only along the normal there, outwards all around, the same in four turns."""
+    """A press at the centre of symmetry is along the normal there, outwards elsewhere, and equal in four rotations."""
     engine = engine_of()
     press(engine, 0.002)
     scene, gel = elastomer(engine, compressibility=c, method=method, shear_scale=0.0)
@@ -189,7 +189,9 @@ def test_clear_of_contact_reads_exactly_zero() -> None:
 
 
 def test_the_radius_of_a_probe_only_says_whether_it_is_one() -> None:
-    """Of any radius the reading is the same; probes of radius 0 read 0, also with noise, and press nothing."""
+    """The reading does not depend on the probe radius; probes of radius 0 read 0, also with noise, and exert no
+    pressure.
+    """
     readings = []
     for radius in (1e-3, 0.05):
         engine = engine_of()
@@ -228,7 +230,9 @@ MODES = {
 @pytest.mark.parametrize("shape", [(20, 20), (7, 12), (13, 5), (2, 2), (1, 9), (6, 1)])
 @pytest.mark.parametrize("mode", MODES)
 def test_fft_equals_the_direct_sum(mode: str, shape: tuple[int, int]) -> None:
-    """To 1e-5 of the greatest displacement, on two mounts in five envs at different poses, with normals of each."""
+    """FFT and direct sum agree to 1e-5 of the greatest displacement, on two mounts in five envs with different poses
+    and normals.
+    """
     if mode == "layer" and 1 in shape:
         with pytest.raises(sn.ConfigError, match="at least 2 rows"):
             sn.ElastomerTaxelCfg(body="pad", probe_local_pos=grid(*shape), shear_scale=0.0, elastomer_thickness=1e-3)
@@ -287,12 +291,12 @@ def test_auto_takes_the_fft_on_large_regular_grids_only() -> None:
 
 
 def in_plane(field: torch.Tensor) -> Array:
-    """How far each probe of a grid moves in the plane."""
+    """Return how far each probe of a grid moves in the plane."""
     return np.linalg.norm(numpy(field)[0][..., :2], axis=-1)
 
 
 def test_the_less_compressible_the_farther_the_field_reaches() -> None:
-    """At the border, relative to the greatest displacement, it rises from c = 1 over 0.5 to 0."""
+    """At the border, relative to the greatest displacement, the value increases as c goes from 1 over 0.5 to 0."""
     shares = []
     for c in (1.0, 0.5, 0.0):
         engine = engine_of()
@@ -307,7 +311,7 @@ def test_the_less_compressible_the_farther_the_field_reaches() -> None:
 
 
 def test_a_thick_layer_moves_less_aside() -> None:
-    """The energy of the in-plane displacement falls with the thickness of a bonded layer."""
+    """The energy of the in-plane displacement decreases with the thickness of a bonded layer."""
     energy = []
     for thickness in (1e-3, 2e-3, 4e-3, 8e-3):
         engine = engine_of()
@@ -321,7 +325,7 @@ def test_a_thick_layer_moves_less_aside() -> None:
 
 
 def test_the_layer_is_the_hankel_transform_of_its_response() -> None:
-    """Of an unbounded layer u(r) = 1 / 2 pi int S(k t) J1(k r) k dk: near the press the table agrees within 2 %.
+    """For an unbounded layer u(r) = 1 / 2 pi int S(k t) J1(k r) k dk: near the press the table agrees within 2 %.
 
     J1(x) = 1 / pi int_0^pi cos(a - x sin a) da; the table is of a layer with a period of 8 grids.
     """
@@ -344,14 +348,14 @@ def test_the_layer_is_the_hankel_transform_of_its_response() -> None:
 
 
 def dragged(**cfg: Any) -> tuple[sn.TensorEngine, sn.Scene, sn.ElastomerTaxel]:
-    """A ball that has just been pressed 1 mm deep into a pad that has only shear."""
+    """Return a scene with a ball just pressed 1 mm deep into a pad with shear only."""
     engine = engine_of()
     press(engine, 1e-3)
     scene, gel = elastomer(
         engine, **{"probe_local_pos": grid(15, 15), "n_sample_points": 4000, "dilate_scale": 0.0, **cfg}
     )
     scene.update()
-    assert not gel.data.any()  # nothing was dragged yet
+    assert not gel.data.any()  # nothing has been dragged yet
     return engine, scene, gel
 
 
@@ -384,7 +388,7 @@ def test_a_drag_gives_the_integral_over_the_cap() -> None:
 
 
 def test_a_pure_twist_gives_a_field_that_turns_around_the_contact() -> None:
-    """Around the centre, along z x r, of one sense all around; the centre itself rests."""
+    """Twist moves the skin around the centre, along z x r, in the same direction everywhere; the centre rests."""
     engine, scene, gel = dragged(n_sample_points=40000)
     press(engine, 1e-3, angle=0.01)
     scene.update()
@@ -417,7 +421,7 @@ def test_press_drag_and_twist_together_are_the_sum_of_dilation_and_shear() -> No
 
 
 def test_a_copy_of_a_shape_for_the_eye_changes_nothing() -> None:
-    """An object with one box for contacts and the same for pictures presses and drags as one that has a single box."""
+    """An object with identical collision and visual boxes presses and drags the same as an object with one box."""
     fields, counts = [], []
     for names in (("brick",), ("brick", "look")):
         box = [sn.Shape("box", name, (0.004, 0.003, 0.004), body="ball") for name in names]
@@ -429,11 +433,11 @@ def test_a_copy_of_a_shape_for_the_eye_changes_nothing() -> None:
         fields.append(gel.data.clone())
         counts.append(len(gel.sample_points["ball"]))
     assert counts[0] == pytest.approx(400, abs=12) and counts[1] == pytest.approx(400, abs=12)
-    assert_near(fields[1], numpy(fields[0]), 0.05)  # the points lie elsewhere
+    assert_near(fields[1], numpy(fields[0]), 0.05)  # the points have other positions
 
 
 def test_shear_vanishes_with_the_way_back() -> None:
-    """A ball that only slides keeps its points: back where it came from, all are where they entered."""
+    """A sliding ball keeps its points: back at its start, all points are where they entered."""
     engine, scene, gel = dragged()
     for x, y in ((1e-4, 0.0), (3e-4, -2e-4), (0.0, 0.0)):
         press(engine, 1e-3, x, y)
@@ -442,7 +446,7 @@ def test_shear_vanishes_with_the_way_back() -> None:
 
 
 def test_anchors_hold_through_a_gap_up_to_release_and_drop_beyond() -> None:
-    """Lifted by less than 0.1 mm the points remember where they entered; by more they do not."""
+    """After a lift by less than 0.1 mm the points keep their entry positions; after a larger lift they do not."""
     for gap, remembers in ((5e-5, True), (2e-4, False)):
         engine, scene, gel = dragged()
         press(engine, 1e-3, 2e-4)
@@ -469,7 +473,7 @@ def test_points_that_leave_the_pad_sideways_come_off() -> None:
 
 
 def test_a_point_sticks_at_the_threshold_and_not_before() -> None:
-    """Pressed to half the threshold, dragged, and only then deeper: that drag is not felt."""
+    """A drag at half the threshold depth, before a deeper press, is not sensed."""
     engine = engine_of()
     scene, gel = elastomer(engine, dilate_scale=0.0, contact_threshold=5e-4, n_sample_points=4000)
     for depth, x in ((2.5e-4, 0.0), (2.5e-4, 3e-4), (1e-3, 3e-4)):
@@ -482,7 +486,7 @@ def test_a_point_sticks_at_the_threshold_and_not_before() -> None:
 
 
 def test_beyond_max_shear_points_slip_and_turn_back_at_once() -> None:
-    """A flat block, so that all points are alike: the field is the drag's up to 0.2 mm, then stays."""
+    """For a flat block all points are alike: the field follows the drag up to 0.2 mm, then stays constant."""
     block = sn.Shape("box", "block", (0.002, 0.002, 0.002), body="ball")
     engine = engine_of([block])
     scene, gel = elastomer(engine, dilate_scale=0.0, max_shear=2e-4, lambda_s=0.0, release=-1.0)
@@ -495,7 +499,7 @@ def test_beyond_max_shear_points_slip_and_turn_back_at_once() -> None:
 
 
 def test_what_touches_the_back_of_the_link_does_not_drag_its_front() -> None:
-    """A ball 1 mm deep in the back of a finger of 6 mm has points below the skin of the front; they are not felt."""
+    """A ball 1 mm deep in the back of a 6 mm finger has points below the front skin, which are not sensed."""
     engine = engine_of([BALL, sn.Shape("box", "finger", (0.01, 0.01, 0.003), pos=(0, 0, -0.003), body="pad")])
     scene, gel = elastomer(engine, probe_local_pos=grid(15, 15))
     for x in (0.0, 5e-4):
@@ -523,7 +527,7 @@ def test_the_reading_is_in_the_links_frame_wherever_the_link_is() -> None:
 
 
 class Slow:
-    """The model in float64, point by point, from the module's description."""
+    """Evaluate the model in float64, point by point, from the module's description."""
 
     def __init__(self, places: Array, normals: Array, points: dict[str, Array], boxes: dict[str, Array]) -> None:
         self.places, self.normals, self.points, self.boxes = places, normals, points, boxes
@@ -533,7 +537,7 @@ class Slow:
         self.deepest = np.linalg.norm(places - centre, axis=1).max() + self.reach
 
     def distance(self, name: str, p: Array) -> Array:
-        """Signed distance of points in the link's frame: a box, or a ball."""
+        """Return the signed distance of points in the link's frame to a box or a ball."""
         size = self.boxes[name]
         if len(size) == 1:
             return np.asarray(np.linalg.norm(p, axis=-1) - size[0])
@@ -566,7 +570,9 @@ class Slow:
 
 @pytest.mark.parametrize("method", ["fft", "direct"])
 def test_a_random_scene_agrees_with_a_slow_model(method: str) -> None:
-    """A ball and a box press, slide, turn and leave, at other poses of the pad in each of four envs, for 12 ticks."""
+    """A ball and a box press, slide, rotate and leave, at different poses of the pad in each of four envs, for 12
+    ticks.
+    """
     places = grid(10, 9)
     normals = np.tile(UP, (90, 1))
     box = sn.Shape("box", "brick", (0.003, 0.002, 0.004), body="brick")
@@ -631,7 +637,7 @@ def test_a_reset_drops_the_anchors_of_its_envs_only() -> None:
 
 
 def test_resuming_amid_a_drag_keeps_the_anchors() -> None:
-    """What was saved while the ball sticks goes on bit for bit in a scene that has never seen the entry."""
+    """A state saved while the ball sticks continues bit for bit in a scene that never saw the entry."""
     for method in ("fft", "direct"):
         scenes = []
         for is_fresh in (False, True):
@@ -649,7 +655,7 @@ def test_resuming_amid_a_drag_keeps_the_anchors() -> None:
 
 
 def test_what_happens_in_one_env_does_not_show_in_another() -> None:
-    """Environments are independent: three together read what each reads alone."""
+    """Environments are independent: three together read the same as each alone."""
     depths = torch.tensor([5e-4, 1e-3, 2e-3])
     together = engine_of(envs=3)
     scene, gel = elastomer(together, n_sample_points=2000)
@@ -690,7 +696,7 @@ def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
 
 
 def tumbling_over_ground(num_envs: int) -> sn.TensorEngine:
-    """The tumbling body, and a block all around it that stands still."""
+    """Return the tumbling body, and a static block around it."""
     plain = tumbling_engine(num_envs)
     return sn.TensorEngine(
         num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
@@ -758,7 +764,7 @@ def test_bad_values_say_what_is_wrong(given: dict[str, Any], message: str) -> No
 
 
 def test_an_unbounded_plane_presses_but_cannot_drag() -> None:
-    """It has no points, so it is refused as the only link that is tracked, unless shear is left out."""
+    """The shape has no points, so it is rejected as the only tracked link, unless shear is disabled."""
     engine = engine_of([sn.Shape("plane", "ground", pos=(0.0, 0.0, 0.001))])
     with pytest.raises(sn.ConfigError, match=r"ground.*bounded surface.*shear_scale=0"):
         elastomer(engine, targets="ground")
@@ -768,7 +774,7 @@ def test_an_unbounded_plane_presses_but_cannot_drag() -> None:
 
 
 def test_points_that_are_too_many_are_refused_by_name() -> None:
-    """A spacing in millimetres by mistake the other way round: 1e-7 m on a ball of 12.6 square centimetres."""
+    """A spacing with a wrong unit is rejected: 1e-7 m on a ball of 12.6 square centimetres."""
     with pytest.raises(
         sn.ConfigError, match=r"Cfg\('gel'\).sample_spacing: got 1e-07, .*not 1.26e\+11, on .*0.00126 m"
     ):
@@ -808,7 +814,7 @@ PRESS = """
 
 
 def test_in_mujoco_a_pressed_ball_drags_the_skin_along() -> None:
-    """Pressed with 2 N, pushed along world x below the friction bound: the field is along x, in the pad's own axes."""
+    """Pressed with 2 N, pushed along world x below the friction bound, the field is along x, in the pad's axes."""
     scene = sn.Scene(
         sn.MujocoEngine(PRESS, num_envs=2),
         [gel := sn.ElastomerTaxelCfg(name="gel", body="pad", targets="ball", probe_local_pos=grid(15, 15),

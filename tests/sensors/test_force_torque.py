@@ -1,4 +1,4 @@
-"""Force/torque sensors: against statics, Newton-Euler in float64, least squares, and MuJoCo's own sensors."""
+"""Force/torque sensors, checked against statics, Newton-Euler in float64, least squares, and MuJoCo's sensors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def engine_of(envs: int, **kwargs: Any) -> sn.TensorEngine:
 
 
 def loaded(envs: int) -> sn.TensorEngine:
-    """Two bodies that turn under changing wrenches, differently in each env."""
+    """Return two bodies that rotate under changing wrenches, differently in each env."""
     phase = 0.7 * torch.arange(envs, dtype=torch.float64)[:, None] + torch.arange(2, dtype=torch.float64)
 
     def motion(t: float) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def loaded(envs: int) -> sn.TensorEngine:
     ],
 )
 def test_the_contract_holds(fields: dict[str, Any]) -> None:
-    """`check_sensor` passes for a site, for bodies with all the software, and for a joint with crosstalk."""
+    """`check_sensor` passes for a site, for bodies with all compensation software, and for a joint with crosstalk."""
     check_sensor(sn.ForceTorqueCfg(**fields), loaded)
 
 
@@ -73,7 +73,7 @@ def test_the_contract_holds(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("on", ["child", "parent"])
 def test_a_known_force_at_a_known_point_gives_the_analytic_wrench(on: Any) -> None:
-    """f at the world point x: force R^T f, torque R^T (x - s) x f about the sensor's origin s."""
+    """For f at the world point x, force is R^T f and torque R^T (x - s) x f about the sensor's origin s."""
     envs, rng = 50, np.random.default_rng(0)
     f, x, p = rng.normal(0.0, 30.0, (envs, 3)), rng.normal(size=(envs, 3)), rng.normal(size=(envs, 3))
     turn = Rotation.random(envs, rng=rng)
@@ -93,7 +93,7 @@ def test_a_known_force_at_a_known_point_gives_the_analytic_wrench(on: Any) -> No
 
 
 def test_gravity_goes_round_in_a_circle_as_the_sensor_turns() -> None:
-    """A hand of 2 kg turned about a level axis: |F| = m g always, (Fx, Fz) on a circle, torque r x F."""
+    """A hand of 2 kg rotates about a level axis: |F| = m g always, (Fx, Fz) is on a circle, and torque is r x F."""
     xml = """
     <mujoco><worldbody><body name="hand" pos="0 0 1"><joint name="roll" axis="0 1 0"/>
       <inertial mass="2" pos="0.03 0.02 -0.08" diaginertia=".01 .01 .01"/><site name="s"/></body></worldbody></mujoco>
@@ -103,7 +103,7 @@ def test_gravity_goes_round_in_a_circle_as_the_sensor_turns() -> None:
     angle = np.arange(36) * 2.0 * np.pi / 36
     scene.reset(qpos=angle[:, None])
     force = numpy(scene["ft"].data.force)
-    # free to turn, the hand falls about the axis: what stays is the static part along the axis and the joint's force
+    # free to rotate, the hand falls about the axis: only the static part along the axis and the joint's force remain
     np.testing.assert_allclose(numpy(scene["ft"].data.torque)[:, 1], 0.0, atol=1e-5)  # nothing holds the hinge
     locked = xml.replace('axis="0 1 0"', 'axis="0 1 0" armature="1e9"')
     scene = sn.Scene(sn.MujocoEngine(locked, num_envs=36), [sn.ForceTorqueCfg(name="ft", site="s")])
@@ -149,7 +149,7 @@ ARM = """
 
 
 def test_a_moving_arm_in_contact_reads_as_mujocos_force_and_torque_sensors() -> None:
-    """Sites on a ball-jointed, a hinged and a welded body of an arm that hits the floor: equal to 1e-5."""
+    """At sites on a ball-jointed, a hinged and a welded body of an arm that hits the floor, values agree to 1e-5."""
     model = mujoco.MjModel.from_xml_string(ARM)
     sites = ("one", "two", "three")
     engine = sn.MujocoEngine(ARM, num_envs=3)
@@ -179,7 +179,7 @@ def test_a_moving_arm_in_contact_reads_as_mujocos_force_and_torque_sensors() -> 
 
 @pytest.mark.parametrize("on", ["child", "parent"])
 def test_the_weight_of_a_tool_is_subtracted_in_the_true_direction_of_gravity(on: Any) -> None:
-    """A tool held still in any pose, under any gravity, reads nothing; the truth keeps its weight."""
+    """A tool held still in any pose, under any gravity, reads zero; the truth includes its weight."""
     envs, rng, mass, com = 30, np.random.default_rng(5), 1.5, np.array([0.02, -0.01, 0.12])
     turn, gravity = Rotation.random(envs, rng=rng), rng.normal(0.0, 6.0, (envs, 3))
     engine = engine_of(envs, gravity=torch.as_tensor(gravity))
@@ -198,12 +198,12 @@ def test_the_weight_of_a_tool_is_subtracted_in_the_true_direction_of_gravity(on:
 
 
 def test_compensating_motion_leaves_only_what_touches_the_tool() -> None:
-    """On the tumbling, colliding arm, hand = tool: the wrench less its inertia is that of the contacts on the hand."""
+    """On the tumbling, colliding arm with hand = tool, the wrench less its inertia is that of the hand's contacts."""
     model = mujoco.MjModel.from_xml_string(ARM)
     mass, com = float(model.body("hand").mass[0]), model.body("hand").ipos
     turn = Rotation.from_quat(model.site("three").quat, scalar_first=True)
     inertia = Rotation.from_quat(model.body("hand").iquat, scalar_first=True)
-    # a second sensor whose axes are the principal ones of the hand, at the origin of site three
+    # a second sensor whose axes are the hand's principal axes, at the origin of site three
     offset = sn.OffsetCfg(rot=tuple((turn.inv() * inertia).as_quat(scalar_first=True).tolist()))
     arm = tuple((inertia.inv().apply(com - model.site("three").pos)).tolist())
     cfg = sn.ForceTorqueCfg(
@@ -233,18 +233,18 @@ def test_compensating_motion_leaves_only_what_touches_the_tool() -> None:
                 on_second = contact.frame.reshape(3, 3).T @ wrench[:3]
                 on_hand = on_second if contact.geom2 == model.geom("hand").id else -on_second
                 hits += 1
-                expected -= np.concatenate(  # what the parent exerts to withstand the contact
+                expected -= np.concatenate(  # the parent's force that withstands the contact
                     [axes.inv().apply(on_hand), axes.inv().apply(np.cross(contact.pos - origin, on_hand))]
                 )
             free += not expected.any()
             size = max(10.0, float(np.abs(truth[env]).max()), float(np.abs(expected).max()))
             np.testing.assert_allclose(ours[env], expected, atol=3e-5 * size)
             moved = max(moved, float(np.abs(weight[env] - expected).max()))
-    assert free > 20 and hits > 5 and moved > 1.0  # compensating the weight alone would not do
+    assert free > 20 and hits > 5 and moved > 1.0  # compensation of the weight alone would not suffice
 
 
 def test_a_tare_takes_the_first_reading_for_zero_noise_and_all() -> None:
-    """The first sample of an episode reads exactly zero; later ones differ from the untared by that first one."""
+    """The first sample of an episode reads exactly zero; later ones differ from the untared reading by that sample."""
     engine = loaded(4)
     noise = {"force": 0.5, "torque": 0.05}
     cfg = sn.ForceTorqueCfg(name="ft", bodies=".*", tare=True, noise=noise)
@@ -265,7 +265,7 @@ def test_a_tare_takes_the_first_reading_for_zero_noise_and_all() -> None:
 
 
 def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None:
-    """`tare([1])` zeroes env 1 from the next sample on, not over `update(ticks=0)`; it ends with the episode."""
+    """`tare([1])` zeroes env 1 from the next sample on, not in `update(ticks=0)`; it ends with the episode."""
     engine = engine_of(3)
     engine.body_parent_force_w[:] = torch.tensor([3.0, 4.0, 5.0])
     scene = sn.Scene(engine, [sn.ForceTorqueCfg(name="ft", body="hand", tare="manual", bias={"force": 1.0})])
@@ -280,7 +280,7 @@ def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None
         held = snapshot(scene["ft"])
     np.testing.assert_allclose(numpy(scene["ft"].data.force), [[6, 7, 8], [2, 2, 2], [6, 7, 8]], atol=1e-5)
     scene["ft"].tare()
-    scene["ft"].tare()  # twice is once: it is the same sample
+    scene["ft"].tare()  # two calls have the effect of one: the sample is the same
     scene.update()
     np.testing.assert_allclose(numpy(scene["ft"].data.force), 0.0, atol=1e-5)
     scene.reset([0])
@@ -288,7 +288,7 @@ def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None
 
 
 def test_crosstalk_is_found_by_least_squares_from_eight_noisy_loads() -> None:
-    """A calibration as in a laboratory, loads of full scale and noise of the device: C within 1 %."""
+    """A laboratory calibration with full-scale loads and the device's noise gives C within 1 %."""
     rng, envs = np.random.default_rng(6), 200
     engine = engine_of(envs)
     full = np.array([300.0] * 3 + [30.0] * 3)
@@ -307,11 +307,11 @@ def test_crosstalk_is_found_by_least_squares_from_eight_noisy_loads() -> None:
     true = np.eye(6) + numpy(table).reshape(envs, 6, 6) * ~np.eye(6, dtype=bool)
     found = np.stack([np.linalg.lstsq(loads, np.stack(readings)[:, env], rcond=None)[0].T for env in range(envs)])
     assert np.abs(found - true).max() < 0.01
-    assert np.abs(true - np.eye(6)).max() > 0.06  # there was something to find
+    assert np.abs(true - np.eye(6)).max() > 0.06  # the crosstalk to find is not zero
 
 
 def test_a_known_wrench_through_crosstalk_and_tare_comes_back_by_the_inverse() -> None:
-    """C (w - w0) is what is read; C^-1 gives the change of the wrench since the tare."""
+    """The reading is C (w - w0); C^-1 gives the change of the wrench since the tare."""
     rng = np.random.default_rng(7)
     c = np.eye(6) + rng.uniform(-0.05, 0.05, (6, 6))
     stage = sn.Crosstalk(fields=SIX, matrix=tuple(map(tuple, c - np.eye(6))))
@@ -331,7 +331,7 @@ def test_a_known_wrench_through_crosstalk_and_tare_comes_back_by_the_inverse() -
 
 
 def test_the_software_comes_after_full_scale_and_quantisation() -> None:
-    """A load beyond full scale reads full scale less the tare, however much it grows; the tare is on the grid."""
+    """A load beyond full scale reads full scale less the tare, however large it is; the tare is on the grid."""
     engine = engine_of(1)
     engine.body_parent_force_w[:, 0] = torch.tensor([12.3, 0.0, 0.0])
     full = sn.Saturation(fields=("force",), high=50.0)
@@ -347,7 +347,7 @@ def test_the_software_comes_after_full_scale_and_quantisation() -> None:
 
 
 def test_notes_and_specs_say_which_wrench_it_is() -> None:
-    """Side, frame, and what the software subtracts, in words; units and frames in the specs."""
+    """Side, frame, and the quantities subtracted by software are stated in words; units and frames are in the specs."""
     cfg = sn.ForceTorqueCfg(joint="wrist", on="parent", tool_mass=1.0, tare=True)
     sensor = sn.Scene(engine_of(1), [cfg])["force_torque"]
     notes = sensor.info.notes
@@ -376,7 +376,7 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match:
 
 
 def test_what_cannot_be_done_is_an_error() -> None:
-    """A site on the world, a tare that was not asked for, an engine without wrenches: never zeros."""
+    """A site on the world, an unrequested tare, and an engine without wrenches are errors, never zeros."""
     engine = sn.TensorEngine(1, sites={"wall": ("world", (0.0, 0.0, 1.0))}, provides=("pose", "joint_wrench"))
     with pytest.raises(sn.ConfigError, match="an element of a moving body"):
         sn.Scene(engine, [sn.ForceTorqueCfg(site="wall")])

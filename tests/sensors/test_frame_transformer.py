@@ -1,4 +1,4 @@
-"""The frame transformer against SciPy's rotations in float64, against MuJoCo's own sensors, and on robots."""
+"""The frame transformer, checked against SciPy's rotations in float64, MuJoCo's sensors, and on robots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPS = 2.0**-24
 ALL = ("target_pos_source", "target_quat_source", "target_pos_w", "target_quat_w", "source_pos_w", "source_quat_w")
 LEGS = ("FL", "FR", "RL", "RR")
 FOOT = sn.OffsetCfg(pos=(0.0, 0.0, -0.22))
-"""The foot's centre on the demo robot's shank: the model's sites FL_foot, ... are there."""
+"""The foot's centre on the demo robot's shank, where the model has the sites FL_foot, ..."""
 
 
 def numpy(tensor: torch.Tensor) -> Array:
@@ -50,7 +50,7 @@ def engine_of(envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
 
 
 def scatter(engine: sn.TensorEngine, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Write random poses into every body; return positions `[env, body, 3]` and quaternions as the engine holds."""
+    """Write random poses into every body; return positions `[env, body, 3]` and quaternions in the engine's order."""
     envs, bodies = engine.body_pos_w.shape[:2]
     engine.body_pos_w = rng.normal(size=(envs, bodies, 3))
     quats = Rotation.random(envs * bodies, rng=rng).as_quat(scalar_first=True)
@@ -63,7 +63,7 @@ def transformer(engine: sn.Engine, **fields: Any) -> Any:
 
 
 def assert_same_turn(got: Array, expected: Array, tolerance: float) -> None:
-    """Compare rotations given as quaternions, whatever their sign."""
+    """Compare rotations given as quaternions, up to their sign."""
     sign = np.sign((got * expected).sum(axis=-1, keepdims=True))
     np.testing.assert_allclose(got * sign, expected, atol=tolerance)
 
@@ -74,7 +74,7 @@ def assert_same_turn(got: Array, expected: Array, tolerance: float) -> None:
 def reference(
     pos: Array, quat: Array, source: tuple[int, Array, Rotation], targets: list[tuple[int, Array, Rotation]]
 ) -> dict[str, Array]:
-    """Return all fields `[env, ...]` in float64; a frame is (body, offset, turn), body -1 is the world."""
+    """Return all fields `[env, ...]` in float64; a frame is (body, offset, rotation), body -1 is the world."""
 
     def placed(body: int, at: Array, turn: Rotation) -> tuple[Array, Rotation]:
         if body < 0:
@@ -130,7 +130,7 @@ def test_every_field_follows_the_rigid_transforms_of_a_float64_reference() -> No
 
 
 def test_several_sources_see_every_target_each_in_its_own_frame() -> None:
-    """A plural source gives `[env, mount, target, ...]`, bit for bit what one sensor per source reads."""
+    """A plural source gives `[env, mount, target, ...]`, bit for bit the reading of one sensor per source."""
     rng = np.random.default_rng(2)
     engine = engine_of(5, bodies=("left", "right", "cube"))
     scatter(engine, rng)
@@ -146,7 +146,7 @@ def test_several_sources_see_every_target_each_in_its_own_frame() -> None:
 
 
 def test_the_source_among_its_own_targets_is_the_identity() -> None:
-    """The source seen from itself is at exactly 0 and turned by less than a rounding, offsets alike or not given."""
+    """The source seen from itself is at exactly 0 and rotated by less than a rounding, for equal or no offsets."""
     engine = engine_of(64, bodies=("base", "arm"))
     scatter(engine, np.random.default_rng(3))
     place = offset((0.3, -0.2, 0.5), Rotation.from_euler("xyz", (0.3, -1.0, 2.0)))
@@ -157,7 +157,7 @@ def test_the_source_among_its_own_targets_is_the_identity() -> None:
 
 
 def test_far_from_the_worlds_origin_neighbours_keep_their_digits() -> None:
-    """A kilometre out, frames at offsets on the same or near bodies are related to some roundings of their distance."""
+    """A kilometre out, frames at offsets on the same or near bodies are exact to some roundings of their distance."""
     engine = engine_of(8, bodies=("base", "arm"))
     rng = np.random.default_rng(4)
     _, quat = scatter(engine, rng)
@@ -176,7 +176,7 @@ def test_far_from_the_worlds_origin_neighbours_keep_their_digits() -> None:
 
 
 def test_quaternions_have_the_sign_of_w_above_zero() -> None:
-    """Of the two quaternions of a rotation the one with w >= 0 is given; past half a turn the vector changes sign."""
+    """Of a rotation's two quaternions the result is the one with w >= 0; past half a turn the vector changes sign."""
     engine = engine_of(4, bodies=("base", "wheel"))
     angles = np.radians([170.0, 179.0, 181.0, 190.0])
     engine.body_quat_w[:, 1] = torch.tensor(
@@ -265,7 +265,7 @@ def test_it_equals_mujocos_own_frame_sensors() -> None:
 
 
 class World:
-    """MuJoCo's own float64 poses of the state an engine is in."""
+    """Return MuJoCo's float64 poses for the state of an engine."""
 
     def __init__(self, engine: sn.MujocoEngine) -> None:
         self.engine, self.data = engine, mujoco.MjData(engine.model)
@@ -276,7 +276,7 @@ class World:
         return self.data
 
     def feet(self, env: int, source: str, prefix: str = "") -> tuple[Array, Array]:
-        """Return the feet of one env, in the world and in a body, `[leg, 3]` each."""
+        """Return the feet of one env in the world and in a body, `[leg, 3]` each."""
         data = self.at(env)
         feet = np.stack([data.site(f"{prefix}{leg}_foot").xpos for leg in LEGS])
         body = data.body(f"{prefix}{source}")
@@ -284,13 +284,13 @@ class World:
 
 
 def feet_cfg(source: str, **fields: Any) -> sn.FrameTransformerCfg:
-    """Four offset frames, as users of other simulators write them."""
+    """Return four offset frames, as users of other simulators write them."""
     targets = [Frame(name=f"{leg}_USER", prim_path=f"{{ENV_REGEX_NS}}/Robot/{leg}_shank", offset=FOOT) for leg in LEGS]
     return sn.FrameTransformerCfg(prim_path=f"{{ENV_REGEX_NS}}/Robot/{source}", target_frames=targets, **fields)
 
 
 def test_feet_in_the_base_over_a_walk_with_partial_resets() -> None:
-    """Four offset frames of 32 trotting robots are where MuJoCo has the feet, at every tenth step and after resets."""
+    """Four offset frames of 32 trotting robots are at MuJoCo's feet, at every tenth step and after resets."""
     envs, rng = 32, np.random.default_rng(6)
     engine = sn.MujocoEngine(model_path(), envs, keyframe="home")
     scene = sn.Scene(engine, [feet_cfg("trunk")])
@@ -323,7 +323,7 @@ def test_feet_in_the_base_over_a_walk_with_partial_resets() -> None:
 
 
 def test_feet_in_a_thigh() -> None:
-    """The source need not be the root: feet in a thigh's frame, in the order of the config."""
+    """The source need not be the root: feet in a thigh's frame are in the order of the config."""
     engine = sn.MujocoEngine(model_path(), 4, keyframe="home")
     scene = sn.Scene(engine, [feet_cfg("FR_thigh")])
     world = World(engine)
@@ -341,7 +341,7 @@ CUBE = """<mujoco><worldbody><body name="cube"><freejoint/><geom type="box" size
 
 
 def test_a_robots_body_seen_from_elsewhere_and_a_cube_seen_from_the_robot() -> None:
-    """Source and target may be of different entities."""
+    """Source and target may belong to different entities."""
     engine = sn.MujocoEngine.compose({"Robot": model_path(), "Cube": (CUBE, (0.6, 0.2, 0.5))}, num_envs=3)
     to_cube = sn.FrameTransformerCfg(
         prim_path="{ENV_REGEX_NS}/Robot/trunk", target_frames=[Frame(prim_path="{ENV_REGEX_NS}/Cube/cube", name="CUBE")]
@@ -369,7 +369,7 @@ def test_a_robots_body_seen_from_elsewhere_and_a_cube_seen_from_the_robot() -> N
 
 
 def test_three_offset_frames_on_one_body() -> None:
-    """Centre, top and bottom of a cube seen from the cube itself: constant, whatever it does."""
+    """Centre, top and bottom of a cube, seen from the cube, are constant for any motion of the cube."""
     engine = sn.MujocoEngine(CUBE, 4)
     targets = [
         Frame(body="cube", name="CUBE_CENTER"),
@@ -394,7 +394,7 @@ def test_three_offset_frames_on_one_body() -> None:
 
 @pytest.mark.parametrize("path", ["{ENV_REGEX_NS}/Robot/.*", "/World/envs/env_.*/Robot/.*"])
 def test_all_bodies_of_a_robot(path: str) -> None:
-    """`.*` gives every body in the order of the model, the source among them as the identity."""
+    """`.*` selects every body in the order of the model, including the source as the identity."""
     engine = sn.MujocoEngine(model_path(), 2, keyframe="home")
     sensor = transformer(engine, prim_path="{ENV_REGEX_NS}/Robot/trunk", target_frames=[Frame(prim_path=path)])
     names = [engine.model.body(i).name for i in range(1, engine.model.nbody)]
@@ -414,7 +414,7 @@ def test_all_bodies_of_a_robot(path: str) -> None:
 
 @pytest.mark.parametrize("source", ["robot_0/trunk", "robot_1/RR_hip"])
 def test_bodies_of_one_name_in_two_robots(source: str) -> None:
-    """Two robots with equal body names stay apart: implicit names are qualified, explicit ones kept."""
+    """Two robots with equal body names stay distinct: implicit names are qualified, explicit names are kept."""
     engine = sn.MujocoEngine.compose({"robot_0": model_path(), "robot_1": (model_path(), (0.0, 2.0, 0.0))}, num_envs=2)
     targets = [
         Frame(prim_path="{ENV_REGEX_NS}/robot_0/FR_shank"),
@@ -441,7 +441,7 @@ def test_bodies_of_one_name_in_two_robots(source: str) -> None:
 
 
 def test_a_reading_right_after_a_reset_is_of_the_new_pose() -> None:
-    """Nothing is outdated after a reset: the reading is the new pose at once, and the first idle step keeps it."""
+    """After a reset no value is outdated: the reading is the new pose at once, and the first idle step keeps it."""
     model = """<mujoco><option gravity="0 0 0"/><worldbody><body name="base"><geom size=".1"/>
       <body name="arm" pos=".2 0 0"><joint name="hinge" axis="0 1 0"/><site name="tool" pos=".5 0 0"/>
       <geom type="capsule" fromto="0 0 0 .5 0 0" size=".02"/></body></body></worldbody></mujoco>"""
@@ -459,7 +459,7 @@ def test_a_reading_right_after_a_reset_is_of_the_new_pose() -> None:
 
 
 def test_it_prints_what_it_is() -> None:
-    """A sensor, its data and its config can be printed; the sensor names its source and its fields."""
+    """A sensor, its data and its config are printable; the sensor names its source and its fields."""
     sensor = transformer(engine_of(2, bodies=("base", "foot")), body="base", target_frames=[Frame(body="foot")])
     assert repr(sensor).startswith(
         "<FrameTransformer 'frame_transformer' on base, 2 env(s), 100 Hz: target_pos_source["
@@ -474,7 +474,7 @@ def test_it_prints_what_it_is() -> None:
 
 
 def tree(rng: np.random.Generator, names: list[str]) -> str:
-    """Return a random MJCF tree of named bodies, each at a place that tells which one it is."""
+    """Return a random MJCF tree of named bodies, each at a position that identifies it."""
     children: dict[str, list[str]] = {"": []}
     for name in names:
         parent = str(rng.choice(list(children)))
@@ -490,7 +490,7 @@ def tree(rng: np.random.Generator, names: list[str]) -> str:
 
 
 def test_order_is_that_of_the_config_and_inside_a_pattern_that_of_the_model() -> None:
-    """In 100 models of shuffled bodies and entities, names, order and offsets are those the model and config say."""
+    """In 100 models of shuffled bodies and entities, names, order and offsets match the model and the config."""
     rng = np.random.default_rng(9)
     for _ in range(100):
         entities = [f"e_{i}" for i in rng.permutation(3)]
@@ -550,7 +550,7 @@ def two_robots() -> sn.TensorEngine:
     ],
 )
 def test_names_of_frames(frames: list[Any], names: list[str]) -> None:
-    """A frame has its given name, else the leaf of its element's name, or, where that is not unique, all of it."""
+    """A frame has its given name, or the leaf of its element's name, or, if that is not unique, the full name."""
     assert transformer(two_robots(), body="world", target_frames=frames).data.target_frame_names == names
 
 
@@ -578,14 +578,14 @@ IMPOSSIBLE: dict[str, tuple[list[Any], str]] = {
 
 @pytest.mark.parametrize(("frames", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_targets_that_do_not_resolve_say_why(frames: list[Any], message: str) -> None:
-    """What matches nothing, too much, the wrong kind or gives two frames one name is an error with a way out."""
+    """A pattern with no match, too many, the wrong kind or duplicate frame names is an error that states the fix."""
     title = r"FrameTransformerCfg\('frame_transformer'\)\.target_frames\."
     with pytest.raises(sn.SelectionError, match=rf"{title}.*{message}"):
         transformer(two_robots(), body="world", target_frames=frames)
 
 
 def test_one_prim_path_and_many() -> None:
-    """Where exactly one element is meant a path that matches several is refused; bodies come before sites."""
+    """A path that matches several elements is rejected if exactly one is needed; bodies take precedence over sites."""
     bodies = ("robot/leg_a", "robot/leg_b", "robot/tip", "other/leg_b")
     engine = engine_of(1, bodies=bodies, sites={"robot/tip": "robot/tip"})
     assert match_prim_path("{ENV_REGEX_NS}/robot/leg_.*", engine, "Cfg") == ("body", ["robot/leg_a", "robot/leg_b"])
@@ -597,7 +597,7 @@ def test_one_prim_path_and_many() -> None:
 
 
 def test_bodies_are_found_by_frame_name() -> None:
-    """`find_bodies` matches names of frames in full; indices follow the target axis, or the keys where asked."""
+    """`find_bodies` matches full frame names; indices follow the target axis, or the keys on request."""
     engine = engine_of(1, bodies=("base", "LF", "RF", "LH"))
     sensor = transformer(engine, body="base", target_frames=[Frame(body="[LR].*"), Frame(body="base", name="centre")])
     assert sensor.find_bodies(".F") == ([0, 1], ["LF", "RF"])
@@ -609,7 +609,7 @@ def test_bodies_are_found_by_frame_name() -> None:
 
 
 def test_names_travel_with_every_view_copy_and_description() -> None:
-    """Truth, copies, histories and what a recorder is told carry the same names; writing into one changes no other."""
+    """Truth, copies, histories and recorders have the same names; a write to one does not affect the others."""
     engine = engine_of(3, bodies=("base", "foot"))
     cfg = sn.FrameTransformerCfg(body="base", target_frames=[Frame(body=".*")], history_length=2)
     scene = sn.Scene(engine, [cfg])
@@ -642,7 +642,7 @@ def test_names_travel_with_every_view_copy_and_description() -> None:
     ],
 )  # fmt: skip
 def test_configs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
-    """Each fault is told with its field, what it was and what to write."""
+    """Each fault is reported with its field, the given value and the accepted values."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.FrameTransformerCfg(**{"body": "a", "target_frames": [Frame(body="a")], **fields})
 
@@ -660,13 +660,13 @@ def test_configs_that_make_no_sense_are_refused(fields: dict[str, Any], message:
     ],
 )
 def test_frames_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
-    """A target frame has exactly one selector, and a name that is one."""
+    """A target frame has exactly one selector, which is a name."""
     with pytest.raises(sn.ConfigError, match=message):
         Frame(**fields)
 
 
 def test_a_config_with_every_selector_survives_json_and_toml() -> None:
-    """Frames, references and offsets come back equal."""
+    """Frames, references and offsets survive a round trip."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0), rot=(0.0, 1.0, 0.0, 0.0))
     cfg = sn.FrameTransformerCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base", offset=place, fields=["target_pos_source"],
@@ -680,7 +680,7 @@ def test_a_config_with_every_selector_survives_json_and_toml() -> None:
 
 
 def test_only_selected_fields_are_computed() -> None:
-    """Fields that were not asked for are None and take no memory."""
+    """Fields that were not requested are None and use no memory."""
     engine = engine_of(100, bodies=("base", "foot"))
     scatter(engine, np.random.default_rng(10))
     common: dict[str, Any] = {"body": "base", "target_frames": [Frame(body=".*")]}
@@ -701,7 +701,7 @@ def test_only_selected_fields_are_computed() -> None:
 
 
 def test_noise_turns_by_small_angles_and_reaches_only_the_fields_it_was_given_for() -> None:
-    """Noise on an orientation is a rotation vector of the given deviation and leaves unit quaternions."""
+    """Noise on an orientation is a rotation vector of the given deviation and keeps quaternions unit."""
     envs, sigma, spread = 4000, 0.02, 0.005
     engine = engine_of(envs, bodies=("base", "foot"))
     scatter(engine, np.random.default_rng(11))
@@ -723,12 +723,12 @@ def test_noise_turns_by_small_angles_and_reaches_only_the_fields_it_was_given_fo
 
 
 def test_a_body_that_is_lost_makes_its_env_invalid_and_is_named() -> None:
-    """Where a target's or the source's pose is not finite the sample is not valid, and the warning names the body."""
+    """If the pose of a target or the source is not finite, the sample is invalid, and the warning names the body."""
     for lost, where in (("foot", 1), ("base", 0)):
         engine = engine_of(3, bodies=("base", "foot", "other"))
         scene = sn.Scene(engine, [sn.FrameTransformerCfg(body="base", target_frames=[Frame(body="foot")])])
         sensor = scene["frame_transformer"]
-        engine.body_pos_w[2] = math.nan  # a body that nobody looks at does not count
+        engine.body_pos_w[2] = math.nan  # a body without a target does not count
         engine.body_pos_w[2, :2] = 0.0
         engine.body_pos_w[1, where] = math.inf
         scene.update()
@@ -759,13 +759,13 @@ def test_it_keeps_the_contract(cfg: sn.FrameTransformerCfg) -> None:
 
 
 def test_it_needs_poses_only() -> None:
-    """An engine that gives poses and nothing else is enough."""
+    """An engine that gives only poses is sufficient."""
     engine = engine_of(2, provides=("pose",))
     assert transformer(engine, body="body", target_frames=[Frame(body="world")]).data.target_pos_w.shape == (2, 1, 3)
 
 
 def test_it_draws_its_frames_and_what_connects_them() -> None:
-    """Frames of the source and of the targets, and a line from the source to each target, in world coordinates."""
+    """Debug shapes are frames of the source and the targets, and lines from the source to the targets, in the world."""
     scene = sn.Scene(tumbling_engine(3), [sn.FrameTransformerCfg.example()])
     sensor = scene["frame_transformer"]
     assert sensor.has_debug_vis_implementation

@@ -1,4 +1,4 @@
-"""The GNSS receiver against WGS84 in NumPy, the law of its error over many envs, and a drive through a tunnel."""
+"""The GNSS receiver, checked against WGS84 in NumPy, its error law over many envs, and a drive through a tunnel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def driving(dt: float = 0.1, speed: float = 1.0, envs: int = 1) -> sn.TensorEngine:
-    """A body that drives along x through the origin at time 0."""
+    """Return a body that drives along x and passes the origin at time 0."""
     return sn.TensorEngine(
         envs,
         dt,
@@ -47,7 +47,7 @@ def scene_of(engine: sn.TensorEngine, seed: int = 0, **kwargs: Any) -> sn.Scene:
 
 @pytest.mark.parametrize("heading", [0.0, 30.0, -120.0])
 def test_position_and_velocity_of_a_tilted_antenna_mast(heading: float) -> None:
-    """ENU is the world turned by the heading, with the lever arm of the antenna in position and velocity."""
+    """ENU is the world rotated by the heading, with the antenna's lever arm in position and velocity."""
     envs, rng = 32, np.random.default_rng(1)
     turn, d = Rotation.random(envs, rng=rng), np.array([0.1, -0.3, 1.2])
     p, v, w = (rng.normal(size=(envs, 3)) * scale for scale in (100.0, 5.0, 2.0))
@@ -62,7 +62,7 @@ def test_position_and_velocity_of_a_tilted_antenna_mast(heading: float) -> None:
 
 
 def test_a_heading_of_90_degrees_lets_x_point_north() -> None:
-    """A body 100 m along x of such a world is north of the origin: its latitude grows, its longitude does not."""
+    """A body 100 m along x of such a world is north of the origin: its latitude increases, its longitude does not."""
     engine = sn.TensorEngine(1, 0.1)
     engine.body_pos_w = (100.0, 0.0, 0.0)
     lla = scene_of(engine, heading_deg=90.0)["gnss"].data.lla[0]
@@ -72,7 +72,7 @@ def test_a_heading_of_90_degrees_lets_x_point_north() -> None:
 
 @pytest.mark.parametrize("origin", [ZURICH, (-77.85, 166.67, 10.0), (90.0, 0.0, 0.0), (0.0, 180.0, -30.0)])
 def test_geodetic_coordinates_are_float64_and_exact(origin: Any) -> None:
-    """`lla` is float64 and equals WGS84 in NumPy for the position shown, to 10 nm, with and without noise."""
+    """`lla` is float64 and equals WGS84 in NumPy for the displayed position, to 10 nm, with and without noise."""
     engine = sn.TensorEngine(200, 0.1)
     engine.body_pos_w = np.random.default_rng(2).uniform(-5000, 5000, size=(200, 1, 3)) * [1.0, 1.0, 0.1]
     sensor = scene_of(engine, origin=origin, pos_noise=2.0)["gnss"]
@@ -85,7 +85,7 @@ def test_geodetic_coordinates_are_float64_and_exact(origin: Any) -> None:
 
 
 def test_millimetres_show_in_latitude_and_longitude() -> None:
-    """Steps of 1 mm are told apart, which float32 degrees could not: theirs are 0.4 m here."""
+    """Steps of 1 mm are resolved, which float32 degrees could not do: their steps are 0.4 m here."""
     engine = sn.TensorEngine(5, 0.1)
     engine.body_pos_w[:, 0, 1] = torch.arange(5) * 1e-3
     latitude = numpy(scene_of(engine)["gnss"].data.lla)[:, 0]
@@ -93,7 +93,7 @@ def test_millimetres_show_in_latitude_and_longitude() -> None:
 
 
 def test_plural_mounts_have_an_axis() -> None:
-    """Two antennas of one config are two receivers with errors of their own."""
+    """Two antennas of one config are two receivers with independent errors."""
     engine = sn.TensorEngine(500, 0.1, bodies=("left", "right"))
     data = scene_of(engine, body=None, bodies=".*", horizontal_sd=1.0)["gnss"].data
     assert data.lla.shape == data.pos_enu.shape == (500, 2, 3)
@@ -106,7 +106,7 @@ def test_plural_mounts_have_an_axis() -> None:
 
 @pytest.mark.parametrize("rate", [4.0, 10.0])
 def test_the_error_forgets_itself_in_its_correlation_time(rate: float) -> None:
-    """From 20000 receivers the correlation after 5 s and the deviation: tau within 10 %, at any sample rate."""
+    """Correlation after 5 s and deviation of 20000 receivers give tau within 10 %, at any sample rate."""
     envs, tau, sd = 20000, 5.0, 1.5
     scene = scene_of(sn.TensorEngine(envs, 0.05), horizontal_sd=sd, vertical_sd=2 * sd, tau=tau, rate_hz=rate)
     first = numpy(scene["gnss"].read().pos_enu) / [sd, sd, 2 * sd]
@@ -125,7 +125,9 @@ def test_the_error_forgets_itself_in_its_correlation_time(rate: float) -> None:
 
 
 def test_a_slow_error_sampled_fast_keeps_its_correlation_time() -> None:
-    """20 samples at 1 kHz and tau of 10000 s: the error moved by 2 (1 - exp(-T/tau)) of its variance, in 20000 envs."""
+    """Over 20 samples at 1 kHz and tau = 10000 s, the error moves by 2 (1 - exp(-T/tau)) of its variance, in 20000
+    envs.
+    """
     envs, tau, dt, ticks = 20000, 1e4, 0.001, 20
     scene = scene_of(sn.TensorEngine(envs, dt), horizontal_sd=1.0, vertical_sd=1.0, tau=tau)
     first = numpy(scene["gnss"].read().pos_enu)
@@ -145,7 +147,7 @@ def test_half_of_all_fixes_are_within_the_cep() -> None:
 
 
 def test_white_noise_and_velocity_noise_are_the_knobs() -> None:
-    """`pos_noise` adds to the wandering error, `vel_noise` has its own deviation, and the truth has neither."""
+    """`pos_noise` adds to the correlated error, `vel_noise` has a separate deviation, and the truth has neither."""
     envs = 5000
     sensor = scene_of(driving(envs=envs), horizontal_sd=1.0, pos_noise=0.5, vel_noise=(0.05, 0.05, 0.1))["gnss"]
     bound = 5 / math.sqrt(2 * envs)
@@ -155,7 +157,7 @@ def test_white_noise_and_velocity_noise_are_the_knobs() -> None:
 
 
 def test_dilution_of_precision_scales_the_error() -> None:
-    """HDOP 3 makes the horizontal error three times as large, draw by draw; VDOP the vertical one; both are shown."""
+    """HDOP 3 triples the horizontal error draw by draw, and VDOP scales the vertical error; both are reported."""
     engine = sn.TensorEngine(100, 0.1)
     sd: dict[str, Any] = {"horizontal_sd": 1.0, "vertical_sd": 1.0}
     free = scene_of(engine, **sd)["gnss"].read()
@@ -172,7 +174,7 @@ def test_dilution_of_precision_scales_the_error() -> None:
 
 
 def test_before_the_first_fix_it_knows_nothing() -> None:
-    """For 0.5 s after a reset: fix 0, not valid, position the origin, infinite DOP; the truth is not concealed."""
+    """For 0.5 s after a reset, fix is 0, valid is false, position the origin, DOP infinite; the truth is available."""
     engine = driving()
     engine.motion = lambda t: {"body_pos_w": (100.0 + t, 0.0, 0.0), "body_lin_vel_w": (1.0, 0.0, 0.0)}
     engine.forward()
@@ -197,7 +199,7 @@ def test_before_the_first_fix_it_knows_nothing() -> None:
 
 
 def drive_through(scene: sn.Scene, ticks: int) -> list[tuple[Any, ...]]:
-    """Return (measured position, velocity, fix, valid, true x) of every tick, from the start on."""
+    """Return (measured position, velocity, fix, valid, true x) of every tick, from the start."""
     rows = []
     for _ in range(ticks):
         data = scene["gnss"].read()
@@ -209,7 +211,7 @@ def drive_through(scene: sn.Scene, ticks: int) -> list[tuple[Any, ...]]:
 
 
 def test_in_a_tunnel_the_last_position_is_held() -> None:
-    """From x = 10 to 20 there is no fix: the reading stays what it was before, noise and all, and is not valid."""
+    """From x = 10 to 20 there is no fix: the reading keeps its last value, noise included, and is not valid."""
     scene = scene_of(driving(dt=0.5), zones=(TUNNEL,), horizontal_sd=1.0, vel_noise=0.1, pos_noise=0.3)
     rows = drive_through(scene, 60)
     before = rows[19]
@@ -232,7 +234,9 @@ def test_after_an_outage_the_fix_takes_its_time() -> None:
 
 
 def test_a_2d_fix_holds_the_height() -> None:
-    """Where only a 2D fix is to be had, east and north go on, the height is the last good one, and nothing climbs."""
+    """With a 2D fix only, east and north continue, the height keeps its last good value, and vertical velocity is
+    zero.
+    """
     street = TUNNEL.replace(fix="2d")
     rows = drive_through(scene_of(driving(dt=0.5), zones=(street,)), 60)
     for position, velocity, fix, valid, x in rows:
@@ -247,7 +251,7 @@ def test_a_2d_fix_holds_the_height() -> None:
 
 
 def test_the_error_wanders_on_in_a_tunnel() -> None:
-    """The error process is the sky's, not the receiver's: after the tunnel it is what it would have been without."""
+    """The error process belongs to the sky, not the receiver: after the tunnel it is the same as without the tunnel."""
     sd: dict[str, Any] = {"horizontal_sd": 1.0, "vertical_sd": 2.0, "tau": 30.0}
     with_tunnel = drive_through(scene_of(driving(dt=0.5), zones=(TUNNEL,), **sd), 60)
     without = drive_through(scene_of(driving(dt=0.5), **sd), 60)
@@ -258,7 +262,7 @@ def test_the_error_wanders_on_in_a_tunnel() -> None:
 
 
 def test_a_reading_is_the_state_of_its_capture_time_and_never_of_later() -> None:
-    """At 5 Hz with 120 ms of latency, what is shown is where the antenna was at `capture_time`, 0.12 to 0.32 s ago."""
+    """At 5 Hz with 120 ms of latency, the position shown is that at `capture_time`, 0.12 to 0.32 s ago."""
     scene = scene_of(driving(dt=0.01, speed=20.0), rate_hz=5.0, delay=0.12)
     ages = set()
     for _ in range(200):
@@ -275,7 +279,7 @@ def test_a_reading_is_the_state_of_its_capture_time_and_never_of_later() -> None
 
 
 def test_no_fix_travels_with_its_sample() -> None:
-    """With a delay, `valid` is false while the shown sample, not the newest, is one of the tunnel."""
+    """With a delay, `valid` is false while the shown sample, not the newest, was captured in the tunnel."""
     rows = drive_through(scene_of(driving(dt=0.5), zones=(TUNNEL,), delay=1.0), 60)
     for k, (_, _, fix, valid, x) in enumerate(rows):
         captured = max(x - 1.0, 0.0)
@@ -284,7 +288,7 @@ def test_no_fix_travels_with_its_sample() -> None:
 
 
 def test_history_and_recording_keep_the_float64(tmp_path: Path) -> None:
-    """`lla` keeps its digits through delay, history and a file."""
+    """`lla` keeps its precision through delay, history and a file."""
     scene = scene_of(driving(dt=0.1), delay=0.2, history_length=3, pos_noise=1.0)
     recorder = NpzRecorder()
     for _ in range(10):
@@ -321,19 +325,19 @@ def test_history_and_recording_keep_the_float64(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
-    """Latitudes beyond the pole, times that run backwards: an error that says what is expected."""
+    """A latitude beyond the pole or a negative time raises an error that states the accepted values."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.GnssCfg(body="body", **given)
 
 
 def test_a_zone_turned_inside_out_is_refused() -> None:
-    """The greatest corner of a zone is not below its least one."""
+    """The upper corner of a zone is not below its lower corner."""
     with pytest.raises(sn.ConfigError, match=r"high: got .*expected a corner at or above `low` in each axis"):
         sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, -1.0, 1.0))
 
 
 def test_a_zone_that_would_better_the_sky_is_refused() -> None:
-    """A factor below 1 could not act, since outside of all zones it is 1 and the greatest holds."""
+    """A factor below 1 would have no effect, because it is 1 outside all zones and the greatest applies."""
     with pytest.raises(sn.ConfigError, match=r"dop: got 0\.5, expected a finite factor >= 1.*hdop and vdop"):
         sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, 1.0, 1.0), dop=0.5)
 
@@ -349,7 +353,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
 
 
 def test_what_is_not_finite_is_never_the_last_position() -> None:
-    """A tunnel right after a sample of NaN holds the fix before it."""
+    """In a tunnel right after a sample of NaN, the fix before that sample is held."""
     engine = sn.TensorEngine(1, 0.1)
     scene = scene_of(engine, zones=(TUNNEL,))
     engine.body_pos_w = (9.0, 1.0, 0.0)
@@ -366,7 +370,7 @@ def test_what_is_not_finite_is_never_the_last_position() -> None:
 
 
 def test_it_draws_the_measured_positions_in_the_world() -> None:
-    """Debug points are the measured positions turned back into world axes."""
+    """Debug points are the measured positions transformed back into world axes."""
     engine = sn.TensorEngine(3, 0.1)
     engine.body_pos_w = (3.0, -1.0, 2.0)
     (points,) = scene_of(engine, heading_deg=77.0)["gnss"].debug_draw()
@@ -395,5 +399,5 @@ def test_it_draws_the_measured_positions_in_the_world() -> None:
     ids=["plain", "everything"],
 )
 def test_it_keeps_the_contract(cfg: sn.GnssCfg) -> None:
-    """Every law of `check_sensor` holds, without errors and with all of them."""
+    """Every rule of `check_sensor` holds, without errors and with all of them."""
     check_sensor(cfg)

@@ -1,4 +1,4 @@
-"""The IMU against kinematics written out by hand: rotations by SciPy, positions and their derivatives in float64."""
+"""The IMU, checked against kinematics by hand: rotations by SciPy, positions and derivatives in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFFSET = sn.OffsetCfg(pos=(0.2488, 0.00835, 0.04628), rot=(math.sqrt(0.5), 0.0, 
 
 
 def tolerance(*sizes: float, operations: int = 30) -> float:
-    """Bound of the rounding of a result that adds parts of the given sizes in some tens of float32 operations."""
+    """Return the rounding bound of a sum of parts of the given sizes over some tens of float32 operations."""
     return operations * EPS * sum(sizes)
 
 
@@ -65,7 +65,7 @@ def fill(engine: sn.TensorEngine, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def test_rest_reads_g_upwards_in_every_attitude_and_mounting() -> None:
-    """At rest the accelerometer, turned back into the world, reads (0, 0, 9.81) whatever the body and the mount do."""
+    """At rest the accelerometer, rotated into the world, reads (0, 0, 9.81) for any attitude of body and mount."""
     rng = np.random.default_rng(1)
     mounts = turns(rng, 6)
     sites = {f"imu_{i}": ("body", rng.normal(size=3), wxyz(mounts)[i]) for i in range(6)}
@@ -81,7 +81,7 @@ def test_rest_reads_g_upwards_in_every_attitude_and_mounting() -> None:
 
 
 def test_free_fall_reads_zero() -> None:
-    """A body that accelerates as gravity does feels nothing, also while it moves."""
+    """A body in free fall reads zero, also while it moves."""
     engine = engine_of(8)
     fill(engine, np.random.default_rng(2))
     engine.body_ang_vel_w = engine.body_ang_acc_w = 0.0
@@ -94,7 +94,7 @@ SPIN, SPIN_UP, RADIUS, LIFT = 5.0, 3.0, 0.4, 0.05
 
 
 def turntable(dt: float) -> sn.TensorEngine:
-    """A platter about z that is at angle w t + alpha t^2 / 2."""
+    """Return a platter about z at angle w t + alpha t^2 / 2."""
 
     def motion(t: float) -> dict[str, Any]:
         angle = SPIN * t + 0.5 * SPIN_UP * t * t
@@ -175,7 +175,7 @@ def test_projected_gravity_is_a_direction_and_zero_where_there_is_none() -> None
 
 
 def test_gravity_is_read_per_env_at_every_sample() -> None:
-    """Each env has its own gravity, and a change of it shows in the next sample."""
+    """Each env has its own gravity, and a change takes effect in the next sample."""
     engine = engine_of(3)
     engine.gravity_w = [[0.0, 0.0, -1.62], [0.0, 0.0, -9.81], [3.7, 0.0, 0.0]]
     scene = sn.Scene(engine, [sn.ImuCfg(body="body")])
@@ -187,7 +187,9 @@ def test_gravity_is_read_per_env_at_every_sample() -> None:
 
 @pytest.mark.parametrize("bias", [(0.0, 0.0, 0.0), (0.0, 0.0, 9.81), (1.0, -2.0, 3.0)])
 def test_a_gravity_bias_is_added_in_world_axes(bias: Any) -> None:
-    """With `gravity_bias` the reading is acceleration plus the bias, both turned from world axes, gravity or not."""
+    """With `gravity_bias` the reading is acceleration plus the bias, both rotated from world axes, with or without
+    gravity.
+    """
     rng = np.random.default_rng(4)
     engine = engine_of(16, provides=("pose", "velocity", "acceleration"))
     state = fill(engine, rng)
@@ -202,7 +204,9 @@ def test_a_gravity_bias_is_added_in_world_axes(bias: Any) -> None:
 
 @pytest.mark.parametrize("given", ["config", "engine"])
 def test_a_rotated_mount_on_a_turned_body_composes_body_first(given: str) -> None:
-    """A body yawed by 180 deg with a mount turned 90 deg about x sees the field (0.3, 0.1, 0.5) as (-0.3, 0.5, 0.1)."""
+    """A body yawed by 180 deg, with a mount rotated 90 deg about x, reads the field (0.3, 0.1, 0.5) as (-0.3, 0.5,
+    0.1).
+    """
     field = (0.3, 0.1, 0.5)
     engine = engine_of(1, magnetic=field if given == "engine" else None)
     engine.body_quat_w = wxyz(Rotation.from_euler("z", 180, degrees=True))
@@ -219,7 +223,7 @@ def test_the_field_of_the_config_wins_over_the_engines() -> None:
 
 
 def test_an_offset_on_a_body_equals_a_site_there() -> None:
-    """Body plus offset gives what a site at that place gives, in all fields."""
+    """A body with an offset reads the same in all fields as a site at that position."""
     engine = engine_of(8, magnetic=(0.3, 0.1, 0.5), sites={"imu_link": ("body", OFFSET.pos, OFFSET.rot)})
     fill(engine, np.random.default_rng(5))
     by_offset = sn.ImuCfg(name="offset", body="body", offset=OFFSET, fields="all")
@@ -231,7 +235,7 @@ def test_an_offset_on_a_body_equals_a_site_there() -> None:
 
 
 def test_an_offset_on_a_site_composes() -> None:
-    """An offset given on a site counts in the site's frame."""
+    """An offset on a site is expressed in the site's frame."""
     rng = np.random.default_rng(6)
     outer, inner = turns(rng, 2)[0], turns(rng, 2)[1]
     p, q = rng.normal(size=3), rng.normal(size=3)
@@ -250,7 +254,7 @@ def test_an_offset_on_a_site_composes() -> None:
 
 
 def test_plural_mounts_have_a_mount_axis_and_equal_single_ones() -> None:
-    """`bodies=` gives `[env, mount, ...]` in the model's order, bit for bit what one sensor per body reads."""
+    """`bodies=` gives `[env, mount, ...]` in the model's order, bit for bit the reading of one sensor per body."""
     names = ("base", "thigh", "shank")
     engine = engine_of(5, bodies=names, magnetic=(0.3, 0.1, 0.5))
     fill(engine, np.random.default_rng(7))
@@ -270,7 +274,7 @@ def test_plural_mounts_have_a_mount_axis_and_equal_single_ones() -> None:
 
 
 def test_a_plural_selector_of_one_name_keeps_the_mount_axis() -> None:
-    """A plural selector that matches one body still gives the mount axis; a singular one never does."""
+    """A plural selector that matches one body still gives the mount axis; a singular selector never does."""
     scene = sn.Scene(engine_of(2), [sn.ImuCfg(name="one", body="body"), sn.ImuCfg(name="many", bodies=("body",))])
     assert scene["one"].data.lin_acc_b.shape == (2, 3)
     assert scene["many"].data.lin_acc_b.shape == (2, 1, 3)
@@ -278,7 +282,7 @@ def test_a_plural_selector_of_one_name_keeps_the_mount_axis() -> None:
 
 @pytest.mark.parametrize("selector", [{"body": "world"}, {"body": None}, {"prim_path": "/World"}])
 def test_a_mount_on_the_world_reads_g_and_stands_still(selector: dict[str, Any]) -> None:
-    """An IMU on the world reads +g along its own axes whatever the bodies do."""
+    """An IMU on the world reads +g along its own axes, independent of the bodies."""
     engine = engine_of(4)
     fill(engine, np.random.default_rng(8))
     tilt = wxyz(Rotation.from_euler("x", 90, degrees=True))
@@ -292,7 +296,7 @@ def test_a_mount_on_the_world_reads_g_and_stands_still(selector: dict[str, Any])
 
 
 def test_a_mount_that_does_not_exist_is_an_error_that_lists_what_does() -> None:
-    """A wrong body name is refused with the nearest name and the list of bodies."""
+    """A wrong body name is rejected with the nearest name and the list of bodies."""
     with pytest.raises(sn.SelectionError, match=r"ImuCfg\('imu'\)\.body: got 'bas'.*Did you mean 'base'.*base, arm"):
         sn.Scene(engine_of(1, bodies=("base", "arm")), [sn.ImuCfg(body="bas")])
 
@@ -301,7 +305,7 @@ def test_a_mount_that_does_not_exist_is_an_error_that_lists_what_does() -> None:
 
 
 def test_fields_selects_what_is_computed_and_the_rest_is_none() -> None:
-    """Only the fields asked for exist; they need nothing more of the engine than they use."""
+    """Only the requested fields exist, and they require only their own engine data."""
     engine = sn.TensorEngine(2, 0.01, provides=("pose",))
     data = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("quat_w", "pos_w"))])["imu"].data
     assert data.pos_w.shape == (2, 3)
@@ -325,19 +329,19 @@ def test_by_default_an_imu_has_what_a_device_measures() -> None:
     [(("lin_acc_w",), "Did you mean 'lin_acc_b'"), ((), "at least one field"), ("some", "'all'")],
 )
 def test_wrong_fields_are_refused(fields: Any, message: str) -> None:
-    """An unknown field, or none at all, is an error at construction that says what is possible."""
+    """An unknown field, or an empty selection, is an error at construction that states the options."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.ImuCfg(body="body", fields=fields)
 
 
 def test_a_knob_of_a_field_that_is_not_computed_is_refused() -> None:
-    """A gyroscope's noise without the gyroscope's field names the field to add."""
+    """Gyroscope noise without the gyroscope's field raises an error that names the field to add."""
     with pytest.raises(sn.ConfigError, match=r"gyro_noise.*Add 'ang_vel_b'"):
         sn.Scene(engine_of(1), [sn.ImuCfg(body="body", fields=("lin_acc_b",), gyro_noise=0.1)])
 
 
 def test_knobs_by_prefix_equal_knobs_by_field() -> None:
-    """`gyro_noise=x` and `noise={"ang_vel_b": x}` give the same bits, for every standard knob of every prefix."""
+    """`gyro_noise=x` and `noise={"ang_vel_b": x}` give the same bits, for every standard setting of every prefix."""
     amounts = {"noise": 0.1, "bias": 0.2, "random_walk": 0.03, "resolution": 0.004}
     prefixes = {"acc": "lin_acc_b", "gyro": "ang_vel_b", "mag": "mag_b"}
     by_prefix = {f"{prefix}_{knob}": amount for prefix in prefixes for knob, amount in amounts.items()}
@@ -370,13 +374,13 @@ def test_truth_is_untouched_by_imperfections() -> None:
 
 
 def test_print() -> None:
-    """The sensor's text names it, where it sits, its rate and its fields with units."""
+    """The sensor's text states its name, mount, rate and fields with units."""
     scene = sn.Scene(engine_of(3), [sn.ImuCfg(name="imu_0", body="body", rate_hz=250.0, fields=("lin_acc_b",))])
     assert str(scene["imu_0"]) == "<Imu 'imu_0' on body, 3 env(s), 250 Hz: lin_acc_b[env,xyz] m/s^2>"
 
 
 def test_it_draws_the_specific_force_at_each_mount() -> None:
-    """The debug arrow of an IMU at rest points up from the mount, 0.05 m per m/s^2, also where nobody read it yet."""
+    """The debug arrow of an IMU at rest points up from the mount, 0.05 m per m/s^2, also before the first read."""
     engine = engine_of(2)
     engine.body_quat_w = wxyz(Rotation.from_euler("xyz", (0.3, -1.0, 2.0)))
     engine.body_pos_w = (1.0, 2.0, 3.0)
@@ -391,7 +395,7 @@ def test_it_draws_the_specific_force_at_each_mount() -> None:
 
 
 def test_the_source_of_accelerations_is_chosen_and_told() -> None:
-    """`auto` takes the engine's accelerations where it has them, else differences; `engine` refuses to guess."""
+    """`auto` takes the engine's accelerations if available, otherwise differences; `engine` never falls back."""
 
     def source(**kwargs: Any) -> str:
         engine = engine_of(1, **kwargs)
@@ -418,7 +422,7 @@ def constant_acceleration(a: tuple[float, float, float], dt: float = 0.001) -> C
 
 @pytest.mark.parametrize("every", [1, 4])
 def test_differences_are_over_the_time_that_passed(every: int) -> None:
-    """A constant acceleration reads the same with one sample in four ticks as with one per tick, not four times."""
+    """A constant acceleration reads the same with one sample per four ticks and per tick, not four times as much."""
     dt, a = 0.001, (3.0, -1.0, 0.5)
     engine = engine_of(3, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
     turn = Rotation.from_euler("xyz", (0.4, 0.2, -1.0))
@@ -433,7 +437,7 @@ def test_differences_are_over_the_time_that_passed(every: int) -> None:
 
 
 def test_differences_at_a_rate_that_is_no_multiple_of_the_step() -> None:
-    """At 3 samples in 10 ticks, where intervals are 3 or 4 ticks long, every sample reads the same acceleration."""
+    """At 3 samples per 10 ticks, with intervals of 3 or 4 ticks, every sample reads the same acceleration."""
     dt, a = 0.001, (3.0, -1.0, 0.5)
     engine = engine_of(1, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
     scene = sn.Scene(
@@ -451,7 +455,7 @@ def test_differences_at_a_rate_that_is_no_multiple_of_the_step() -> None:
 
 
 def test_differences_never_span_a_reset() -> None:
-    """A reset that teleports a moving body gives an invalid first sample without a spike; other envs go on."""
+    """A reset that teleports a moving body gives an invalid first sample without a spike; other envs continue."""
     engine = engine_of(3, 0.001, provides=("pose", "velocity", "gravity"))
     engine.body_lin_vel_w = (2.0, 0.0, 0.0)
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("lin_acc_b", "ang_acc_b"))])
@@ -470,7 +474,7 @@ def test_differences_never_span_a_reset() -> None:
 
 
 def test_a_reset_off_the_grid_does_not_stretch_the_next_difference() -> None:
-    """After a reset between two samples the next difference is over the ticks since the reset, in that env only."""
+    """After a reset between two samples the next difference spans the ticks since the reset, in that env only."""
     dt, a = 0.001, (3.0, 0.0, 0.0)
     engine = engine_of(2, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
     scene = sn.Scene(
@@ -487,7 +491,7 @@ def test_a_reset_off_the_grid_does_not_stretch_the_next_difference() -> None:
 
 
 def test_a_first_sample_without_a_difference_stays_invalid_through_a_delay() -> None:
-    """The sample of the reset is shown, and marked invalid, until a sample with a difference arrives."""
+    """The sample at the reset is shown and marked invalid, until a sample with a difference arrives."""
     engine = engine_of(1, 0.001, provides=("pose", "velocity", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("lin_acc_b",), delay=0.003)])
     states = []
@@ -508,7 +512,7 @@ def test_a_jump_in_time_divides_by_all_of_it() -> None:
 
 
 def test_an_edit_without_time_is_in_no_difference() -> None:
-    """`update(ticks=0)` after an edit holds the sample; the next difference is to the velocity that it was of."""
+    """`update(ticks=0)` after an edit keeps the sample; the next difference uses the velocity of that sample."""
     engine = engine_of(1, 0.001, provides=("pose", "velocity", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", gravity_bias=(0.0, 0.0, 0.0), fields=("lin_acc_b",))])
     scene.update()
@@ -526,7 +530,7 @@ def test_an_edit_without_time_is_in_no_difference() -> None:
 
 
 def test_differences_hold_over_long_runs() -> None:
-    """Past 2^24 ticks, where a float32 no longer counts every tick, intervals are still exact."""
+    """Beyond 2^24 ticks, where a float32 no longer counts every tick, intervals are still exact."""
     engine = engine_of(2, 0.001, provides=("pose", "velocity", "gravity"))
     engine.tick = 2**24 - 6
     cfg = sn.ImuCfg(body="body", update_period=0.004, gravity_bias=(0.0, 0.0, 0.0), fields=("lin_acc_b",))
@@ -542,7 +546,7 @@ def test_differences_hold_over_long_runs() -> None:
 
 
 def test_a_partial_reset_keeps_the_other_envs_memory_bit_for_bit() -> None:
-    """Resetting one env leaves the differences of the others alone, also where the processor flushes denormals to 0."""
+    """Resetting one env does not affect the differences of others, also if the processor flushes denormals to 0."""
     dt, a = 0.001, (3.0, 0.0, 0.0)
     engine = engine_of(2, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", gravity_bias=(0.0, 0.0, 0.0), fields=("lin_acc_b",))])
@@ -559,7 +563,7 @@ def test_a_partial_reset_keeps_the_other_envs_memory_bit_for_bit() -> None:
 
 
 def test_a_saved_scene_goes_on_bit_for_bit() -> None:
-    """Noise, walks, Gauss-Markov biases and differences continue from a saved state as if nothing had happened."""
+    """Noise, walks, Gauss-Markov biases and differences continue from a saved state without interruption."""
     velocities = np.random.default_rng(14).normal(size=(8, 3, 1, 3))
     provides: Any = ("pose", "velocity", "gravity")
     cfg = sn.preset("adis16448", name="imu", body="body", fields=("lin_acc_b",), acc_random_walk=0.01, rate_hz=300.0)
@@ -585,7 +589,9 @@ def test_a_saved_scene_goes_on_bit_for_bit() -> None:
 
 
 def test_the_turn_on_bias_is_normal_over_envs_and_constant_in_an_episode() -> None:
-    """Turn-on biases of 2048 envs pass a Kolmogorov-Smirnov test, stay in an episode, and are drawn anew at a reset."""
+    """Turn-on biases of 2048 envs pass a Kolmogorov-Smirnov test, are constant in an episode, and are redrawn at a
+    reset.
+    """
     envs, sd = 2048, 0.01
     turn_on = sn.GaussMarkov(fields=("ang_vel_b",), density=0.0, tau=100.0, turn_on=sd)
     scene = sn.Scene(engine_of(envs), [sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(turn_on,))])
@@ -605,7 +611,7 @@ def test_the_turn_on_bias_is_normal_over_envs_and_constant_in_an_episode() -> No
 
 
 def test_saturation_clips_exactly_at_full_scale() -> None:
-    """Beyond full scale the reading is the end of the range, bit for bit; within it nothing changes."""
+    """Beyond full scale the reading is the end of the range, bit for bit; within it, nothing changes."""
     rates = torch.linspace(-50.0, 50.0, 201)
     engine = engine_of(201)
     engine.body_ang_vel_w = rates[:, None, None].expand(201, 1, 3)
@@ -636,7 +642,7 @@ def test_every_reading_is_a_multiple_of_the_resolution() -> None:
 
 
 def test_scale_and_misalignment_come_back_from_a_six_pose_calibration() -> None:
-    """Six attitudes at rest give back the matrix T (I + S) and the bias of the accelerometer."""
+    """Six attitudes at rest determine the matrix T (I + S) and the bias of the accelerometer."""
     poses = Rotation.from_euler("xy", [[0, 0], [90, 0], [-90, 0], [180, 0], [0, 90], [0, -90]], degrees=True)
     engine = engine_of(6)
     engine.body_quat_w = wxyz(poses)[:, None]
@@ -656,7 +662,7 @@ def test_scale_and_misalignment_come_back_from_a_six_pose_calibration() -> None:
 
 @pytest.mark.parametrize("source", ["engine", "difference"])
 def test_a_state_that_is_not_finite_spoils_one_env_and_says_which(source: Any) -> None:
-    """NaN in one env marks only its samples invalid, warns once with env, body and tick, and ends with a reset."""
+    """NaN in one env invalidates only its samples, warns once with env, body and tick, and ends with a reset."""
     engine = engine_of(3, bodies=("base", "arm"))
     clean, broken = (sn.ImuCfg(name=name, bodies=".*", fields=("ang_vel_b", "lin_acc_b"), acceleration=source,
                                evaluate="always") for name in ("clean", "broken"))  # fmt: skip
@@ -688,7 +694,7 @@ def test_a_state_that_is_not_finite_spoils_one_env_and_says_which(source: Any) -
 
 
 def test_a_difference_from_a_broken_velocity_is_not_valid() -> None:
-    """Where a NaN heals by itself, the sample that would subtract it is invalid too, and the one after is right."""
+    """If a NaN disappears by itself, the sample that would subtract it is also invalid, and the next is correct."""
     engine = engine_of(1, provides=("pose", "velocity", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("lin_acc_b",))])
     scene.update()
@@ -704,7 +710,7 @@ def test_a_difference_from_a_broken_velocity_is_not_valid() -> None:
 
 
 def test_reset_of_one_sensor_takes_env_ids() -> None:
-    """`sensor.reset(env_ids)` captures these envs anew and leaves the others alone."""
+    """`sensor.reset(env_ids)` recaptures these envs and does not affect the others."""
     engine = engine_of(3)
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", update_period=0.01, fields=("ang_vel_b",))])
     engine.body_ang_vel_w = 1.0
@@ -716,7 +722,7 @@ def test_reset_of_one_sensor_takes_env_ids() -> None:
 
 
 def test_the_data_class_declares_every_field_with_unit_and_frame() -> None:
-    """The specs of all fields carry the unit, frame and kind that recorders and viewers use."""
+    """The specs of all fields state the unit, frame and kind that recorders and viewers use."""
     scene = sn.Scene(engine_of(1, magnetic=(1.0, 0.0, 0.0)), [sn.ImuCfg(body="body", fields="all")])
     specs = {spec.name: (spec.shape, spec.unit, spec.frame, spec.kind) for spec in scene["imu"].specs}
     assert tuple(specs) == tuple(field.name for field in dataclasses.fields(sn.ImuData)) == ALL

@@ -1,7 +1,7 @@
-"""The noise of a simulated IMU, measured as one measures a real one: by its Allan deviation.
+"""The noise of a simulated IMU, measured as for a real device by its Allan deviation.
 
-Environments are independent runs: many of them for a short time give the clusters of one for a long time. With M
-independent clusters an Allan deviation is known to a relative standard deviation of about 1/sqrt(2 (M - 1)).
+Environments are independent runs: many short runs give the clusters of one long run. With M independent clusters an
+Allan deviation is known to a relative standard deviation of about 1/sqrt(2 (M - 1)).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_white_noise_has_the_configured_density_at_every_averaging_time(dt: floa
     samples = white_and_walk(dt)["ang_vel_b"]
     for m in (1, 2, 4, 8, 16):
         expected = WHITE / math.sqrt(m * dt)
-        assert 5 * spread(len(samples), m) < 0.03  # so that 3 % is more than chance
+        assert 5 * spread(len(samples), m) < 0.03  # so that 3 % exceeds random variation
         assert allan_deviation(samples, m) == pytest.approx(expected, rel=0.03), m
 
 
@@ -89,7 +89,7 @@ def test_halving_the_time_step_changes_neither() -> None:
 
 
 def test_a_density_holds_at_a_rate_below_that_of_the_physics() -> None:
-    """At 100 Hz on a step of 2 ms the white noise has the same density, and a sample N sqrt(100)."""
+    """At 100 Hz with a step of 2 ms the white noise has the same density, and a sample has N sqrt(100)."""
     engine = sn.TensorEngine(ENVS, 0.002)
     cfg = sn.ImuCfg(body="body", fields=("ang_vel_b",), gyro_noise_density=WHITE, rate_hz=100.0)
     scene = sn.Scene(engine, [cfg])
@@ -128,7 +128,7 @@ def test_gauss_markov_has_its_stationary_deviation_from_the_first_sample_on() ->
         assert samples[row].std() == pytest.approx(sd, rel=5 / math.sqrt(2 * COLUMNS))
     lag = round(TAU / STEP)
     correlation = float(np.mean(samples[:-lag] * samples[lag:])) / sd**2
-    # at least as many independent pairs as columns times stretches of 2 tau
+    # at least as many independent pairs as columns times intervals of 2 tau
     assert correlation == pytest.approx(math.exp(-1.0), abs=5 / math.sqrt(COLUMNS * 8.0 / (2 * TAU)))
 
 
@@ -143,7 +143,7 @@ def test_gauss_markov_peaks_where_it_should() -> None:
     top = int(np.argmax(measured))
     # sampling at tau/20 changes the continuous peak by less than 0.2 %
     assert measured[top] == pytest.approx(0.437 * DRIVE * math.sqrt(TAU), rel=0.002 + 5.0 * chance[top])
-    # the curve is flat there: the peak may sit wherever the exact one is within the spread of its top
+    # the curve is flat there: the peak may lie wherever the exact curve is within the spread of its top
     flat = sizes[exact > exact.max() * (1.0 - 5.0 * chance[top])] * STEP
     assert flat[0] <= sizes[top] * STEP <= flat[-1]
     assert flat[0] < 1.89 * TAU < flat[-1]

@@ -1,4 +1,4 @@
-"""The IMU on MuJoCo: against MuJoCo's own sensors, against closed forms, and the cases other simulators test."""
+"""The IMU on MuJoCo, checked against MuJoCo's sensors, closed forms, and the test cases of other simulators."""
 
 from __future__ import annotations
 
@@ -71,11 +71,13 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def test_the_imu_equals_mujocos_own_sensors_in_a_tumbling_collision() -> None:
-    """In a run of impacts every site reads what MuJoCo's sensors do, to 1e-4 of the larger of the value and a floor."""
+    """In a run of impacts every site reads the same as MuJoCo's sensors, to 1e-4 of the larger of the value and a
+    floor.
+    """
     envs, rng = 6, np.random.default_rng(1)
     plain = TUMBLE.replace(
         "SENSORS", ""
-    )  # the engine's model has no sensor of its own: the adapter adds what is needed
+    )  # the engine's model declares no sensors: the adapter adds the required ones to it
     engine = sn.MujocoEngine(plain, num_envs=envs)
     scene = sn.Scene(engine, [sn.ImuCfg(sites=SITES, fields="all")])
     qpos = np.tile(np.asarray(engine.model.qpos0), (envs, 1))
@@ -101,7 +103,7 @@ def test_the_imu_equals_mujocos_own_sensors_in_a_tumbling_collision() -> None:
             impacts += int(data.ncon > 0)
             for kind in ours:
                 expected = np.stack([data.sensor(f"{kind}/{site}").data for site in SITES])
-                if kind == "frameangacc":  # world axes there, the IMU's here
+                if kind == "frameangacc":  # world axes there, the IMU's axes here
                     expected = Rotation.from_quat(quats[env], scalar_first=True).inv().apply(expected)
                 scale = np.maximum(np.linalg.norm(expected, axis=1), floors[kind])
                 error = np.linalg.norm(reading[kind][env] - expected, axis=1) / scale
@@ -124,7 +126,7 @@ def free_body(**kwargs: Any) -> sn.MujocoEngine:
 
 @pytest.mark.parametrize("source", ["engine", "difference"])
 def test_constant_velocity(source: Any) -> None:
-    """With the velocity rewritten before each step, accelerations stay as they are and velocity is (1, 0, -g dt)."""
+    """With the velocity rewritten before each step, accelerations are unchanged and velocity is (1, 0, -g dt)."""
     dt = 0.001
     scene = sn.Scene(free_body(num_envs=2), [sn.ImuCfg(body="cube", gravity_bias=(0.0, 0.0, 0.0), fields="all",
                                                        acceleration=source)])  # fmt: skip
@@ -173,7 +175,7 @@ PENDULUM = f"""<mujoco><option timestep="0.001" integrator="RK4"/><worldbody>
 
 @pytest.mark.parametrize("source", ["engine", "difference"])
 def test_single_dof_pendulum(source: Any) -> None:
-    """A swinging pendulum follows its closed form; an IMU on a link there equals one by offset."""
+    """A swinging pendulum follows its closed form; an IMU on a link there equals an IMU by offset."""
     engine = sn.MujocoEngine(PENDULUM, num_envs=2)
     on_axis, linked, by_offset = (
         sn.ImuCfg(name="on_axis", site="on_axis", fields="all", acceleration=source),
@@ -205,7 +207,7 @@ def test_single_dof_pendulum(source: Any) -> None:
         )
         np.testing.assert_allclose(numpy(data.lin_vel_b), back.apply(v), rtol=1e-4, atol=1e-5)
         if exact or step > 0:
-            # a difference is the acceleration of the middle of the step: off by half a step of the angular jerk
+            # a difference is the acceleration at the middle of the step: off by half a step of the angular jerk
             slack = 0.0 if exact else 0.5 * 0.001 * stiffness * float(np.abs(rate).max())
             np.testing.assert_allclose(
                 numpy(data.ang_acc_b), back.apply(acceleration[:, None] * [0.0, 1.0, 0.0]), rtol=near["rtol"],
@@ -238,7 +240,7 @@ ATTACHED = """<mujoco><option timestep="0.001"/><worldbody>
 
 
 def test_an_offset_on_the_base_equals_the_link_there() -> None:
-    """Base plus (0.2488, 0.00835, 0.04628), yawed by 90 deg, equals the link at that place, all fields to 1e-4."""
+    """Base plus (0.2488, 0.00835, 0.04628), yawed by 90 deg, equals the link at that position, all fields to 1e-4."""
     engine = sn.MujocoEngine(ATTACHED, num_envs=4)
     link, base = (
         sn.ImuCfg(name="link", body="imu_link", fields="all"),
@@ -254,7 +256,7 @@ def test_an_offset_on_the_base_equals_the_link_there() -> None:
 
 
 def test_a_mount_through_a_fixed_child_composes_its_offsets() -> None:
-    """A site or camera on a welded child equals the base with both offsets composed."""
+    """A site or camera on a welded child equals the base with the two offsets composed."""
     inner = Rotation.from_euler("x", 90, degrees=True)
     outer = Rotation.from_euler("z", 90, degrees=True)
     pos = np.array(OFFSET.pos) + outer.apply([0.01, 0.0, 0.02])
@@ -273,7 +275,7 @@ def test_a_mount_through_a_fixed_child_composes_its_offsets() -> None:
 
 
 def test_free_fall_reads_zero_and_rest_reads_g() -> None:
-    """A falling body's accelerometer reads 0 although it spins; a body at rest and one on the world read +g."""
+    """A falling body's accelerometer reads 0 although it spins; a body at rest and a mount on the world read +g."""
     engine = free_body(num_envs=2)
     com = sn.OffsetCfg(pos=(0.02, 0.0, 0.0))
     cube = sn.ImuCfg(name="cube", body="cube", offset=com)
@@ -288,7 +290,7 @@ def test_free_fall_reads_zero_and_rest_reads_g() -> None:
 
 
 def test_gravity_and_flux_differ_per_env() -> None:
-    """Gravity and magnetic flux set per env show in that env's readings."""
+    """Gravity and magnetic flux set per env appear in that env's readings."""
     engine = free_body(num_envs=3)
     scene = sn.Scene(engine, [sn.ImuCfg(body="fixed", fields=("lin_acc_b", "mag_b", "projected_gravity_b"))])
     gravity = torch.tensor([[0.0, 0.0, -9.81], [0.0, 0.0, -1.62], [3.7, 0.0, 0.0]], dtype=torch.float64)
@@ -302,7 +304,7 @@ def test_gravity_and_flux_differ_per_env() -> None:
 
 
 def test_a_teleport_by_reset_gives_no_spike() -> None:
-    """Resetting a fast body to a far place reads as a body in free fall at once, by both sources."""
+    """Resetting a fast body to a distant position reads as free fall at once, by both sources."""
     engine = free_body(num_envs=2)
     com = sn.OffsetCfg(pos=(0.02, 0.0, 0.0))
     scene = sn.Scene(engine, [sn.ImuCfg(name=source, body="cube", acceleration=source, offset=com)

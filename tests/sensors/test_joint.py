@@ -1,4 +1,4 @@
-"""Joint sensors: against the engine's numbers, MuJoCo's own sensors, and slow models of encoders in float64."""
+"""Joint sensors, checked against the engine's values, MuJoCo's sensors, and slow float64 models of encoders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine_of(envs: int, joints: Any = ("a", "b", "c"), dt: float = 0.001, **kwa
 
 
 def swinging(envs: int, dt: float = 0.002, shift: float = 0.0) -> sn.TensorEngine:
-    """Three joints that swing differently in each env; `shift` is another past for the same law of motion."""
+    """Return three joints that swing differently in each env; `shift` gives the same law of motion another past."""
     phase = 0.7 * torch.arange(envs, dtype=torch.float64)[:, None] + torch.arange(3, dtype=torch.float64)
 
     def motion(t: float) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def swinging(envs: int, dt: float = 0.002, shift: float = 0.0) -> sn.TensorEngin
 
 
 def along(path: Array, cfg: sn.JointSensorCfg, dt: float = 0.001) -> tuple[Array, Array]:
-    """Let the joints of one env go along a path `[tick, joint]` and return measured position and velocity there."""
+    """Move the joints of one env along a path `[tick, joint]` and return measured position and velocity."""
     names = tuple(f"j{k}" for k in range(path.shape[1]))
     engine = engine_of(1, names, dt)
     engine.joint_pos = path[0]
@@ -83,7 +83,7 @@ def test_the_contract_holds_for_one_joint_without_a_joint_axis() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_from_before_a_reset_shows_after_it(mode: str) -> None:
-    """Two envs with other pasts and one future are bit-identical from their reset on, in all fields and flags."""
+    """Two envs with different pasts and one future are bit-identical from their reset on, in all fields and flags."""
     shots: list[list[Any]] = []
     for shift in (0.0, 5.0):
         engine = swinging(3, shift=shift)
@@ -127,7 +127,7 @@ def test_fields_are_the_engines_numbers_of_the_selected_joints() -> None:
 
 
 def test_units_say_what_the_joints_are() -> None:
-    """Hinges are in rad, slides in m, and a mixture says both."""
+    """Hinges are in rad, slides in m, and the units of a mixture list both."""
     engine = engine_of(1, ("hinge", "rail", "lift"), slides=("rail", "lift"))
     cases = {
         "hinge": ["rad", "rad/s", "N m"],
@@ -142,7 +142,7 @@ def test_units_say_what_the_joints_are() -> None:
 
 
 def test_an_entity_selects_its_own_joints() -> None:
-    """A reference with an entity means the joints with that prefix; without prefixes it means the bare name."""
+    """A reference with an entity selects the joints with that prefix; without prefixes it is the bare name."""
     engine = engine_of(1, ("left/hip", "left/knee", "right/hip"))
     cfg = sn.JointSensorCfg(joints=sn.ObjRef(type="joint", name=".*", entity="left"))
     assert sn.Scene(engine, [cfg])["joint"].joint_names == ("left/hip", "left/knee")
@@ -160,7 +160,7 @@ BALLS = """
 
 
 def test_a_pattern_takes_scalar_joints_only_and_naming_another_is_an_error() -> None:
-    """`.*` leaves out free and ball joints; to name one says what measures it instead."""
+    """`.*` skips free and ball joints; an explicit name raises an error that states the right sensor."""
     scene = sn.Scene(sn.MujocoEngine(BALLS), [sn.JointSensorCfg(joints=".*")])
     assert scene["joint"].joint_names == ("wrist", "slip")
     assert [spec.unit for spec in scene["joint"].specs] == ["rad|m", "rad/s|m/s"]
@@ -212,13 +212,13 @@ def test_a_pattern_takes_scalar_joints_only_and_naming_another_is_an_error() -> 
     ],
 )
 def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
-    """Each fault names the field, what was got and what is expected."""
+    """Each fault names the field, the given value and the accepted values."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.JointSensorCfg(**fields)
 
 
 def test_what_does_not_fit_the_joints_is_refused_when_the_scene_is_built() -> None:
-    """Numbers per joint must be as many as joints; a turning encoder at a slide needs a gear; units are per field."""
+    """Numbers per joint must match the joints; a rotary encoder on a slide requires a gear; units are per field."""
     engine = engine_of(1, slides=("c",))
     cases = [
         ({"joints": ".*", "backlash": (0.1, 0.2)}, "one number, or 3 of them. The joints are a, b, c"),
@@ -233,7 +233,7 @@ def test_what_does_not_fit_the_joints_is_refused_when_the_scene_is_built() -> No
 
 
 def test_a_state_that_is_not_finite_is_flagged_and_names_the_joint() -> None:
-    """One bad joint invalidates its env alone, with one warning that names it; all heals when it is finite again."""
+    """One bad joint invalidates only its env, with one warning that names it, until it is finite again."""
     engine = engine_of(2)
     cfg = sn.JointSensorCfg(joints=".*", bits=10, backlash=0.01, velocity_mode="period")
     scene = sn.Scene(engine, [cfg])
@@ -251,7 +251,7 @@ def test_a_state_that_is_not_finite_is_flagged_and_names_the_joint() -> None:
 
 @pytest.mark.parametrize("model", ["quadruped", "humanoid", "manipulator", pytest.param("dog", marks=pytest.mark.slow)])
 def test_every_joint_of_a_robot_reads_as_mujocos_own_sensors(model: str) -> None:
-    """jointpos, jointvel and jointactuatorfrc beside every hinge and slide agree to the last float32 digit or two."""
+    """jointpos, jointvel and jointactuatorfrc of every hinge and slide agree to the last float32 digit or two."""
     suite = Path(pytest.importorskip("dm_control").__file__).parent / "suite"
     spec = mujoco.MjSpec.from_file(str(suite / f"{model}.xml"))
     kinds = {"position": "JOINTPOS", "velocity": "JOINTVEL", "effort": "JOINTACTFRC"}
@@ -307,7 +307,7 @@ def test_readings_are_whole_counts_and_their_error_is_uniform(encoder: dict[str,
 
 
 def test_a_gear_and_counts_may_differ_from_joint_to_joint() -> None:
-    """LSB = 2 pi / (counts gear) for each joint by itself."""
+    """LSB is 2 pi / (counts gear) for each joint separately."""
     cfg = sn.JointSensorCfg(joints=".*", counts_per_turn=(100.0, 200.0, 400.0), gear=(1.0, 5.0, 2.0))
     assert cfg.encoder_resolution == pytest.approx((TURN / 100.0, TURN / 1000.0, TURN / 800.0))
     path = np.tile(np.linspace(0.0, 1.0, 200)[:, None], (1, 3))
@@ -329,7 +329,7 @@ def play(path: Array, width: float) -> Array:
 
 
 def test_backlash_is_the_play_operator() -> None:
-    """For any path the reading equals the reference loop bit for bit, per joint with its own width."""
+    """For any path the reading equals the reference loop bit for bit, with a width per joint."""
     steps = np.random.default_rng(2).normal(0.0, 0.02, (500, 3))
     path = np.cumsum(steps, axis=0)
     widths = (0.05, 0.2, 0.0)
@@ -340,8 +340,8 @@ def test_backlash_is_the_play_operator() -> None:
 
 
 def test_the_backlash_loop_has_the_width_and_area_of_theory() -> None:
-    """A swing of amplitude A through a play of width 2 b makes a parallelogram of width 2 b and area 4 b (A - b)."""
-    amplitude, b = 1.0, 0.125  # binary fractions: all of it is exact
+    """A swing of amplitude A through a play of width 2 b forms a parallelogram of width 2 b and area 4 b (A - b)."""
+    amplitude, b = 1.0, 0.125  # binary fractions: all values are exact
     up = np.arange(-64, 64) / 64.0
     path = np.concatenate([up, -up, up, -up, [-1.0]])[:, None] * amplitude
     read, _ = along(path, sn.JointSensorCfg(joints=".*", backlash=2.0 * b, fields=("position",)))
@@ -354,7 +354,7 @@ def test_the_backlash_loop_has_the_width_and_area_of_theory() -> None:
 
 
 def test_the_play_starts_where_each_episode_starts() -> None:
-    """After a reset there is no lag from before, in that env alone."""
+    """After a reset no previous lag remains, in that env alone."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [cfg := sn.JointSensorCfg(joints=".*", backlash=1.0)])
     engine.joint_pos = 2.0
@@ -376,7 +376,7 @@ def test_eccentricity_is_two_sines_of_the_encoders_shaft() -> None:
 
 
 def test_phases_of_eccentricity_are_drawn_per_env_joint_and_episode() -> None:
-    """The error at rest is A1 sin(p1) with p1 uniform in [0, 2 pi), another in each env, joint and episode."""
+    """The error at rest is A1 sin(p1) with p1 uniform in [0, 2 pi), different for each env, joint and episode."""
     amplitude = 0.5
     scene = sn.Scene(engine_of(3000), [cfg := sn.JointSensorCfg(joints=".*", eccentricity=(amplitude, 0.0))], seed=5)
     first = numpy(scene[cfg].read().position)
@@ -392,7 +392,7 @@ def test_phases_of_eccentricity_are_drawn_per_env_joint_and_episode() -> None:
 
 
 def test_an_encoder_never_counts_backwards_while_the_joint_moves_forwards() -> None:
-    """Quantisation, eccentricity up to its bound, backlash and gear keep the order of positions."""
+    """Quantisation, eccentricity up to its bound, backlash and gear preserve the order of positions."""
     path = np.cumsum(np.random.default_rng(3).exponential(0.003, (800, 4)), axis=0)
     cfg = sn.JointSensorCfg(
         joints=".*", bits=11, eccentricity=(0.5, 0.2), backlash=0.02, gear=2.0, velocity_mode="difference"
@@ -406,7 +406,7 @@ def test_an_encoder_never_counts_backwards_while_the_joint_moves_forwards() -> N
 
 
 def test_the_velocity_by_difference_comes_in_quanta_of_lsb_over_period() -> None:
-    """Velocities are whole multiples of LSB/T, and exactly the differences of the measured positions."""
+    """Velocities are whole multiples of LSB/T and exactly the differences of the measured positions."""
     lsb, dt = TURN / 2**14, 0.001
     path = np.cumsum(np.random.default_rng(4).normal(0.0, 3.0 * lsb, (400, 5)), axis=0)
     read, velocity = along(path, sn.JointSensorCfg(joints=".*", bits=14, velocity_mode="difference"), dt)
@@ -418,7 +418,9 @@ def test_the_velocity_by_difference_comes_in_quanta_of_lsb_over_period() -> None
 
 
 def test_the_first_sample_of_an_episode_has_no_difference() -> None:
-    """It reads 0 and is not valid; a teleport in a reset makes no spike; the truth is the true velocity throughout."""
+    """The velocity reads 0 and is invalid; a teleport in a reset causes no spike; the truth is always the true
+    velocity.
+    """
     engine = engine_of(2, dt=0.01)
     engine.joint_vel = 3.0
     scene = sn.Scene(engine, [cfg := sn.JointSensorCfg(joints=".*", bits=12, velocity_mode="difference")])
@@ -436,7 +438,7 @@ def test_the_first_sample_of_an_episode_has_no_difference() -> None:
 
 
 def test_the_difference_is_over_the_time_that_really_passed() -> None:
-    """At 300 Hz on 1 kHz ticks, samples are 3 or 4 ticks apart, and a constant speed stays constant."""
+    """At 300 Hz on 1 kHz ticks, samples are 3 or 4 ticks apart, and a constant speed reads constant."""
     engine = engine_of(1, dt=0.001)
     cfg = sn.JointSensorCfg(joints=".*", rate_hz=300.0, velocity_mode="difference")
     scene = sn.Scene(engine, [cfg])
@@ -454,7 +456,7 @@ def test_the_difference_is_over_the_time_that_really_passed() -> None:
 
 
 def test_a_delay_keeps_position_and_velocity_together() -> None:
-    """The shown velocity is the difference of the shown position and the one before it."""
+    """The shown velocity is the difference of the shown position and the previous one."""
     engine = swinging(3)
     cfg = sn.JointSensorCfg(
         joints=".*", bits=12, velocity_mode="difference", delay=0.006, history_length=6, position_noise=1e-3
@@ -471,7 +473,7 @@ def test_a_delay_keeps_position_and_velocity_together() -> None:
 
 
 def test_the_velocity_follows_from_what_all_stages_left_of_the_position() -> None:
-    """A position that is clipped stands still, and so does its velocity, though the joint moves on."""
+    """A clipped position is constant, and its velocity is zero, though the joint continues to move."""
     path = np.linspace(0.0, 1.0, 101)[:, None]
     clip = sn.Saturation(fields=("position",), high=0.5)
     read, velocity = along(path, sn.JointSensorCfg(joints=".*", velocity_mode="difference", stages=(clip,)))
@@ -480,7 +482,7 @@ def test_the_velocity_follows_from_what_all_stages_left_of_the_position() -> Non
 
 
 def test_a_resolution_set_for_one_env_changes_its_quanta_alone() -> None:
-    """A derived velocity follows a resolution that is set at run time, in that env from the next sample on."""
+    """A derived velocity follows a resolution set at run time, in that env from the next sample on."""
     engine = swinging(3)
     scene = sn.Scene(engine, [cfg := sn.JointSensorCfg(joints=".*", position_resolution=0.001,
                                                        velocity_mode="difference")])  # fmt: skip
@@ -494,7 +496,7 @@ def test_a_resolution_set_for_one_env_changes_its_quanta_alone() -> None:
 
 
 def test_a_derived_velocity_takes_no_noise_of_its_own() -> None:
-    """A run-time knob of a derived velocity is refused, for it has none."""
+    """A run-time setting of a derived velocity is rejected, because it has none."""
     scene = sn.Scene(engine_of(1), [sn.JointSensorCfg(joints=".*", position_noise=0.1, velocity_mode="difference")])
     with pytest.raises(sn.UnknownNameError, match="velocity"):
         scene["joint"].set("noise", {"velocity": 0.1})
@@ -508,7 +510,7 @@ def test_a_derived_velocity_takes_no_noise_of_its_own() -> None:
 
 @pytest.mark.parametrize("per_sample", [0.031, 0.11, 0.43, 0.9, 1.7, 2.9, 17.3])
 def test_the_period_method_resolves_a_constant_speed(per_sample: float) -> None:
-    """After two edges it reads the speed within the rounding of positions, from 0.03 to 17 counts per sample."""
+    """After two edges the reading is the speed within the rounding of positions, from 0.03 to 17 counts per sample."""
     lsb, dt = TURN / 2**12, 0.001
     speed = per_sample * lsb / dt
     ticks = math.ceil(4.0 / per_sample) + 60
@@ -522,7 +524,7 @@ def test_the_period_method_resolves_a_constant_speed(per_sample: float) -> None:
 
 
 def test_several_edges_in_the_first_sample_give_a_speed_at_once() -> None:
-    """Two edges suffice, also within one sample; a single edge is no measurement yet."""
+    """Two edges suffice, also within one sample; a single edge gives no measurement yet."""
     lsb, dt = TURN / 2**12, 0.001
     path = lsb * np.arange(3)[:, None] * np.array([17.3, -2.4, 0.8])
     _, velocity = along(path, sn.JointSensorCfg(joints=".*", bits=12, velocity_mode="period"), dt)
@@ -558,7 +560,7 @@ def test_without_an_edge_the_period_velocity_decays_as_one_over_time() -> None:
 
 
 def test_turning_back_over_one_edge_reads_no_speed() -> None:
-    """Crossing the same edge forth and back is no progress: 0, not a spike."""
+    """Crossing the same edge back and forth is no motion: the reading is 0 and has no spike."""
     lsb = TURN / 2**10
     path = lsb * (0.5 + 0.2 * np.sin(0.7 * np.arange(60)))[:, None]
     read, velocity = along(path, sn.JointSensorCfg(joints=".*", bits=10, velocity_mode="period"))
@@ -566,7 +568,7 @@ def test_turning_back_over_one_edge_reads_no_speed() -> None:
 
 
 def test_bias_moves_the_edges_and_not_the_period_velocity() -> None:
-    """A zero offset shifts where the edges are; a constant speed reads the same."""
+    """A zero offset shifts the edges; a constant speed reads the same."""
     lsb, dt = TURN / 2**12, 0.001
     path = 0.11 * lsb * np.arange(200)[:, None]
     cfg = sn.JointSensorCfg(joints=".*", bits=12, velocity_mode="period", position_bias=0.37 * lsb)
@@ -575,7 +577,7 @@ def test_bias_moves_the_edges_and_not_the_period_velocity() -> None:
 
 
 def test_noise_at_an_edge_makes_no_absurd_speed() -> None:
-    """A joint at rest on an edge with noise reads at most two counts per half sample."""
+    """A joint at rest on an edge, with noise, reads at most two counts per half sample."""
     lsb = TURN / 2**12
     path = np.full((400, 4), 0.5 * lsb)
     cfg = sn.JointSensorCfg(joints=".*", bits=12, velocity_mode="period", position_noise=0.2 * lsb)
@@ -588,7 +590,9 @@ def test_noise_at_an_edge_makes_no_absurd_speed() -> None:
 
 
 def test_knobs_by_field_prefix_and_joint_are_the_standard_chain() -> None:
-    """Noise per joint has its own deviation; a bias by prefix is exact; a distribution is drawn per env and joint."""
+    """Noise per joint has a separate deviation, a bias by prefix is exact, and a distribution is drawn per env and
+    joint.
+    """
     sigma = (0.01, 0.1, 1.0)
     cfg = sn.JointSensorCfg(
         joints=".*", fields="all", noise={"position": sigma}, velocity_bias=0.25, effort_bias=sn.Uniform(-1.0, 1.0)
@@ -601,7 +605,7 @@ def test_knobs_by_field_prefix_and_joint_are_the_standard_chain() -> None:
 
 
 def test_a_clean_sensor_shares_one_memory() -> None:
-    """Without imperfections the measured data are the truth: no second record."""
+    """Without imperfections the measured data are the truth, without a second record."""
     scene = sn.Scene(engine_of(2), [cfg := sn.JointSensorCfg(joints=".*")])
     assert scene[cfg].data.position.data_ptr() == scene[cfg].ground_truth.position.data_ptr()
     assert scene[cfg].is_lazy

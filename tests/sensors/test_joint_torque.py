@@ -1,4 +1,4 @@
-"""Torque cells: against statics and the equation of motion on MuJoCo, and the ripple of a strain wave gear."""
+"""Torque cells, checked against statics and the equation of motion on MuJoCo, and the ripple of a strain wave gear."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def engine_of(envs: int, dt: float = 0.002, **kwargs: Any) -> sn.TensorEngine:
 
 
 def loaded(envs: int) -> sn.TensorEngine:
-    """Three joints whose torques and positions swing differently in each env."""
+    """Return three joints whose torques and positions vary differently in each env."""
     phase = 0.7 * torch.arange(envs, dtype=torch.float64)[:, None] + torch.arange(3, dtype=torch.float64)
 
     def motion(t: float) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_the_contract_holds(fields: dict[str, Any]) -> None:
 
 
 def test_data_is_the_tensor_of_the_engines_torques() -> None:
-    """`.data` is `[env, joint]` itself, the engine's numbers bit for bit; a singular selector gives `[env]`."""
+    """`.data` is the `[env, joint]` array itself, bit for bit the engine's; a singular selector gives `[env]`."""
     engine = loaded(4)
     one, some = sn.JointTorqueCfg(name="one", joint="b"), sn.JointTorqueCfg(name="some", joints=("c", "a"))
     scene = sn.Scene(engine, [one, some])
@@ -77,7 +77,7 @@ ARM = """
 
 
 def test_a_joint_that_holds_a_load_reads_the_load() -> None:
-    """At rest the cells read the moments of weight about their joints; gravity itself does not show twice."""
+    """At rest the cells read the weight's moments about their joints; gravity itself is not counted twice."""
     engine = sn.MujocoEngine(ARM)
     scene = sn.Scene(engine, [cfg := sn.JointTorqueCfg(joints=".*")])
     scene.step(torch.tensor([[0.3, -0.7]]), substeps=6000)
@@ -85,12 +85,14 @@ def test_a_joint_that_holds_a_load_reads_the_load() -> None:
     elbow_x = 0.4 * math.cos(q[0])
     lower_x = elbow_x + 0.15 * math.cos(q[0] + q[1])
     weights = 9.81 * np.array([1.5 * 0.2 * math.cos(q[0]) + 1.0 * lower_x, 1.0 * (lower_x - elbow_x)])
-    # about +y, a weight at +x turns forwards; the drive holds against it
+    # about +y, a weight at +x rotates forwards; the drive counteracts it
     np.testing.assert_allclose(numpy(scene[cfg].data[0]), -weights, rtol=1e-4)
 
 
 def test_the_torque_moves_the_link_against_gravity_and_inertia() -> None:
-    """In motion it is M_link qdd + bias: the equation of motion of the links alone, without the rotor's inertia."""
+    """In motion the torque is M_link qdd + bias: the equation of motion of the links alone, without the rotor's
+    inertia.
+    """
     engine = sn.MujocoEngine(ARM, num_envs=2)
     scene = sn.Scene(engine, [cfg := sn.JointTorqueCfg(joints=".*")])
     model = mujoco.MjModel.from_xml_string(ARM)
@@ -143,7 +145,7 @@ def test_the_phase_of_ripple_is_drawn_per_env_joint_and_episode() -> None:
 
 
 def test_requirements_and_faults() -> None:
-    """Without ripple no joint state is needed; an engine without torques refuses; amounts are checked."""
+    """Without ripple no joint state is required; an engine without torques is rejected; amounts are validated."""
     only: Any = ("joint_torque",)
     sn.Scene(sn.TensorEngine(1, joints=("a",), provides=only), [sn.JointTorqueCfg(joint="a")])
     with pytest.raises(sn.UnsupportedError, match="JOINT_STATE"):
@@ -165,7 +167,7 @@ def test_requirements_and_faults() -> None:
 
 
 def test_a_torque_that_is_not_finite_names_the_joint() -> None:
-    """The env is marked invalid, and the warning says which joint."""
+    """The env is marked invalid, and the warning names the joint."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.JointTorqueCfg(joints=".*", evaluate="always")])
     engine.joint_torque[0, 1] = math.inf

@@ -1,4 +1,4 @@
-"""Joint wrenches: against statics, float64 rigid-body formulas, and MuJoCo's own force and torque sensors."""
+"""Joint wrenches, checked against statics, float64 rigid-body formulas, and MuJoCo's force and torque sensors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def engine_of(envs: int, **kwargs: Any) -> sn.TensorEngine:
 
 
 def loaded(envs: int) -> sn.TensorEngine:
-    """Two bodies that turn under changing wrenches, differently in each env."""
+    """Return two bodies that rotate under changing wrenches, differently in each env."""
     phase = 0.7 * torch.arange(envs, dtype=torch.float64)[:, None] + torch.arange(2, dtype=torch.float64)
 
     def motion(t: float) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_the_contract_holds(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("on", ["child", "parent"])
 @pytest.mark.parametrize("frame", ["joint", "child", "world"])
 def test_a_wrench_moves_and_turns_by_the_adjoint(frame: Any, on: Any) -> None:
-    """For random states force and torque equal R^T f and R^T (m - (a - p) x f) in float64, with their sign."""
+    """For random states force and torque equal R^T f and R^T (m - (a - p) x f) in float64, including the sign."""
     rng = np.random.default_rng(1)
     engine = engine_of(100)
     turns, mount = Rotation.random(200, rng=rng), Rotation.random(1, rng=rng)[0]
@@ -85,8 +85,9 @@ def test_a_wrench_moves_and_turns_by_the_adjoint(frame: Any, on: Any) -> None:
 
 
 def test_an_arm_at_rest_is_held_up_in_the_joints_own_frame() -> None:
-    """2 kg, centre of mass at (-0.25, -0.1, -0.15) in a joint frame turned by 90 degrees about z: (0, 0, m g) and
-    (-0.1 m g, 0.25 m g, 0)."""
+    """A mass of 2 kg with its centre at (-0.25, -0.1, -0.15), in a joint frame rotated by 90 degrees about z, gives (0,
+    0, m g) and (-0.1 m g, 0.25 m g, 0).
+    """
     xml = """
     <mujoco><worldbody><body pos="0 0 1"><joint name="hinge" axis="0 0 1"/>
       <inertial mass="2" pos="0.1 -0.25 -0.15" diaginertia=".1 .1 .1"/></body></worldbody></mujoco>
@@ -140,7 +141,7 @@ ARM = """
 
 
 def test_a_moving_arm_in_contact_reads_as_mujocos_force_and_torque_sensors() -> None:
-    """Ball, hinge and weld of a tumbling arm that hits the floor agree with MuJoCo at sites there, to 1e-5."""
+    """Ball, hinge and weld of a tumbling arm that hits the floor agree with MuJoCo's sites there, to 1e-5."""
     model = mujoco.MjModel.from_xml_string(ARM)
     elbow = tuple(float(x) for x in model.site("elbow").quat)
     cfgs = [
@@ -175,7 +176,7 @@ def numpy64(tensor: torch.Tensor) -> Array:
 
 
 def test_the_parents_axes_are_those_of_the_body_it_hangs_on() -> None:
-    """The wrench in the parent's axes is that in the world's, turned back by the parent's pose; a root's are equal."""
+    """In the parent's axes the wrench is the world's, rotated back by the parent's pose; for a root they are equal."""
     frames: Any = ("world", "parent")
     cfgs = {(frame, joint): sn.JointWrenchCfg(name=f"{frame} {joint}", joint=joint, frame=frame)
             for frame in frames for joint in ("elbow", "root")}  # fmt: skip
@@ -220,7 +221,7 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match:
 
 
 def test_what_an_engine_cannot_give_is_refused() -> None:
-    """No wrench, no kinematic tree, or the world in a list of bodies: an error that says so."""
+    """A missing wrench, a missing kinematic tree, or the world in a list of bodies is a clear error."""
     with pytest.raises(sn.UnsupportedError, match="JOINT_WRENCH"):
         sn.Scene(sn.TensorEngine(), [sn.JointWrenchCfg(body="body")])
     with pytest.raises(sn.ConfigError, match=r"frame: got .*'tensor'"):
@@ -230,7 +231,7 @@ def test_what_an_engine_cannot_give_is_refused() -> None:
 
 
 def test_a_wrench_that_is_not_finite_names_the_body() -> None:
-    """The env is marked invalid, and the warning says which body."""
+    """The env is marked invalid, and the warning names the body."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.JointWrenchCfg(joints=".*", evaluate="always")])
     engine.body_parent_torque_w[0, 1, 2] = math.nan
@@ -240,7 +241,7 @@ def test_a_wrench_that_is_not_finite_names_the_body() -> None:
 
 
 def test_the_force_is_drawn_at_the_anchor() -> None:
-    """One arrow per mount, in world axes, 0.01 m per N."""
+    """The debug shapes are one arrow per mount, in world axes, 0.01 m per N."""
     engine = engine_of(1)
     engine.body_pos_w = [[[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]]
     engine.body_parent_force_w = [[[0.0, 0.0, 50.0], [10.0, 0.0, 0.0]]]

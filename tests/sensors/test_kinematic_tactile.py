@@ -55,7 +55,9 @@ BALL = sn.Shape("sphere", "ball", (0.05,), body="thing")
 def law(
     normal: Array, depth: float, v: Array, w: Array, p: Array, *, k: float, b: float, e: float, g: float, h: float
 ) -> tuple[Array, Array]:
-    """The contract's formula with the sign of its example: the opposite of what it prints, force and torque alike."""
+    """Return the contract's formula with the sign of its example: the opposite of its printed form, for force and
+    torque.
+    """
     s = depth**e
     v_n = (v @ normal) * normal
     force = k * s * normal + b * s * v_n + g * (v - v_n)
@@ -66,18 +68,18 @@ def law(
 
 
 def test_the_contracts_example_reads_ten_newtons_along_the_normal() -> None:
-    """A fingertip of three taxels at rest, 1 cm deep in a box at 1000 N/m."""
+    """Return a fingertip of three taxels at rest, 1 cm deep in a box at 1000 N/m."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])  # its lower face is at z = 0
     scene, skin = tactile(engine, probe_local_pos=THREE, probe_local_normal=(0.0, 0.0, 1.0), normal_stiffness=1000.0)
-    scene.update()  # the surface goes through the probes, whose radius is 0.01 m
+    scene.update()  # the surface passes through the probes, whose radius is 0.01 m
     np.testing.assert_allclose(numpy(skin.data.force)[0], [[0.0, 0.0, 10.0]] * 3, atol=1e-5)
     np.testing.assert_allclose(numpy(skin.data.torque)[0], [[0, 0, 0], [0, -0.05, 0], [0, 0.05, 0]], atol=1e-7)
     assert skin.data.force.shape == (1, 3, 3)
 
 
 def test_clear_of_contact_reads_exactly_zero() -> None:
-    """Also where it moves fast, and a hair above the surface."""
+    """The reading is zero also at high speed, and just above the surface."""
     engine = engine_of([BOX], 2)
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1101])
     engine.body_lin_vel_w[:, 0] = torch.tensor([3.0, -2.0, 5.0])
@@ -96,7 +98,7 @@ def test_the_link_must_be_named() -> None:
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
 def test_oblique_normals_and_velocities_follow_the_law(exponent: float) -> None:
-    """Approach, slide and twist at once, both bodies moving and turned, per env; against the formula in float64."""
+    """Approach, slide and twist at once, with both bodies moving, match the float64 formula per env."""
     rng = np.random.default_rng(4)
     envs, normal, p = 8, unit(0.3, -0.5, 0.8), np.array([[0.01, -0.02, 0.03], [0.0, 0.01, 0.02]])
     engine = engine_of([BALL], envs)
@@ -143,7 +145,7 @@ def test_oblique_normals_and_velocities_follow_the_law(exponent: float) -> None:
 
 
 def test_pressing_faster_reads_more_and_sliding_reads_along_the_slide() -> None:
-    """Signs, on a plane above the tip: an approach adds b s v, a slide of the tip along +x reads +x."""
+    """On a plane above the tip an approach adds b s v, and a slide of the tip along +x reads +x."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])
     scene, skin = tactile(engine, normal_damping=50.0, shear_scalar=3.0)
@@ -176,9 +178,9 @@ def test_a_twist_reads_a_torque_about_the_normal() -> None:
 @pytest.mark.parametrize("speed", [-300.0, 1e-5, 300.0])
 @pytest.mark.parametrize("surface_normals", [False, True])
 def test_friction_bounds_the_torque_of_a_pad_that_twists_on_a_plate(speed: float, surface_normals: bool) -> None:
-    """A disc under uniform pressure slips at 2/3 mu F A; one taxel slips at that of its own contact circle.
+    """A disc under uniform pressure slips at 2/3 mu F A, and one taxel slips at the value of its own contact circle.
 
-    The taxels of the pad are at rings of equal area; the default `twist_scalar` must not add more than their own share.
+    The pad's taxels lie on rings of equal area; the default `twist_scalar` must not add more than their own share.
     """
     mu, radius, depth, reach = 0.5, 1e-3, 4e-4, 0.02
     rings = reach * np.sqrt((np.arange(40) + 0.5) / 40)
@@ -201,7 +203,7 @@ def test_friction_bounds_the_torque_of_a_pad_that_twists_on_a_plate(speed: float
     assert load == pytest.approx(1000.0 * depth * len(places), rel=1e-3)
     of_disc = 2.0 / 3.0 * mu * load * reach
     of_taxel = 2.0 / 3.0 * mu * (1000.0 * depth) * np.sqrt(depth * (2.0 * radius - depth))
-    side = -1.0 if surface_normals else 1.0  # the force on the link resists, that of the skin drives
+    side = -1.0 if surface_normals else 1.0  # the force on the link resists, the force on the skin drives
     assert torque[0, 2] == pytest.approx(side * np.sign(speed) * min(abs(speed), of_taxel), rel=1e-3)
     lever = side * torque[:, 2].sum()
     if abs(speed) > 1.0:  # all slip
@@ -211,7 +213,7 @@ def test_friction_bounds_the_torque_of_a_pad_that_twists_on_a_plate(speed: float
 
 
 def test_without_friction_a_twist_has_no_bound() -> None:
-    """The law of the contract: `twist_scalar` times the angular velocity, N m s times rad/s, by default 1 N m s."""
+    """The law of the contract is `twist_scalar` times the angular velocity, N m s times rad/s, by default 1 N m s."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])
     engine.body_ang_vel_w[:, 0] = torch.tensor([0.0, 0.0, 300.0])
@@ -221,9 +223,9 @@ def test_without_friction_a_twist_has_no_bound() -> None:
 
 
 def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
-    """A pair of bodies turned and moved together feels the same, also where the cube is turned on its face or over.
+    """Two bodies moved together read the same, also with the cube rotated onto another face.
 
-    Force and torque have parts along all axes that a wrong frame would mix.
+    Force and torque have components along all axes that a wrong frame would mix.
     """
     readings, torques = [], []
     places = ((0.0, 0.0, 0.0), (0.005, 0.003, 0.0), (-0.005, 0.001, 0.002))
@@ -252,7 +254,7 @@ def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
 
 
 def test_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:
-    """Among them shapes that are invisible, that collide with nothing, and those of the same robot's other links."""
+    """The scene includes invisible shapes, shapes without collisions, and shapes of the robot's other links."""
     shell = sn.Shape("sphere", "shell", (0.5,), body="tip")
     for shape, is_felt in (
         (shell, False),
@@ -281,7 +283,7 @@ def test_the_deepest_shape_is_the_one_that_counts() -> None:
 
 
 def test_deep_inside_the_depth_goes_on() -> None:
-    """A probe at 0.15 m below the surface of a ball of 0.3 m reads 0.16 m of depth."""
+    """A probe 0.15 m below the surface of a ball of 0.3 m reads a depth of 0.16 m."""
     engine = engine_of([sn.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.15))])
     scene, skin = tactile(engine)
     scene.update()
@@ -292,7 +294,7 @@ def test_deep_inside_the_depth_goes_on() -> None:
 
 
 def test_surface_normals_give_the_force_on_the_link_along_the_touched_surface() -> None:
-    """A ball beside the probe pushes it away, whatever the probe's own normal; every part resists the motion."""
+    """A ball beside the probe pushes it away, for any probe normal; every part resists the motion."""
     engine = engine_of([BALL])
     out = unit(-1.0, 2.0, 0.5)  # from the ball to the probe
     engine.body_pos_w[:, 1] = torch.tensor(-0.055 * out, dtype=torch.float32)
@@ -307,11 +309,13 @@ def test_surface_normals_give_the_force_on_the_link_along_the_touched_surface() 
     expected = 500.0 * depth * out + 20.0 * depth * u_n + 4.0 * (u - u_n)
     np.testing.assert_allclose(numpy(skin.data.force)[0, 0], expected, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(numpy(skin.data.torque)[0, 0], 0.3 * (-w @ out) * out, rtol=1e-3, atol=1e-4)
-    assert numpy(skin.data.force)[0, 0] @ v < 0.0  # it takes energy from the slide
+    assert numpy(skin.data.force)[0, 0] @ v < 0.0  # energy is removed from the slide
 
 
 def test_legacy_shear_gives_the_numbers_of_genesis() -> None:
-    """F = k s m + b s (u . m) m - g u_t and T = p x F - h (w . m) m, u and w those of the surface less the probe's."""
+    """F = k s m + b s (u . m) m - g u_t and T = p x F - h (w . m) m; u and w are surface velocity less probe
+    velocity.
+    """
     engine = engine_of([BALL])
     out, p = unit(-1.0, 2.0, 0.5), np.array([0.01, -0.02, 0.005])
     engine.body_pos_w[:, 1] = torch.tensor(p - 0.055 * out, dtype=torch.float32)
@@ -334,7 +338,7 @@ def test_legacy_shear_gives_the_numbers_of_genesis() -> None:
 
 @pytest.mark.parametrize(("exponent", "wanted"), [(1.0, 1.0), (1.5, 1.5)])
 def test_force_over_depth_has_the_configured_exponent(exponent: float, wanted: float) -> None:
-    """A sphere pressed against one taxel at ten depths, one per env: the slope of the logarithms, within 1 %."""
+    """For a sphere pressed against one taxel at ten depths, one per env, the log-log slope is correct within 1 %."""
     depths = np.geomspace(5e-4, 8e-3, 10)
     engine = engine_of([BALL], len(depths))
     engine.body_pos_w[:, 1, 2] = torch.tensor(0.06 - depths, dtype=torch.float32)
@@ -349,7 +353,7 @@ def test_force_over_depth_has_the_configured_exponent(exponent: float, wanted: f
 
 
 def test_friction_bounds_the_shear_and_the_cone_is_never_left() -> None:
-    """Random depths and velocities in 512 envs: |shear| <= mu F_n always, reached where viscosity asks for more."""
+    """For random depths and velocities in 512 envs, |shear| <= mu F_n always, with equality if viscosity exceeds it."""
     generator = torch.Generator().manual_seed(5)
     engine = engine_of([BOX], 512)
     engine.body_pos_w[:, 1, 2] = 0.1 + 0.012 * torch.rand(512, generator=generator) - 0.002
@@ -366,7 +370,7 @@ def test_friction_bounds_the_shear_and_the_cone_is_never_left() -> None:
 
 
 def test_slip_starts_at_mu_times_the_normal_force() -> None:
-    """An anchored taxel is dragged: the shear grows by k_t times the way up to mu N, then stays there."""
+    """An anchored taxel is dragged: the shear grows by k_t times the distance up to mu N, then stays constant."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.1
     scene, skin = tactile(engine, friction=0.4, shear_stiffness=2000.0, shear_scalar=0.0)
@@ -377,13 +381,13 @@ def test_slip_starts_at_mu_times_the_normal_force() -> None:
         shears.append(float(skin.data.force[0, 0, 0]))
     expected = np.minimum(2000.0 * ways, 0.4 * 10.0)
     np.testing.assert_allclose(shears, expected, atol=2e-3)
-    engine.body_pos_w[:, 0, 0] -= 0.0005  # back: it sticks at once, where it slipped to
+    engine.body_pos_w[:, 0, 0] -= 0.0005  # back: it sticks at once at the slipped position
     scene.update()
     assert float(skin.data.force[0, 0, 0]) == pytest.approx(4.0 - 1.0, abs=2e-3)
 
 
 def test_an_anchor_moves_with_the_touched_shape() -> None:
-    """Where both move and turn together there is no shear; a turn of the shape alone shears at a distance."""
+    """If both bodies move together there is no shear; a rotation of the shape alone causes shear at a distance."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.1
     scene, skin = tactile(engine, shear_stiffness=1000.0, shear_scalar=0.0)
@@ -420,7 +424,7 @@ def test_an_anchor_is_dropped_when_contact_is_lost_and_at_a_reset() -> None:
 
 
 def test_an_anchor_stays_while_shapes_of_one_body_take_turns_to_be_the_deepest() -> None:
-    """Two blocks of a body, turned and moved in it: the shear is the whole way at each step; another body's is not."""
+    """For two blocks moved within a body the shear covers the whole distance at each step; another body's does not."""
     half = np.sqrt(0.5)
     left = sn.Shape("box", "left", (0.1, 0.05, 0.1), body="thing", pos=(-0.05, 0.0, 0.0), quat=(half, 0.0, 0.0, half))
     right = sn.Shape("box", "right", (0.05, 0.1, 0.1), body="thing", pos=(0.05, 0.0, 0.0001))
@@ -466,7 +470,9 @@ def test_the_friction_cone_holds_for_anchors_along_random_drags() -> None:
 
 
 def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
-    """Deep in a box the measured depth is off by U(-1, 1) noise: mean, variance and range, each probe and sample."""
+    """Deep in a box the measured depth has U(-1, 1) noise with correct mean, variance and range per probe and
+    sample.
+    """
     engine = engine_of([BOX], 64)
     engine.body_pos_w[:, 1, 2] = 0.1
     grid = np.zeros((4, 4, 3))
@@ -510,7 +516,7 @@ def test_a_probe_without_radius_fills_a_place_and_reads_zero() -> None:
 
 
 def test_history_is_a_leading_axis_of_force_and_torque() -> None:
-    """`[env, history, probe, 3]`, 0 the newest; read() likewise."""
+    """The shape is `[env, history, probe, 3]`, with 0 the newest; the same holds for read()."""
     engine = engine_of([BOX], 2)
     scene, skin = tactile(engine, probe_local_pos=THREE, history_length=3)
     for depth in (0.001, 0.002, 0.004):
@@ -543,7 +549,7 @@ def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
 
 
 def test_what_the_config_leaves_out_cannot_be_set_but_what_it_gives_as_zero_can() -> None:
-    """Nothing that was set is ignored: without anchors, or without a bound, `set` says what to do."""
+    """No setting is ignored silently: without anchors, or without a bound, `set` states the fix."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.1
     scene, skin = tactile(engine, shear_scalar=0.0)
@@ -665,9 +671,9 @@ PRESS = """
 
 
 def test_the_taxels_of_a_pad_add_up_to_the_engines_contact_force_and_balance_its_moment() -> None:
-    """Stiffness is calibrated with a press of 10 N; presses of 5 to 40 N, and leaning ones, are within 5 %.
+    """Calibrated with a press of 10 N, the sensor is within 5 % for presses of 5 to 40 N and for tilted presses.
 
-    The sum is compared with the engine's own contact force, and the moment of the taxels with that of the load.
+    The sum is compared with the engine's contact force, and the taxels' moment with that of the load.
     """
     xs, ys = np.linspace(-0.04, 0.04, 33), np.linspace(-0.03, 0.03, 25)
     grid = np.stack([*np.meshgrid(xs, ys, indexing="ij"), np.full((33, 25), 0.019)], axis=-1)  # touching its top
@@ -683,12 +689,12 @@ def test_the_taxels_of_a_pad_add_up_to_the_engines_contact_force_and_balance_its
         scene.step(ctrl, substeps=100)
     force = scene["skin"].data.force[..., 2].double().numpy()
     wanted = scene["contact"].data.double().norm(dim=-1).numpy()
-    np.testing.assert_allclose(wanted, -ctrl[:, 0].numpy(), rtol=1e-3)  # at rest the contact carries the press
+    np.testing.assert_allclose(wanted, -ctrl[:, 0].numpy(), rtol=1e-3)  # at rest the contact supports the press
     total = force.sum(axis=(1, 2))
     calibration = wanted[0] / total[0]
     np.testing.assert_allclose(total * calibration, wanted, rtol=0.05)
     lever = (force * grid[..., 0]).sum(axis=(1, 2)) * calibration
-    # the solver carries a block on its four corners, the pad everywhere: mean x^2 is a third of the corners'
+    # the solver supports a block on its four corners, the pad everywhere: mean x^2 is a third of the corners'
     np.testing.assert_allclose(3.0 * lever[4:], ctrl[4:, 1].numpy(), rtol=0.05)
 
 
@@ -710,9 +716,10 @@ BALL_PRESS = """
 
 
 def test_a_pressed_sphere_reads_the_engines_contact_force() -> None:
-    """Calibrated at 10 N, within 5 %: a fine skin at that load anywhere, a taxel as large as the contact at any load.
+    """After calibration at 10 N, a fine skin is within 5 % at that load everywhere, and a contact-sized taxel at any
+    load.
 
-    The solver's force is linear in the depth. So is that of one spring; that of many under a sphere is not.
+    The solver's force is linear in the depth. So is that of one spring, but not that of many springs under a sphere.
     """
     loads, places = [10.0, 10.0, 10.0, 5.0, 7.0, 14.0, 20.0], [0.0, 0.0033, 0.0101, 0.0, 0.0, 0.0, 0.0]
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(BALL_PRESS), num_envs=len(loads))

@@ -1,4 +1,6 @@
-"""The lidar's geometry and timing: windows, channels, motion distortion, resets, against closed forms and NumPy."""
+"""The lidar's geometry and timing: windows, channels, motion distortion and resets, checked against closed forms and
+NumPy.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def driving(speed: Any, rate: float, at: Any = (0.0, 0.0, 0.0)) -> Any:
-    """Return the motion of a body at constant velocity, m/s, and yaw rate, rad/s, at the origin and level at time 1."""
+    """Return a motion with constant velocity, m/s, and yaw rate, rad/s, at the origin and level at time 1."""
 
     def motion(t: float) -> Mapping[str, Any]:
         half = 0.5 * rate * (t - 1.0)
@@ -64,7 +66,9 @@ def driving(speed: Any, rate: float, at: Any = (0.0, 0.0, 0.0)) -> Any:
 
 
 def test_a_turn_of_a_vlp16_has_exact_counts_per_channel_and_azimuth() -> None:
-    """A scan of 0.1 s has 1808 rays of each of 16 lasers, evenly over the azimuth: 150 or 151 columns in each of 12."""
+    """A scan of 0.1 s has 1808 rays for each of 16 lasers, evenly over the azimuth: 150 or 151 columns in each of
+    12.
+    """
     scene = scene_of(engine_of(dt=0.01), pattern=SpinningPatternCfg.vlp16(), rate_hz=10.0, fields="all")
     scene.step(substeps=10)
     data = scene["lidar"].data
@@ -80,7 +84,7 @@ def test_a_turn_of_a_vlp16_has_exact_counts_per_channel_and_azimuth() -> None:
 
 
 def test_rays_fire_at_their_times_before_the_capture() -> None:
-    """Time offsets are those of the table, from -0.1 s up to the last cycle, and never above 0."""
+    """Time offsets match the table, from -0.1 s up to the last cycle, and never exceed 0."""
     scene = scene_of(engine_of(), rate_hz=10.0, fields="all")
     scene.step(substeps=50)
     expected = (np.arange(100)[:, None] * 1e-3 + np.arange(3)[None] * 1e-4).ravel() - 0.1
@@ -89,7 +93,7 @@ def test_rays_fire_at_their_times_before_the_capture() -> None:
 
 @pytest.mark.parametrize("pattern", [SLOW, lidar_pattern(channels=4, points_per_second=4000.0)])
 def test_sampling_twice_as_often_gives_the_same_points(pattern: Any) -> None:
-    """At 20 Hz two scans together are the one at 10 Hz, point by point and in order."""
+    """At 20 Hz two scans together equal one scan at 10 Hz, point by point and in order."""
     whole = scene_of(engine_of(), rate_hz=10.0, pattern=pattern, fields="all")
     half = scene_of(engine_of(), rate_hz=20.0, pattern=pattern, fields="all")
     whole.step(substeps=100)
@@ -106,7 +110,7 @@ def test_sampling_twice_as_often_gives_the_same_points(pattern: Any) -> None:
 
 
 def test_a_scan_of_a_pattern_that_does_not_repeat_is_a_window_of_it() -> None:
-    """Scans of a mirror scanner differ from each other, follow on each other, and cover its whole table."""
+    """Scans of a mirror scanner differ from each other, are contiguous, and cover its whole table."""
     pattern = RotatingMirrorPatternCfg(elevation_range=(-7.0, 52.0), points_per_second=2000.0, period=0.4)
     scene = scene_of(engine_of(), pattern=pattern, rate_hz=10.0, fields="all")
     table, seen, ids = pattern.table(), [], []
@@ -126,7 +130,7 @@ def test_a_scan_of_a_pattern_that_does_not_repeat_is_a_window_of_it() -> None:
 
 
 def test_a_scan_may_be_longer_or_shorter_than_the_time_between_samples() -> None:
-    """`scan_duration` says how many rays before the capture are shown, up to several turns."""
+    """`scan_duration` sets how many rays before the capture are shown, up to several turns."""
     for duration, count in ((0.02, 60), (0.1, 300), (0.25, 750)):
         scene = scene_of(engine_of(), rate_hz=20.0, scan_duration=duration, fields="all")
         scene.step(substeps=25)
@@ -136,7 +140,9 @@ def test_a_scan_may_be_longer_or_shorter_than_the_time_between_samples() -> None
 
 
 def test_after_many_ticks_windows_are_still_exact() -> None:
-    """At tick 2,000,000,000, far beyond an int32 number of rays, a window shows the same rays at the same times."""
+    """At tick 2,000,000,000, where the number of rays exceeds an int32, a window has the same rays at the same
+    times.
+    """
     scene = scene_of(engine_of(dt=0.001), pattern=SLOW, rate_hz=20.0, fields="all")
     late = scene_of(engine_of(dt=0.001), pattern=SLOW, rate_hz=20.0, fields="all")
     ticks = 2_000_000_000
@@ -153,7 +159,7 @@ def test_after_many_ticks_windows_are_still_exact() -> None:
 
 
 def test_points_counts_and_clouds_agree() -> None:
-    """The ragged cloud holds the hits alone, its channels count as `get_point_count` says, misses are +inf."""
+    """The ragged cloud holds only the hits, its channels match `get_point_count`, and misses are +inf."""
     cfg = {"rate_hz": 10.0, "max_distance": 9.0, "fields": "all", "no_hit_value": -1.0}
     scene = scene_of(engine_of(envs=2), **cfg)
     scene.step(substeps=50)
@@ -170,7 +176,7 @@ def test_points_counts_and_clouds_agree() -> None:
 
 
 def test_what_was_met_is_told() -> None:
-    """Labels, shapes, normals and the cosine of incidence are those of the surfaces."""
+    """Labels, shapes, normals and the cosine of incidence match the surfaces."""
     pattern = LidarPatternCfg(
         channels=3, vertical_fov_range=(-30.0, 30.0), horizontal_fov_range=(-180.0, 180.0), horizontal_res=30.0
     )
@@ -194,7 +200,7 @@ def test_what_was_met_is_told() -> None:
 
 @pytest.mark.parametrize("lever", [(0.0, 0.0, 0.0), (0.3, -0.2, 0.4)])
 def test_a_scan_past_a_wall_matches_the_closed_form(lever: tuple[float, float, float]) -> None:
-    """At constant velocity and yaw rate each ray is as long as from where and whither it fired, within 0.1 mm."""
+    """At constant velocity and yaw rate each ray's length matches its firing pose and direction, within 0.1 mm."""
     speed, rate, dt = np.array([6.0, 2.0, 0.5]), 1.5, 0.001
     engine = engine_of(ROOM[:2], dt=dt, motion=driving(speed, rate))
     cfg = {"rate_hz": 10.0, "fields": "all", "offset": sn.OffsetCfg(pos=lever), "exclude_parent_body": False}
@@ -238,14 +244,14 @@ SPARSE = TablePatternCfg(
         (SLOW, 0.003, 0.1, None, 134),  # neither the period nor the rate is whole in ticks
         (SLOW, 0.003, 0.05, 0.1, 134),
         (SLOW, 0.002, 0.024, 0.03, 120),
-        (SPARSE, 1.0 / 300.0, 0.0, 0.1, 109),  # ends between two rays, several ticks apart
+        (SPARSE, 1.0 / 300.0, 0.0, 0.1, 109),  # ends between two rays that are several ticks apart
         (SPARSE, 0.002, 0.026, 0.03, 117),
     ],
 )
 def test_windows_of_any_rate_and_length_leave_from_where_the_sensor_was(
     pattern: Any, dt: float, every: float, duration: float | None, ticks: int
 ) -> None:
-    """Each ray, the oldest too, is as long as from where and whither it fired, whatever divides what."""
+    """The length of each ray, also the oldest, matches its firing pose and direction, for any ratio of periods."""
     speed, rate = 6.0, 1.5
     engine = engine_of(ROOM[:2], dt=dt, motion=driving((speed, 0.0, 0.0), rate, at=(-0.5 * speed, 0.0, 0.0)))
     scene = scene_of(engine, pattern=pattern, update_period=every, scan_duration=duration, fields="all")
@@ -264,7 +270,9 @@ def test_windows_of_any_rate_and_length_leave_from_where_the_sensor_was(
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_state_that_is_one_tick_old_gives_the_scan_of_that_tick(fresh: bool) -> None:
-    """On MuJoCo with fresh=False the scan ends a tick earlier, and is right for then, also after a reset in it."""
+    """On MuJoCo with fresh=False the scan ends a tick earlier and is correct for that time, also after a reset in
+    it.
+    """
     xml = """<mujoco><option gravity="0 0 0" timestep="0.003"/><worldbody>
       <geom name="east" type="box" size=".1 20 20" pos="10.1 0 0"/>
       <geom name="west" type="box" size=".1 20 20" pos="-8.1 0 0"/>
@@ -290,7 +298,7 @@ def test_a_state_that_is_one_tick_old_gives_the_scan_of_that_tick(fresh: bool) -
 
 
 def test_what_blocks_of_rays_leave_out_is_never_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 100 rad/s among shapes at 30 m/s, rays cast 32 at a time meet what rays do that are cast one by one."""
+    """At 100 rad/s among shapes at 30 m/s, rays cast 32 at a time hit the same as rays cast individually."""
     draws = np.random.default_rng(5)
     count = 60
     shapes = [Shape("sphere", f"ball{k}", (0.2,), body=f"m{k}", pos=(0.4, 0.0, 0.1)) for k in range(count)]
@@ -312,7 +320,7 @@ def test_what_blocks_of_rays_leave_out_is_never_met(monkeypatch: pytest.MonkeyPa
         offset = sn.OffsetCfg(pos=(0.3, 0.2, 0.1), rot=(0.5, 0.5, -0.5, 0.5))
         wide = {"beam_divergence": 0.05, "returns": "dual"}
         cfg = {"body": "body", "fields": "all", "offset": offset, "update_period": 0.05, "max_distance": 100.0}
-        fast = SpinningPatternCfg(elevations=(0.0,), cycle_interval=1e-4)  # narrow blocks, within a tick
+        fast = SpinningPatternCfg(elevations=(0.0,), cycle_interval=1e-4)  # narrow blocks, crossed within a tick
         mirror = RotatingMirrorPatternCfg(elevation_range=(-30.0, 30.0), points_per_second=9000.0, period=0.37)
         scene = sn.Scene(
             engine,
@@ -332,7 +340,7 @@ def test_what_blocks_of_rays_leave_out_is_never_met(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_undistorted_truth_is_the_scan_of_a_sensor_that_stands_still() -> None:
-    """Bit for bit the same as that of a body that has always been where the moving one is at the capture."""
+    """The true scan is bit for bit that of a body that has always been at the moving body's pose at the capture."""
     moving = scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=10.0, fields="all")
     moving.step(substeps=500)
     still = scene_of(engine_of(), rate_hz=10.0, fields="all")
@@ -348,7 +356,7 @@ def test_the_undistorted_truth_is_the_scan_of_a_sensor_that_stands_still() -> No
 
 
 def test_without_distortion_one_cast_serves_both_branches() -> None:
-    """`motion_distortion=False` gives the true scan in the measured branch, without memory of motion."""
+    """`motion_distortion=False` gives the true scan in the measured branch, without storing motion."""
     scene = scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=10.0, motion_distortion=False)
     scene.step(substeps=500)
     lidar = scene["lidar"]
@@ -357,7 +365,7 @@ def test_without_distortion_one_cast_serves_both_branches() -> None:
 
 
 def test_a_moving_object_is_skewed() -> None:
-    """A plate that recedes at 20 m/s is met where it was when each ray fired, to half a tick of its motion."""
+    """A plate that recedes at 20 m/s is hit at its position when each ray fired, to half a tick of its motion."""
     dt, speed = 0.001, 20.0
     plate = Shape("box", "plate", (0.05, 30.0, 30.0), body="plate")
 
@@ -377,7 +385,7 @@ def test_a_moving_object_is_skewed() -> None:
 
 
 def test_a_reset_in_mid_scan_shows_no_pose_from_before() -> None:
-    """Right after a reset, and at the next samples, each ray leaves from a pose of the new episode."""
+    """Right after a reset, and at the next samples, each ray starts from a pose of the new episode."""
     engine = engine_of(ROOM[:2], envs=2)
     scene = scene_of(engine, rate_hz=10.0, fields="all")
 
@@ -403,8 +411,9 @@ def test_a_reset_in_mid_scan_shows_no_pose_from_before() -> None:
 
 
 def test_an_edit_is_seen_at_once_unless_the_scan_remembers_the_way() -> None:
-    """After an edit update(ticks=0) casts an instant scan again, with the same draws. A scan with motion distortion is
-    held: the edited pose is on no ray's way, and the next scan is from where the body is then."""
+    """After an edit update(ticks=0) recasts an instant scan with the same draws. A scan with motion distortion is held:
+    no ray uses the edited pose, and the next scan starts from the body's pose at that time.
+    """
     engine = engine_of(ROOM[:2])
     common: dict[str, Any] = {"body": "body", "pattern": SLOW, "rate_hz": 10.0, "fields": "all", "range_noise": 0.05}
     cfgs = [sn.LidarCfg(name="lidar", **common), sn.LidarCfg(name="instant", motion_distortion=False, **common)]
@@ -432,7 +441,7 @@ def test_an_edit_is_seen_at_once_unless_the_scan_remembers_the_way() -> None:
 
 @pytest.mark.parametrize("extra", [{}, {"beam_divergence": 0.05, "returns": "dual"}, {"noise": 0.01, "delay": 0.01}])
 def test_a_saved_state_resumes_bit_for_bit(extra: dict[str, Any]) -> None:
-    """Saved in mid-scan and loaded into another scene, all that follows is the same."""
+    """A state saved in mid-scan and loaded into another scene gives the same readings from then on."""
 
     def build() -> sn.Scene:
         engine = engine_of(envs=3, motion=driving((3.0, 1.0, 0.0), 2.0))
@@ -449,7 +458,9 @@ def test_a_saved_state_resumes_bit_for_bit(extra: dict[str, Any]) -> None:
 
 
 def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
-    """With evaluate="wanted" poses are kept all the same: the first scan after a pause is that of a busy lidar."""
+    """With evaluate="wanted" poses are still stored: the first scan after a pause equals that of a continuously read
+    lidar.
+    """
     scenes = [
         scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=50.0, fields="all", evaluate=evaluate,
                  scan_duration=duration)
@@ -465,7 +476,7 @@ def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
 
 
 def test_a_lidar_that_samples_every_tick_shows_the_rays_of_that_tick() -> None:
-    """Without a rate each tick brings its part of the turn, distorted within the tick."""
+    """Without a rate each tick produces its part of the turn, distorted within the tick."""
     speed = 10.0
     scene = scene_of(engine_of(ROOM[:2], dt=0.01, motion=driving((speed, 0.0, 0.0), 0.0)), fields="all")
     scene.step(substeps=100)
@@ -482,7 +493,7 @@ def test_a_lidar_that_samples_every_tick_shows_the_rays_of_that_tick() -> None:
 
 
 def tumbling(envs: int) -> sn.TensorEngine:
-    """The engine of `check_sensor` in a room with a wall, a ground, and a ball on the body itself."""
+    """Return the engine of `check_sensor` in a room with a wall, a ground, and a ball on the body itself."""
     base = tumbling_engine(envs)
     ball = Shape("sphere", "ball", (0.3,), body="body", pos=(1.5, 0.2, 0.1))
     return sn.TensorEngine(
@@ -507,12 +518,12 @@ TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=2e-3, rat
 )  # fmt: skip
 @pytest.mark.slow
 def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
-    """All laws of `check_sensor` hold, with motion, noise, misses, footprints and delay."""
+    """All rules of `check_sensor` hold, with motion, noise, misses, footprints and delay."""
     check_sensor(sn.LidarCfg(body="body", pattern=TURN, rate_hz=50.0, fields="all", **extra), engine=tumbling, steps=24)
 
 
 def test_plural_mounts_are_single_ones_side_by_side() -> None:
-    """Two mounts give a mount axis; the truth of each is that of a lidar of its own, and their noise differs."""
+    """Two mounts give a mount axis; the truth of each equals that of a separate lidar, and their noise differs."""
     engine = engine_of(bodies=("body", "other"))
     engine.body_pos_w[:, 1] = torch.tensor([2.0, 0.0, 0.0])
     cfgs = [sn.LidarCfg(name="both", bodies=("body", "other"), pattern=SLOW, rate_hz=10.0, range_noise=0.05)]
@@ -531,7 +542,7 @@ def test_plural_mounts_are_single_ones_side_by_side() -> None:
 
 
 def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
-    """Env 1 of 2 and of 5 is the same, draws and all."""
+    """Env 1 of 2 and env 1 of 5 are the same, draws included."""
     scenes = [
         scene_of(engine_of(envs=envs), rate_hz=10.0, range_noise=0.05, drop_rate=0.2, channel_bias=sn.Normal(0.0, 0.1))
         for envs in (2, 5)
@@ -565,7 +576,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "message"), BAD)
 def test_bad_configs_are_refused(fields: dict[str, Any], message: str) -> None:
-    """Each fault names the field, what is expected and the fix."""
+    """Each fault names the field, the accepted values and the fix."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.LidarCfg(body="body", **fields)
 
@@ -585,21 +596,21 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "message"), MISFITS)
 def test_what_does_not_fit_the_world_or_the_pattern_is_refused(fields: dict[str, Any], message: str) -> None:
-    """Faults that only a scene can know name the sensor, the field and the fix."""
+    """Faults that depend on the scene name the sensor, the field and the fix."""
     with pytest.raises((sn.ConfigError, sn.SelectionError), match=message) as caught:
         scene_of(engine_of(), **fields)
     assert "LidarCfg('lidar')" in str(caught.value)
 
 
 def test_an_uneven_pattern_works_in_whole_periods() -> None:
-    """A table whose rays fire in a part of its period is fine where each scan is one period."""
+    """A table whose rays fire in a part of its period is accepted if each scan is one period."""
     scene = scene_of(engine_of(), pattern=LATE, rate_hz=10.0, fields="all")
     scene.step(substeps=50)
     assert numpy(scene["lidar"].data.time_offset[0]) == pytest.approx([-0.05, -0.04, -0.03], abs=1e-8)
 
 
 def test_a_config_survives_a_file() -> None:
-    """A config with every kind of field is the same after JSON and TOML."""
+    """A config with every kind of field survives JSON and TOML."""
     cfg = sn.LidarCfg(
         body="body", pattern=SLOW, reflectance={"wall": 0.3}, reference_snr=50.0, range_noise=(0.1, 0.01),
         range_noise_snr=(10.0, 100.0), channel_bias=sn.Normal(0.0, 0.01), beam_divergence=(0.003, 0.001),
@@ -610,7 +621,7 @@ def test_a_config_survives_a_file() -> None:
 
 
 def test_ticks_that_a_jump_passes_over_are_between_the_poses_around_it() -> None:
-    """With allow_gaps a lidar that saw every fifth tick only scans as one that saw all, at constant velocity."""
+    """With allow_gaps a lidar updated every fifth tick equals a lidar updated at all ticks, at constant velocity."""
     plate = Shape("box", "plate", (0.05, 30.0, 30.0), body="plate")
 
     def motion(t: float) -> Mapping[str, Any]:
@@ -631,7 +642,7 @@ def test_ticks_that_a_jump_passes_over_are_between_the_poses_around_it() -> None
 
 
 def test_a_scan_is_invalid_where_a_pose_in_it_was_not_finite() -> None:
-    """One tick without a pose in mid-scan marks that scan, not those before and after it; no NaN appears."""
+    """One tick without a pose in mid-scan invalidates that scan, not those before and after it; no NaN appears."""
     engine = engine_of(envs=2)
     scene = scene_of(engine, rate_hz=10.0, fields="all", range_noise=0.01)
 

@@ -1,4 +1,4 @@
-"""How light comes back: range noise, detection, intensity, footprints and CARLA's model, against their laws."""
+"""Lidar return models: range noise, detection, intensity, footprints and CARLA's model, checked against their laws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sensorium.patterns import GridPatternCfg, LidarPatternCfg, SpinningPatternC
 Array = NDArray[np.float64]
 
 SHOTS = 4000
-"""Rays of the bundle that all go straight ahead."""
+"""Rays of the bundle, all straight ahead."""
 AHEAD = SpinningPatternCfg(elevations=(0.0,) * SHOTS, cycle_interval=1.0, rate_hz=1.0, start=0.0)
 
 
@@ -28,7 +28,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def wall(at: float, angle: float = 0.0, **kwargs: Any) -> Shape:
-    """Return a wall whose face crosses the x axis at a distance, turned about z by an angle."""
+    """Return a wall whose face crosses the x axis at a distance, rotated about z by an angle."""
     half = 0.5 * angle
     pos = (at + 0.5 * math.cos(angle), 0.5 * math.sin(angle), 0.0)
     quat = (math.cos(half), 0.0, 0.0, math.sin(half))
@@ -45,7 +45,7 @@ def lidar_at(*shapes: Shape, envs: int = 1, seed: int = 4, **kwargs: Any) -> Any
 
 
 def is_normal(values: Array, mean: float, sd: float) -> None:
-    """Assert that a sample has mean and standard deviation of a law, both within their 99.9 % bounds."""
+    """Assert that a sample has a law's mean and standard deviation, both within their 99.9 % bounds."""
     n = len(values)
     assert abs(values.mean() - mean) < 3.29 * sd / math.sqrt(n) + 2e-5
     low, high = stats.chi2.ppf([0.0005, 0.9995], n - 1)
@@ -63,7 +63,7 @@ def is_share(count: int, total: int, p: float) -> None:
 
 
 def test_a_wall_gives_the_configured_mean_and_deviation() -> None:
-    """At 25 m with 3 cm the distances are normal about 25 m, and the points lie on their rays."""
+    """At 25 m with 3 cm of noise the distances are normal about 25 m, and the points lie on their rays."""
     lidar = lidar_at(wall(25.0), range_noise=0.03, fields="all")
     distances = numpy(lidar.data.distances[0])
     is_normal(distances, 25.0, 0.03)
@@ -89,13 +89,13 @@ SHEET: dict[str, Any] = {
     ],
 )
 def test_noise_follows_the_signal_to_noise_ratio(at: float, rho: float, sd: float) -> None:
-    """A data sheet's table of deviations over ratios is met at its points, between and beyond them."""
+    """A data sheet's table of deviations over ratios is followed at its points, between and beyond them."""
     lidar = lidar_at(wall(at, reflectance=rho), **SHEET)
     is_normal(numpy(lidar.data.distances[0]), at, sd)
 
 
 def test_one_ratio_is_a_power_law() -> None:
-    """With one ratio the deviation grows as 1/sqrt(SNR): linearly with distance."""
+    """With one ratio the deviation increases as 1/sqrt(SNR): linearly with distance."""
     for at in (10.0, 40.0):
         lidar = lidar_at(wall(at), reference_snr=100.0, reference_reflectance=0.5, reference_range=20.0,
                          range_noise=0.02, range_noise_snr=100.0)  # fmt: skip
@@ -103,7 +103,7 @@ def test_one_ratio_is_a_power_law() -> None:
 
 
 def test_channel_biases_are_drawn_per_channel_and_env_and_stay_in_an_episode() -> None:
-    """They follow their law over channels and envs, are the same at each sample, and anew after a reset."""
+    """Channel errors follow their law over channels and envs, are constant over samples, and are redrawn at a reset."""
     pattern = LidarPatternCfg(
         channels=64, vertical_fov_range=(-5.0, 5.0), horizontal_fov_range=(-2.0, 2.0), horizontal_res=2.0
     )
@@ -136,7 +136,7 @@ def test_given_channel_biases_are_those() -> None:
 
 
 def test_noise_never_moves_a_miss() -> None:
-    """Rays that meet nothing stay +inf, or the value for a miss, under every kind of noise."""
+    """Rays without a hit stay +inf, or the value for a miss, under every kind of noise."""
     for value in (None, -1.0):
         lidar = lidar_at(wall(2000.0), range_noise=1.0, noise=1.0, bias=3.0, resolution=0.1, channel_bias=5.0,
                          no_hit_value=value)  # fmt: skip
@@ -146,7 +146,7 @@ def test_noise_never_moves_a_miss() -> None:
 
 
 def test_the_standard_knobs_act_on_distances_and_points_follow() -> None:
-    """Quantised distances are on their grid, and the points are at these very distances."""
+    """Quantised distances are on their grid, and the points are at exactly these distances."""
     lidar = lidar_at(wall(25.0), noise=0.05, resolution=0.012)
     distances = numpy(lidar.data.distances[0])
     assert np.abs(distances / 0.012 - np.rint(distances / 0.012)).max() < 1e-3 and len(np.unique(distances)) > 10
@@ -172,7 +172,7 @@ def test_returns_are_noticed_by_the_law_of_range_and_incidence(at: float, angle:
 
 
 def test_draws_differ_from_sample_to_sample_and_between_seeds() -> None:
-    """Which returns are lost is independent at each sample: the overlap of two is that of chance."""
+    """Lost returns are independent at each sample: the overlap of two samples matches chance."""
     lost = []
     for seed in (1, 2):
         engine = sn.TensorEngine(1, 0.01, shapes=[wall(25.0)])
@@ -186,7 +186,7 @@ def test_draws_differ_from_sample_to_sample_and_between_seeds() -> None:
 
 
 def test_nothing_comes_back_from_a_black_target() -> None:
-    """With a known signal-to-noise ratio a reflectance of 0 gives no return; truth has its distance and intensity 0."""
+    """With a known signal-to-noise ratio, a reflectance of 0 gives no return; the true distance and intensity are 0."""
     lidar = lidar_at(wall(25.0, reflectance=0.0), **SHEET)
     assert torch.isinf(lidar.data.distances).all()
     assert (lidar.ground_truth.intensity == 0.0).all() and torch.isfinite(lidar.ground_truth.distances).all()
@@ -196,7 +196,9 @@ def test_nothing_comes_back_from_a_black_target() -> None:
 
 
 def test_intensities_are_those_of_the_lidar_equation() -> None:
-    """Calibrated: rho cos exp(-2 a R), whatever the distance; raw: that over R^2, as a share of the reference's."""
+    """A calibrated intensity is rho cos exp(-2 a R) at any distance; a raw one is divided by R^2, relative to the
+    reference.
+    """
     for at, angle, rho in ((10.0, 0.0, 0.8), (40.0, 1.0, 0.2)):
         shape = wall(at, angle, reflectance=rho)
         expected = rho * math.cos(angle) * math.exp(-2 * 0.01 * at)
@@ -209,7 +211,7 @@ def test_intensities_are_those_of_the_lidar_equation() -> None:
 
 
 def test_the_ratio_of_two_reflectances_is_that_of_their_intensities() -> None:
-    """By the shape's own reflectance, by label and by name; later entries of the config win."""
+    """Reflectance comes from the shape, by label or by name; later entries of the config take precedence."""
 
     def intensity(shape: Shape, **given: float) -> float:
         lidar = lidar_at(shape, reflectance=given)
@@ -224,14 +226,14 @@ def test_the_ratio_of_two_reflectances_is_that_of_their_intensities() -> None:
 
 
 def test_retro_reflectors_saturate_the_receiver() -> None:
-    """Measured intensities end at `intensity_max`; truth goes on."""
+    """Measured intensities are clipped at `intensity_max`; the truth is not."""
     lidar = lidar_at(wall(30.0), reflectance={"wall": 40.0}, intensity_max=2.55)
     assert (lidar.data.intensity == 2.55).all()
     assert numpy(lidar.ground_truth.intensity[0]) == pytest.approx(40.0, rel=1e-5)
 
 
 def test_intensity_noise_is_a_share() -> None:
-    """The deviation of the measured intensity is its share of the true one, and never below 0."""
+    """The deviation of the measured intensity is a share of the true one, and the intensity is never below 0."""
     lidar = lidar_at(wall(30.0, reflectance=0.5), intensity_noise=0.1)
     is_normal(numpy(lidar.data.intensity[0]), 0.5, 0.05)
 
@@ -254,7 +256,7 @@ def fan(*shapes: Shape, **kwargs: Any) -> Any:
 
 
 def test_mixed_pixels_come_with_a_footprint_only() -> None:
-    """Across an edge with 0.3 m behind it, points lie in between with divergence, and none without."""
+    """Across an edge with 0.3 m behind it, there are points in between with divergence, and none without."""
     sharp = numpy(fan(*edge(10.3)).data.distances[0])
     assert set(np.round(sharp, 4).tolist()) == {10.0, 10.3}
     mixed = numpy(fan(*edge(10.3), beam_divergence=0.002, sub_rays=19).data.distances[0])
@@ -267,7 +269,7 @@ def test_mixed_pixels_come_with_a_footprint_only() -> None:
 
 
 def test_a_beam_without_divergence_has_the_footprint_of_its_diameter() -> None:
-    """Parallel sub-rays of a beam of 2 cm mix within 0.8 of that from an edge, at any distance."""
+    """Parallel sub-rays of a 2 cm beam mix within 0.8 of its width from an edge, at any distance."""
     for at in (0.0, 200.0):
         plate = Shape("box", "plate", (0.005, 5.0, 5.0), pos=(10.005 + at, 5.0, 0.0))
         mixed = numpy(fan(plate, wall(10.3 + at), beam_diameter=0.02, sub_rays=19).data.distances[0]) - at
@@ -277,7 +279,7 @@ def test_a_beam_without_divergence_has_the_footprint_of_its_diameter() -> None:
 
 
 def test_echoes_farther_apart_than_the_pulse_do_not_mix() -> None:
-    """With c t_p / 2 = 0.75 m an edge 0.7 m deep gives mixed pixels, one of 0.8 m two clean echoes."""
+    """With c t_p / 2 = 0.75 m an edge 0.7 m deep gives mixed pixels, and an edge 0.8 m deep two clean echoes."""
     for depth, mixes in ((0.7, True), (0.8, False)):
         d = numpy(fan(*edge(10.0 + depth), beam_divergence=0.002).data.distances[0])
         between = (d > 10.01) & (d < 10.0 + depth - 0.01)
@@ -287,7 +289,7 @@ def test_echoes_farther_apart_than_the_pulse_do_not_mix() -> None:
 
 
 def test_a_mixed_pixel_is_the_mean_weighted_by_power() -> None:
-    """Against float64 NumPy: sub-rays on the hexagon, Gaussian weights, power by reflectance and 1/R^2."""
+    """Results match float64 NumPy: sub-rays on the hexagon, Gaussian weights, power by reflectance and 1/R^2."""
     div, rho = 0.004, (0.8, 0.2)
     plate, back = edge(10.4)
     lidar = fan(plate, back, beam_divergence=div, sub_rays=7, reflectance={"plate": rho[0], "wall": rho[1]})
@@ -303,7 +305,7 @@ def test_a_mixed_pixel_is_the_mean_weighted_by_power() -> None:
             continue  # on the edge itself
         length = np.sqrt(1.0 + (slope**2).sum(axis=1))
         on_plate = y > 0.0
-        # behind the edge a sub-ray meets the plate's side face where it turns to the left there
+        # behind the edge a sub-ray hits the plate's side face, which turns to the left there
         t = np.where(on_plate, 10.0, 10.4) * length
         power = weights * np.where(on_plate, *rho) / length / t**2
         expected = (power * t).sum() / power.sum()
@@ -317,7 +319,9 @@ def test_a_mixed_pixel_is_the_mean_weighted_by_power() -> None:
 
 
 def test_dual_returns_are_the_strongest_and_the_last() -> None:
-    """Across an edge 5 m deep: strongest and last where they differ, else the second strongest, or none."""
+    """Across an edge 5 m deep, the returns are strongest and last if they differ, else the second strongest, or
+    none.
+    """
     rho = {"plate": 0.8, "wall": 0.8}
     lidar = fan(*edge(15.0), beam_divergence=0.002, sub_rays=19, returns="dual", reflectance=rho)
     data, truth = lidar.data, lidar.ground_truth
@@ -341,7 +345,7 @@ def test_dual_returns_are_the_strongest_and_the_last() -> None:
 
 
 def test_a_footprint_moves_with_the_scan() -> None:
-    """With distortion, windows that move and divergence together, a wall ahead is where each ray fired."""
+    """With distortion, moving windows and divergence combined, a wall ahead is at its position when each ray fired."""
 
     def motion(t: float) -> dict[str, Any]:
         return {"body_pos_w": (5.0 * t, 0.0, 0.0)}
@@ -368,7 +372,7 @@ def test_a_footprint_moves_with_the_scan() -> None:
 
 
 def test_carla_intensity_is_that_of_the_true_distance() -> None:
-    """I = exp(-a d) in both branches, from the true distance; noise moves the point alone."""
+    """I = exp(-a d) in both branches, from the true distance; noise only moves the point."""
     lidar = lidar_at(wall(50.0, 0.7, reflectance=0.1), model="dropoff", dropoff_general_rate=0.0, noise_stddev=0.2)
     data = lidar.data
     kept = torch.isfinite(data.distances)
@@ -379,7 +383,7 @@ def test_carla_intensity_is_that_of_the_true_distance() -> None:
 
 @pytest.mark.parametrize(("at", "general"), [(20.0, 0.45), (20.0, 0.0), (100.0, 0.45), (100.0, 0.0), (400.0, 0.2)])
 def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
-    """All above the limit survive the second; below it 1 - zero + zero / limit * I do. Shares inside 99 % intervals."""
+    """All returns above the limit survive; below it, a share of 1 - zero + zero / limit * I does (99 % interval)."""
     lidar = lidar_at(wall(at), model="dropoff", dropoff_general_rate=general)
     intensity = math.exp(-0.004 * at)
     keep = 1.0 if intensity > 0.8 else 1.0 - 0.4 + (0.4 / 0.8) * intensity

@@ -1,4 +1,6 @@
-"""The magnetometer against rotations by SciPy, closed forms of a dipole, a calibration by ellipsoid fit, and MuJoCo."""
+"""The magnetometer, checked against SciPy rotations, closed forms of a dipole, an ellipsoid-fit calibration, and
+MuJoCo.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def turned_engine(envs: int, seed: int = 1, **kwargs: Any) -> tuple[sn.TensorEngine, Rotation]:
-    """Return an engine whose body has another attitude in each env."""
+    """Return an engine whose body has a different attitude in each env."""
     attitudes = Rotation.random(envs, rng=np.random.default_rng(seed))
     engine = sn.TensorEngine(envs, 0.01, provides=("pose",), **kwargs)
     engine.body_quat_w = attitudes.as_quat(scalar_first=True)[:, None]
@@ -53,7 +55,7 @@ def reading(engine: sn.TensorEngine, seed: int = 0, **kwargs: Any) -> Array:
 
 @pytest.mark.parametrize("given", ["config", "engine"])
 def test_it_reads_the_worlds_flux_in_its_own_frame(given: str) -> None:
-    """In every attitude, on a turned mount, the reading is R^-1 B; the config's field wins over the engine's."""
+    """In every attitude, on a rotated mount, the reading is R^-1 B; the config's field overrides the engine's."""
     mount = Rotation.from_euler("xyz", (0.3, -1.1, 2.0))
     engine, attitudes = turned_engine(64, magnetic=FIELD if given == "engine" else (9.0, 9.0, 9.0))
     offset = sn.OffsetCfg(rot=tuple(mount.as_quat(scalar_first=True).tolist()))
@@ -72,14 +74,14 @@ def test_each_env_may_have_a_field_of_its_own() -> None:
 
 
 def test_without_a_field_it_is_refused() -> None:
-    """An engine without a magnetic field cannot carry a magnetometer that is given none."""
+    """An engine without a magnetic field rejects a magnetometer that has no field in its config."""
     engine = sn.TensorEngine(1, 0.01, magnetic=None)
     with pytest.raises(sn.UnsupportedError, match="requires MAGNETIC"):
         sn.Scene(engine, [sn.MagnetometerCfg(body="body")])
 
 
 def test_it_equals_mujocos_own_magnetometer() -> None:
-    """On a tumbling body of MuJoCo the truth is what MuJoCo's sensor at the same site reads."""
+    """On a tumbling body of MuJoCo the truth matches MuJoCo's sensor at the same site."""
     model = """<mujoco><option timestep="0.002" magnetic="0.21 -0.03 -0.42"/><worldbody>
       <body pos="0 0 2"><freejoint/><geom type="box" size=".1 .2 .05"/>
       <site name="mag" pos=".05 .02 0" euler="20 -40 110"/></body></worldbody>SENSOR</mujoco>"""
@@ -112,7 +114,7 @@ def dipole_flux(at: Array, pos: Any, moment: Any) -> Array:
 
 
 def test_magnets_in_the_world_add_their_dipole_field() -> None:
-    """Two dipoles and the Earth's field add up at every place and in every attitude, in truth and measured alike."""
+    """Two dipoles and the Earth's field add up at every position and attitude, in truth and measurement."""
     engine, attitudes = turned_engine(64)
     places = np.random.default_rng(5).normal(size=(64, 3)) * 2.0
     engine.body_pos_w = places[:, None]
@@ -123,13 +125,13 @@ def test_magnets_in_the_world_add_their_dipole_field() -> None:
     flux = FIELD + 1e6 * sum(dipole_flux(places, pos, moment) for pos, moment in magnets)
     expected = attitudes.inv().apply(flux)
     for data in (scene["magnetometer"].data, scene["magnetometer"].ground_truth):
-        # a distance of d has the rounding of the position, and the field that to the third power
+        # the rounding of the position at a distance d enters the field to the third power
         np.testing.assert_allclose(numpy(data.mag_b), expected, atol=60 * EPS * float(np.abs(flux).max()))
 
 
 @pytest.mark.parametrize(("unit", "tesla"), [("T", 1.0), ("uT", 1e-6), ("nT", 1e-9), ("G", 1e-4), ("mG", 1e-7)])
 def test_a_dipole_has_its_field_in_tesla_and_is_converted(unit: Any, tesla: float) -> None:
-    """A magnet of 1 A m^2 has 0.2 uT on its axis at 1 m, and half of it, reversed, beside it, in any unit."""
+    """A magnet of 1 A m^2 has 0.2 uT on its axis at 1 m, and half of that, reversed, beside it, in any unit."""
     engine = sn.TensorEngine(2, 0.01, provides=("pose",))
     engine.body_pos_w = [[[0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0]]]
     magnet = sn.MagneticDipole(pos=(0.0, 0.0, 0.0), moment=(0.0, 0.0, 1.0))
@@ -164,7 +166,7 @@ def ellipsoid_fit(points: Array, strength: float) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize(("noise", "bound"), [(None, 1e-4), (0.05, 0.01)])
 def test_an_ellipsoid_fit_finds_soft_and_hard_iron(noise: float | None, bound: float) -> None:
-    """A calibration over 600 random attitudes returns the configured A and b: to 1e-4 clean, within 1 % with noise."""
+    """A calibration over 600 random attitudes returns the configured A and b, to 1e-4 without and 1 % with noise."""
     engine, _ = turned_engine(600, seed=6)
     read = reading(engine, hard_iron=HARD, soft_iron=SOFT, noise=noise)
     soft, hard = ellipsoid_fit(read, STRENGTH)
@@ -174,7 +176,7 @@ def test_an_ellipsoid_fit_finds_soft_and_hard_iron(noise: float | None, bound: f
 
 
 def test_iron_is_matrix_times_field_plus_offset_and_never_in_the_truth() -> None:
-    """Measured is A m + b for every attitude, also for a matrix that is not symmetric; the truth stays m."""
+    """The measurement is A m + b for every attitude, also for an asymmetric matrix; the truth stays m."""
     engine, attitudes = turned_engine(32)
     full = ((1.05, 0.02, -0.03), (0.01, 0.9, 0.04), (-0.02, 0.05, 1.1))
     cfgs = [
@@ -193,7 +195,9 @@ def test_iron_is_matrix_times_field_plus_offset_and_never_in_the_truth() -> None
 
 
 def drawn_iron(**kwargs: Any) -> tuple[Array, Array]:
-    """Return A [env, mount, 3, 3] and b [env, mount, 3] that 3000 envs drew, read off with unit fields and none."""
+    """Return A [env, mount, 3, 3] and b [env, mount, 3] drawn by 3000 envs, read off with unit fields and zero
+    field.
+    """
     engine = sn.TensorEngine(3000, 0.01, bodies=("a", "b"), provides=("pose",))
     fields = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0)]
     read = [reading(engine, body=None, bodies=".*", magnetic_field=field, **kwargs) for field in fields]
@@ -211,7 +215,7 @@ def test_soft_iron_from_a_distribution_is_symmetric_and_has_its_law() -> None:
 
 
 def test_hard_iron_from_a_distribution_has_its_law() -> None:
-    """Uniform per axis within its bounds; from vectors one is chosen as a whole."""
+    """Draws are uniform per axis within their bounds; from a list of vectors, a whole vector is chosen."""
     low, high = np.array([-5.0, 0.0, 10.0]), np.array([5.0, 1.0, 20.0])
     soft, hard = drawn_iron(hard_iron=sn.Uniform(tuple(low), tuple(high)))
     np.testing.assert_allclose(soft, np.broadcast_to(np.eye(3), soft.shape), atol=4e-6)
@@ -225,7 +229,7 @@ def test_hard_iron_from_a_distribution_has_its_law() -> None:
 
 
 def test_iron_stays_in_an_episode_and_is_drawn_anew_at_a_reset() -> None:
-    """From tick to tick nothing changes; a reset of one env gives that env another vehicle, and no other."""
+    """The distortion is constant over ticks; a reset of one env redraws it in that env only."""
     engine = sn.TensorEngine(3, 0.01, provides=("pose",))
     cfg = sn.MagnetometerCfg(
         body="body", magnetic_field=FIELD, hard_iron=sn.Normal(0, 5), soft_iron=sn.Uniform(-0.1, 0.1)
@@ -242,7 +246,7 @@ def test_iron_stays_in_an_episode_and_is_drawn_anew_at_a_reset() -> None:
 
 
 def test_noise_and_quantisation_come_after_the_iron() -> None:
-    """The reading is a multiple of the resolution, and the noise has its own deviation, not one that A stretches."""
+    """The reading is a multiple of the resolution, and the noise keeps its deviation, unscaled by A."""
     engine = sn.TensorEngine(4000, 0.01, provides=("pose",))
     read = reading(engine, soft_iron=(2.0, 2.0, 2.0, 0.0, 0.0, 0.0), hard_iron=0.07, noise=0.5, resolution=0.15)
     steps = read / 0.15
@@ -273,7 +277,7 @@ def test_noise_and_quantisation_come_after_the_iron() -> None:
     ],
 )
 def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
-    """A wrong size, an identity left out, a dipole without a unit: an error that says what is expected."""
+    """A wrong size, a missing identity or a dipole without a unit raises an error that states the accepted values."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.MagnetometerCfg(body="body", **given)
 
@@ -287,7 +291,7 @@ def test_a_dipole_without_a_size_is_refused() -> None:
 
 
 def test_the_unit_is_that_of_the_spec() -> None:
-    """The field's spec carries the unit that the config names, and says `field` where it names none."""
+    """The field's spec has the unit that the config names, and `field` if it names none."""
     engine = sn.TensorEngine(1, 0.01)
     cfgs = [sn.MagnetometerCfg(name="a", body="body", unit="uT"), sn.MagnetometerCfg(name="b", body="body")]
     scene = sn.Scene(engine, cfgs)
@@ -305,7 +309,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
 
 
 def test_it_draws_the_direction_of_the_flux() -> None:
-    """The debug arrow points along the world's flux, 0.2 m long, whatever the attitude and the iron."""
+    """The debug arrow points along the world's flux, 0.2 m long, for any attitude and distortion."""
     engine, _ = turned_engine(2)
     engine.body_pos_w = (1.0, 2.0, 3.0)
     mag = sn.Scene(engine, [sn.MagnetometerCfg(body="body", magnetic_field=(0.0, 3.0, 4.0), hard_iron=9.0)])[
@@ -316,7 +320,7 @@ def test_it_draws_the_direction_of_the_flux() -> None:
 
 
 def test_it_keeps_the_contract() -> None:
-    """Every law of `check_sensor` holds, with both irons drawn and a magnet in the world."""
+    """Every rule of `check_sensor` holds, with both distortions drawn and a magnet in the world."""
     magnet = sn.MagneticDipole(pos=(0.4, 0.0, 0.0), moment=(100.0, 0.0, 0.0))
     check_sensor(
         sn.MagnetometerCfg(

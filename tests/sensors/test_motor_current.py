@@ -1,4 +1,4 @@
-"""Motor currents: against the formulas in float64, a motor on MuJoCo, and the shape of friction loops."""
+"""Motor currents, checked against the formulas in float64, a motor on MuJoCo, and the shape of friction loops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def engine_of(envs: int, dt: float = 0.002, **kwargs: Any) -> sn.TensorEngine:
 
 
 def driven(envs: int) -> sn.TensorEngine:
-    """Three joints that swing under load, differently in each env."""
+    """Return three joints that swing under load, differently in each env."""
     phase = 0.7 * torch.arange(envs, dtype=torch.float64)[:, None] + torch.arange(3, dtype=torch.float64)
 
     def motion(t: float) -> dict[str, Any]:
@@ -68,7 +68,7 @@ EVERYTHING: dict[str, Any] = {
     ],
 )
 def test_the_contract_holds(fields: dict[str, Any]) -> None:
-    """`check_sensor` passes for the plain motor, for one with everything on, and for the current alone."""
+    """`check_sensor` passes for the plain motor, for a motor with all options, and for the current alone."""
     check_sensor(sn.MotorCurrentCfg(**fields), driven)
 
 
@@ -102,7 +102,9 @@ def test_every_part_follows_the_formulas() -> None:
 
 
 def test_the_estimate_is_the_load_where_the_drive_knows_its_motor() -> None:
-    """A MuJoCo arm at rest: the current carries the load through gear and constant, the estimate is the load."""
+    """For a MuJoCo arm at rest, the current supports the load through gear and constant, and the estimate is the
+    load.
+    """
     xml = """
     <mujoco><option timestep="0.001"/><worldbody>
       <body><joint name="hip" axis="0 1 0" damping="2"/>
@@ -121,7 +123,9 @@ def test_the_estimate_is_the_load_where_the_drive_knows_its_motor() -> None:
 
 
 def test_unknown_friction_is_the_error_of_the_estimate_and_known_friction_is_not() -> None:
-    """A joint dragged at constant speed against damping and dry friction: effort overcomes it, no torque is left."""
+    """For a joint dragged at constant speed against damping and dry friction, effort overcomes them and no torque
+    remains.
+    """
     xml = """
     <mujoco><option timestep="0.001" gravity="0 0 0"/><worldbody>
       <body><joint name="hip" damping="0.5"/><inertial mass="1" pos="0 0 0" diaginertia=".1 .1 .1"/></body>
@@ -182,7 +186,7 @@ def test_a_warm_motor_draws_more_current_and_the_drive_overrates_it() -> None:
 
 
 def test_the_estimate_follows_the_measured_current() -> None:
-    """Noise, converter counts and full scale of the current all reach the torque, and nothing else does."""
+    """Noise, converter counts and full scale of the current all affect the torque, and no other quantity does."""
     engine = driven(400)
     cfg = sn.MotorCurrentCfg(
         joints=".*", torque_constant=0.5, gear=4.0, noise=0.1, current_bias=0.3, resolution=0.05,
@@ -221,13 +225,13 @@ def test_the_estimate_follows_the_measured_current() -> None:
     ],
 )
 def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
-    """Each fault names the field and what is expected."""
+    """Each fault names the field and the accepted values."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.MotorCurrentCfg(joints=".*", **fields)
 
 
 def test_only_what_is_used_is_required_and_the_estimate_takes_no_noise_of_its_own() -> None:
-    """The current alone needs the effort alone; a knob for the torque is refused; numbers must fit the joints."""
+    """The current alone requires only the effort; a setting for the torque is rejected; numbers must fit the joints."""
     words: Any = ("joint_effort",)
     engine = sn.TensorEngine(1, joints=("a", "b"), provides=words)
     sn.Scene(engine, [sn.MotorCurrentCfg(joints=".*", torque_constant=0.1, fields=("current",), coulomb=0.1)])
@@ -249,7 +253,7 @@ def test_units_are_ampere_and_those_of_the_joints() -> None:
 
 
 def test_an_effort_that_is_not_finite_names_the_joint() -> None:
-    """The env is marked invalid, and the warning says which joint."""
+    """The env is marked invalid, and the warning names the joint."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.MotorCurrentCfg(joints=".*", torque_constant=0.1, evaluate="always")])
     engine.joint_effort[1, 2] = math.nan
@@ -259,7 +263,7 @@ def test_an_effort_that_is_not_finite_names_the_joint() -> None:
 
 
 def test_a_velocity_that_is_not_finite_spoils_the_estimate_and_is_flagged() -> None:
-    """Where the drive subtracts friction, the joint velocity counts as state; elsewhere it does not."""
+    """If the drive subtracts friction, the joint velocity counts as state; otherwise it does not."""
     engine = engine_of(2)
     cfgs = [
         sn.MotorCurrentCfg(name=name, joints=".*", torque_constant=0.1, coulomb=friction)

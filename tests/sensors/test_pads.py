@@ -1,4 +1,4 @@
-"""Pads: sums of taxels by hand, in closed form, and against plain sums in float64."""
+"""Pads: sums of taxels by hand, in closed form, and checked against plain sums in float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = sn.taxel_list([(0.0, 0.0, 0.01), (0.01, 0.0, 0.01), (0.02, 0.0, 0.01), (0.
 
 
 def random_forces(*lead: int, layout: sn.TaxelLayout, seed: int = 0) -> torch.Tensor:
-    """Forces of about 1 N in all directions."""
+    """Return forces of about 1 N in all directions."""
     return torch.randn(*lead, *layout.shape, 3, generator=torch.Generator().manual_seed(seed))
 
 
@@ -29,14 +29,14 @@ def test_a_pad_feels_the_sum_of_its_taxels_and_their_torque_about_the_link() -> 
     np.testing.assert_allclose(felt.torque[0], [[0, -0.01, 0], [-0.03, 0, 0.09]], atol=1e-8)
     np.testing.assert_allclose(felt.load[0], [3.0, 0.0])
     np.testing.assert_allclose(felt.centre[0], [[0.01 / 3.0, 0, 0.01], [0.03, 0, 0.01]], atol=1e-9)
-    assert felt.valid.tolist() == [[True, False]]  # the right one is sheared, not pressed
+    assert felt.valid.tolist() == [[True, False]]  # the right taxel is sheared, not pressed
     assert felt.active.tolist() == [[2, 0]] and felt.active.dtype == torch.int32
 
 
 @pytest.mark.parametrize("about", ["link", "pad", (0.1, -0.2, 0.3)])
 @pytest.mark.parametrize("twisted", [False, True])
 def test_pads_agree_with_plain_sums_on_a_dome(about: Any, twisted: bool) -> None:
-    """Normals of all directions, pads that overlap, mounts: against loops in float64."""
+    """Normals of all directions, overlapping pads and mounts match loops in float64."""
     layout = sn.taxel_dome(0.01, 5, 8, origin=(0.0, 0.01, 0.0), normal=(1.0, 2.0, 2.0))
     groups = {"top": np.s_[:2], "front": np.s_[:, :4], "one": np.s_[4, 7]}
     force = random_forces(3, 2, layout=layout)
@@ -62,8 +62,9 @@ def test_pads_agree_with_plain_sums_on_a_dome(about: Any, twisted: bool) -> None
 
 
 def test_the_centre_of_a_pressure_that_rises_linearly_is_that_of_the_closed_form() -> None:
-    """p = a + b x on a strip of length L: the centre is b L^2 / (12 a) off its middle; of N taxels, (1 - 1 / N^2) of
-    that."""
+    """For p = a + b x on a strip of length L, the centre is b L^2 / (12 a) off its middle; N taxels give (1 - 1 / N^2)
+    of it.
+    """
     a, b, length, n = 2000.0, 30000.0, 0.06, 30
     layout = sn.taxel_grid(4, n, size=(length, 0.01), origin=(0.2, 0.0, 0.0))
     x = torch.tensor(layout.positions)[..., 0] - 0.2
@@ -93,7 +94,7 @@ def test_a_pad_without_load_shows_the_middle_of_its_taxels_and_is_not_valid() ->
     assert not felt.valid.any() and felt.active.sum() == 0 and felt.load.sum() == 0.0
     np.testing.assert_allclose(felt.centre, np.broadcast_to([0.015, 0.0, 0.01], (2, 2, 3)), atol=1e-8)
     force = torch.zeros(1, 4, 3)
-    force[0, 0, 2], force[0, 1, 2] = -0.3, 0.05  # either sign presses: weights are sizes
+    force[0, 0, 2], force[0, 1, 2] = -0.3, 0.05  # either sign presses: weights are magnitudes
     felt = pads(force)
     assert not felt.valid.any() and felt.centre[0, 1, 0] == pytest.approx(0.015)
     assert felt.active.tolist() == [[1, 1]] and felt.load[0].tolist() == pytest.approx([0.35, 0.3])
@@ -165,7 +166,7 @@ def test_nobody_waits_for_pads_and_a_call_in_inference_mode_spoils_no_later_one(
 
 
 def test_a_finger_on_a_box_by_its_pads_is_the_taxels_of_the_sensor_summed() -> None:
-    """A flat skin sunk 2 mm into a box: k s n for each taxel in it, pressed where the box is."""
+    """A flat skin sunk 2 mm into a box reads k s n for each taxel in it, pressed at the position of the box."""
     layout = sn.taxel_grid(4, 6, 0.01, normal=(0.0, 0.0, -1.0), x_axis=(1.0, 0.0, 0.0))
     engine = sn.TensorEngine(
         2, bodies=("finger",), provides=("pose", "velocity"),

@@ -1,4 +1,4 @@
-"""Numbers of a sensor's own config: read through `params`, set per env at run time, saved and restored."""
+"""Config numbers of a sensor: read through `params`, set per env at run time, saved and restored."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -44,7 +44,7 @@ class Range(SimpleSensor[RangeCfg, RangeData]):
 
 
 def test_the_worked_example_keeps_the_contract() -> None:
-    """The proximity example of the design passes every law."""
+    """The proximity example of the design passes every rule."""
     check_sensor(RangeCfg(body="body"))
 
 
@@ -62,7 +62,7 @@ def test_a_number_of_the_config_can_be_set_per_env() -> None:
 
 
 def test_a_state_saved_before_a_number_was_set_brings_back_the_configs() -> None:
-    """Nothing of what was set per env in between is left."""
+    """Values set per env in between are discarded."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
     before = scene.state()
     scene["r"].set("max_range", 2e-3, env_ids=[1])
@@ -72,7 +72,7 @@ def test_a_state_saved_before_a_number_was_set_brings_back_the_configs() -> None
 
 
 def test_the_configs_own_checks_hold_at_run_time() -> None:
-    """A value the config refuses is refused by `set`, and nothing changes."""
+    """A value that the config rejects is also rejected by `set`, and nothing changes."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
     with pytest.raises(sn.ConfigError, match=r"max_range: got -1\.0, expected a distance > 0"):
         scene["r"].set("max_range", -1.0, env_ids=[1])
@@ -106,7 +106,7 @@ class Dusty(SimpleSensor[DustyCfg, RangeData]):
 
 
 def test_torch_hooks_draw_reproducible_tensors() -> None:
-    """Numbers from `self.key` keep every law, and have the asked-for deviation."""
+    """Numbers from `self.key` satisfy every rule and have the requested deviation."""
     check_sensor(DustyCfg(body="body"))
     scene = sn.Scene(tumbling_engine(4096), [DustyCfg(name="d", body="body")])
     error = scene["d"].data.distance - scene["d"].ground_truth.distance
@@ -115,7 +115,7 @@ def test_torch_hooks_draw_reproducible_tensors() -> None:
 
 
 def test_a_fault_in_the_middle_of_a_control_step_is_named_with_its_tick() -> None:
-    """NaN at tick 3 of 5 only: the warning names that tick, the sample of tick 5 is valid again."""
+    """NaN at tick 3 of 5 only: the warning names that tick, and the sample of tick 5 is valid again."""
 
     def motion(t: float) -> dict[str, Tensor]:
         pos = torch.ones(2, 1, 3)

@@ -1,4 +1,4 @@
-"""The proximity taxel: sums over surfaces against float64 and closed forms, its law, and what it needs of a scene."""
+"""The proximity taxel: surface sums against float64 and closed forms, its law, and its requirements on a scene."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ FLOOR = sn.Shape("plane", "floor")
 
 
 def over_plane(radius: Any, height: Any) -> Any:
-    """The integral of R - r over a plane: with the area 2 pi r dr from r = |h| to R."""
+    """Return the integral of R - r over a plane: with the area 2 pi r dr from r = |h| to R."""
     h, r = np.minimum(np.abs(height), radius), radius
     return 2.0 * np.pi * ((r * r**2 / 2.0 - r**3 / 3.0) - (r * h**2 / 2.0 - h**3 / 3.0))
 
 
 def over_ball(reach: float, radius: float, away: Any) -> Any:
-    """The integral of R - r over a sphere whose centre is at the distance c, outside: the area is 2 pi a / c r dr.
+    """Return the integral of R - r over a sphere with its centre at distance c, outside: the area is 2 pi a / c r dr.
 
     By the law of cosines r^2 = a^2 + c^2 - 2 a c cos(theta), so that r dr = a c sin(theta) dtheta.
     """
@@ -86,7 +86,7 @@ PARTS = {"body_pos_w": slice(0, 3), "body_quat_w": slice(3, 7), "body_lin_vel_w"
 
 
 def written(engine: sn.TensorEngine, state: Array) -> Array:
-    """Write the state of all bodies, and return it as the engine holds it, in float32."""
+    """Write the state of all bodies, and return it as the engine stores it, in float32."""
     for name, part in PARTS.items():
         getattr(engine, name)[:] = torch.tensor(state[..., part], dtype=torch.float32)
     return np.concatenate([numpy(getattr(engine, name)) for name in PARTS], axis=-1)
@@ -95,7 +95,7 @@ def written(engine: sn.TensorEngine, state: Array) -> Array:
 def reference(
     skin: sn.ProximityTaxel, engine: sn.TensorEngine, state: Array, env: int, probe: int, own: int = 0
 ) -> tuple[Array, Array]:
-    """The formula, point by point, in the world and in float64: force and torque in the link's frame."""
+    """Evaluate the formula, point by point, in the world and in float64: force and torque in the link's frame."""
     cfg, names = skin.cfg, engine.names("body")
     pos, turn = state[env, own, :3], matrix(state[env, own, 3:7])
     lin, ang = state[env, own, 7:10], state[env, own, 10:]
@@ -112,7 +112,7 @@ def reference(
         turned = np.eye(3) if shape.is_static else matrix(body[3:7])
         o = cloud.points @ turned.T + body[:3]
         weight = cloud.areas * np.maximum(0.0, radius - np.linalg.norm(p - o, axis=1))
-        # The probe's velocity at the point's place: that of the link's material there.
+        # The probe's velocity at the point's position: that of the link's material there.
         v = (lin + np.cross(ang, o - pos)) - (body[7:10] + np.cross(body[10:], o - body[:3]))
         near += weight.sum()
         slide += weight @ (v - np.outer(v @ a, a))
@@ -128,7 +128,7 @@ def reference(
 
 @pytest.mark.parametrize("radius", [0.15, (0.05, 0.15, 0.3, 0.0)])
 def test_readings_are_the_formula_summed_point_by_point(radius: Any) -> None:
-    """Random scenes of all kinds of shapes, poses, velocities and coefficients, per env, against float64."""
+    """Random scenes of all kinds of shapes, poses, velocities and coefficients match float64 per env."""
     rng = np.random.default_rng(1)
     heights = rng.uniform(0.0, 0.1, (5, 6))
     tetra = sn.Mesh([[0, 0, 0], [0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.3]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
@@ -166,7 +166,7 @@ def test_readings_are_the_formula_summed_point_by_point(radius: Any) -> None:
 def test_cells_of_any_size_list_all_points_in_reach(
     cells: float, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums over the points of a cell are those over all points, also where a cloud is far larger than the reach."""
+    """Sums over the points of a cell equal those over all points, also for a cloud far larger than the reach."""
     from sensorium.geometry import surface_cloud
 
     monkeypatch.setattr(surface_cloud, "CELLS", cells)
@@ -188,7 +188,9 @@ def test_cells_of_any_size_list_all_points_in_reach(
 
 
 def test_over_a_flat_plate_the_sum_is_its_closed_form() -> None:
-    """A bounded plate of many points, at 30 heights from deep below to out of reach: within 1 % of the greatest."""
+    """A bounded plate of many points is within 1 % of the greatest value at 30 heights, from deep below to out of
+    reach.
+    """
     engine = engine_of([sn.Shape("plane", "plate", (0.1, 0.1), pos=(0.003, -0.002, 0.0))], 30)
     heights = np.linspace(-0.022, 0.022, 30)
     engine.body_pos_w[:, 0, 2] = torch.tensor(heights, dtype=torch.float32)
@@ -201,7 +203,7 @@ def test_over_a_flat_plate_the_sum_is_its_closed_form() -> None:
 
 
 def test_over_an_unbounded_plane_it_is_exact_and_needs_no_points() -> None:
-    """Also tilted, sliding and turning: the centre of the sum is the foot of the probe."""
+    """Also when tilted, sliding and rotating, the centre of the sum is the foot of the probe."""
     quat, rng = unit(0.9, 0.3, -0.2, 0.1), np.random.default_rng(3)
     up = matrix(quat)[:, 2]
     engine = engine_of([sn.Shape("plane", "floor", pos=(0.1, 0.2, 0.3), quat=tuple(quat))], 16)  # type: ignore[arg-type]
@@ -243,7 +245,7 @@ def test_over_a_sphere_the_sum_is_its_closed_form() -> None:
 
 @pytest.mark.parametrize("body", [BALL, BOX])
 def test_readings_converge_with_the_number_of_points_and_do_not_grow_with_it(body: sn.Shape) -> None:
-    """The error over 200 random places falls at least as fast as n^-1/2, the law of points thrown at random."""
+    """The error over 200 random positions decreases at least as fast as n^-1/2, the law of random points."""
     rng = np.random.default_rng(5)
     engine = engine_of([body], 200)
     engine.body_pos_w[:, 1] = torch.tensor(0.06 * rng.normal(size=(200, 3)), dtype=torch.float32)
@@ -261,7 +263,7 @@ def test_readings_converge_with_the_number_of_points_and_do_not_grow_with_it(bod
 
 
 def test_apart_reads_exactly_zero() -> None:
-    """Also a hair out of reach, and where everything moves."""
+    """The reading is zero also just out of reach, and with everything in motion."""
     engine = engine_of([BALL, FLOOR], 2)
     engine.body_pos_w[:, 0, 2] = 1.0
     engine.body_pos_w[:, 1, 2] = torch.tensor([1.0 + 0.05 + 0.01001, 3.0])
@@ -272,7 +274,7 @@ def test_apart_reads_exactly_zero() -> None:
 
 
 def test_box_on_box_reads_before_they_touch_and_grows_evenly() -> None:
-    """A tip comes to a box face and goes in: the force of the middle probe is the plate's closed form."""
+    """As a tip approaches and enters a box face, the force of the middle probe is the plate's closed form."""
     tip = sn.Shape("box", "tip", (0.01, 0.01, 0.005), body="tip", pos=(0.0, 0.0, -0.005))
     gaps = np.linspace(0.012, -0.004, 17)
     engine = engine_of([tip, BOX], 17)
@@ -286,7 +288,7 @@ def test_box_on_box_reads_before_they_touch_and_grows_evenly() -> None:
 
 
 def test_points_that_other_shapes_of_a_body_cover_do_not_count() -> None:
-    """Two boxes that are one block read as the block, though their ends are inside of each other."""
+    """Two boxes that form one block read as the block, though their ends are inside each other."""
     whole = sn.Shape("box", "whole", (0.1, 0.05, 0.05), body="thing")
     halves = [
         sn.Shape("box", "left", (0.06, 0.05, 0.05), body="thing", pos=(-0.04, 0.0, 0.0)),
@@ -304,7 +306,9 @@ def test_points_that_other_shapes_of_a_body_cover_do_not_count() -> None:
 
 
 def test_genesis_weights_points_by_their_number() -> None:
-    """density_scalar / n_sample_points for each of them: that of a reference area of all that is tracked."""
+    """The factor is density_scalar / n_sample_points for each shape: the reference area is that of all tracked
+    shapes.
+    """
     engine = engine_of([BALL])
     engine.body_pos_w[:, 1, 2] = 0.055
     scene, skin = taxels(engine, reference_area="tracked", n_sample_points=700)
@@ -339,7 +343,7 @@ def test_points_are_split_by_area_over_links_and_shapes() -> None:
 
 
 def test_sliding_reads_along_the_slide_and_approach_adds_nothing() -> None:
-    """Signs: the tip slides along +x over the floor and reads +x; a box that slides instead reads -x."""
+    """A tip that slides along +x over the floor reads +x; a box that slides instead reads -x."""
     floor = sn.Shape("box", "block", (0.1, 0.1, 0.1), body="thing")
     engine = engine_of([floor])
     engine.body_pos_w[:, 1, 2] = 0.105
@@ -356,7 +360,7 @@ def test_sliding_reads_along_the_slide_and_approach_adds_nothing() -> None:
 
 
 def test_bodies_that_move_as_one_shear_nothing() -> None:
-    """Turning and flying together, there is no motion between the skin and the surface, at whatever distance."""
+    """In common rotation and translation there is no relative motion of skin and surface, at any distance."""
     engine = engine_of([BALL])
     engine.body_pos_w[:, 1] = torch.tensor([0.01, 0.02, 0.05])
     lin, ang = np.array((1.0, -2.0, 0.5)), np.array((3.0, 1.0, -2.0))
@@ -417,7 +421,7 @@ def test_the_own_link_is_not_sensed_and_other_links_of_the_robot_are() -> None:
 
 
 def test_hidden_shapes_are_left_out_unless_asked_for() -> None:
-    """So an object with a shape for the eye and one for contacts counts once."""
+    """An object with a visual and a collision shape counts once."""
     seen = sn.Shape("sphere", "seen", (0.05,), body="thing", is_collision=False)
     hull = sn.Shape("sphere", "hull", (0.05,), body="thing", is_visual=False, group=3)
     for geometry, names in (("visual", ["seen"]), ("collision", ["hull"]), ("any", ["seen", "hull"])):
@@ -429,7 +433,7 @@ def test_hidden_shapes_are_left_out_unless_asked_for() -> None:
 
 
 def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
-    """On the plane itself F = k pi R^3 / 3, so R is the cube root: off by U(-1, 1) noise, each probe and sample."""
+    """On the plane itself F = k pi R^3 / 3, so R is the cube root: it has U(-1, 1) noise, per probe and sample."""
     grid = np.zeros((4, 4, 3))
     scene, skin = taxels(engine_of([FLOOR], 64), probe_local_pos=grid, probe_radius_noise=0.002)
     clean_scene, clean = taxels(engine_of([FLOOR], 64), probe_local_pos=grid)
@@ -449,7 +453,7 @@ def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
 
 
 def test_radius_noise_does_not_change_a_bit_of_the_truth() -> None:
-    """Over a cloud as well, whose cells are larger where probes may look farther."""
+    """The same holds over a cloud, whose cells are larger if probes may have a longer reach."""
     x, y = np.meshgrid(np.linspace(-0.01, 0.01, 4), np.linspace(-0.01, 0.01, 5))
     places, truths = np.stack([x, y, np.full(x.shape, 0.053)], axis=-1), []
     for noise in (0.0, 1e-4, 3e-3):
@@ -577,7 +581,7 @@ HAND = """
 
 
 def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
-    """At 1 cm above the lid, which is wide, the sum is the plane's; at a site whose z looks down."""
+    """At 1 cm above a wide lid the sum is the plane's, at a site whose z points down."""
     engine = sn.MujocoEngine(HAND, num_envs=2)
     cfg = sn.ProximityTaxelCfg(
         name="skin", site="skin", probe_radius=0.02, targets="can", n_sample_points=60_000, shear_coupling=10.0
@@ -645,7 +649,7 @@ def test_a_plane_without_an_area_is_named_where_one_is_needed() -> None:
 
 
 def test_points_that_are_too_sparse_are_warned_of() -> None:
-    """500 points on a hall are 0.25 m apart; the spacing that is proposed does not warn."""
+    """500 points on a hall are 0.25 m apart and raise a warning; the proposed spacing does not."""
     hall = sn.Shape("box", "hall", (2.0, 2.0, 0.001))
     with pytest.warns(UserWarning, match="points on 'hall' are 0.253 m apart.*sample_spacing=0.0033"):
         taxels(engine_of([BALL, hall]))

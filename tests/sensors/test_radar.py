@@ -1,4 +1,4 @@
-"""The radar against closed forms, statistical laws with their bounds, and MuJoCo's own rays and velocities."""
+"""The radar, checked against closed forms, statistical laws with their bounds, and MuJoCo's rays and velocities."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Array = NDArray[np.float64]
 INF = float("inf")
 C = 299_792_458.0
 WALL = Shape("box", "wall", (0.5, 500.0, 500.0), pos=(10.5, 0.0, 0.0), labels=("concrete",))
-"""Its face is at x = 10."""
+"""A wall with its face at x = 10."""
 BEHIND = Shape("sphere", "behind", (0.1,), pos=(-50.0, 0.0, 0.0))
-"""What no ray ahead meets."""
+"""A shape that no ray ahead hits."""
 RATIO = 0.5
-"""Reflectance of shapes, unless they say otherwise."""
+"""Default reflectance of shapes."""
 
 
 class AheadPatternCfg(sn.PatternBaseCfg):
     """Equal rays along x."""
 
     count: int = 1
-    """How many."""
+    """Number of rays."""
     start: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Where they start, m."""
+    """Start of the rays, m."""
 
     def func(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return them."""
+        """Return the rays."""
         starts = torch.tensor(self.start, device=device).repeat(self.count, 1)
         return starts, torch.tensor((1.0, 0.0, 0.0), device=device).repeat(self.count, 1)
 
@@ -65,7 +65,7 @@ def move(engine: sn.TensorEngine, body: int, pos: Any = None, turn: Rotation | N
 
 
 def radar_of(engine: Any, seed: int = 0, **fields: Any) -> Any:
-    """Return the radar of a scene; by default it sits on "body", and has 300 rays."""
+    """Return the radar of a scene; by default it is mounted on "body" and has 300 rays."""
     selectors = {"site", "sites", "body", "bodies", "frame"}
     defaults: dict[str, Any] = {"name": "radar"} | ({} if selectors & {*fields} else {"body": "body"})
     if not {"points", "points_per_second", "pattern"} & {*fields}:
@@ -88,7 +88,7 @@ def directions(data: Any, env: int = 0) -> Array:
 
 
 def test_an_approaching_sphere_gives_the_closed_form_of_range_and_velocity() -> None:
-    """A ray along d meets it at d.c - sqrt((d.c)^2 - c^2 + r^2), and its velocity is d.(v_target - v_radar)."""
+    """A ray along d hits a ball at d.c - sqrt((d.c)^2 - c^2 + r^2), and its velocity is d.(v_target - v_radar)."""
     centre, own, vel = np.array([12.0, 1.0, -0.5]), np.array([1.0, 0.5, -0.25]), np.array([-6.0, 0.5, 1.0])
     engine = engine_of([Shape("sphere", "ball", (2.0,), body="target")])
     move(engine, 0, vel=own)
@@ -97,7 +97,7 @@ def test_an_approaching_sphere_gives_the_closed_form_of_range_and_velocity() -> 
     d = directions(radar.data)
     along = d @ centre
     inner = along**2 - centre @ centre + 4.0
-    clear = np.abs(inner) > 1e-4  # rays that graze the ball may go either way
+    clear = np.abs(inner) > 1e-4  # rays that graze the ball may hit or miss
     expected = np.where(inner > 0.0, along - np.sqrt(np.maximum(inner, 0.0)), INF)
     ranges, velocity = numpy(radar.data.range)[0], numpy(radar.data.velocity)[0]
     assert clear.mean() > 0.99 and 200 < np.isfinite(ranges).sum() < 1800
@@ -111,7 +111,7 @@ def test_an_approaching_sphere_gives_the_closed_form_of_range_and_velocity() -> 
 
 
 def test_the_velocity_of_a_sphere_that_does_not_turn_is_the_rate_of_its_range_in_the_middle() -> None:
-    """Along the line of centres the range changes by velocity * time: the sign is that of the rate."""
+    """Along the line of centres the range changes by velocity * time: its sign is that of the range rate."""
     engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")])
     move(engine, 1, pos=(20.0, 0.0, 0.0), vel=(-4.0, 0.0, 0.0))
     scene = sn.Scene(engine, [sn.RadarCfg(name="radar", body="body", pattern=AheadPatternCfg())])
@@ -124,9 +124,10 @@ def test_the_velocity_of_a_sphere_that_does_not_turn_is_the_rate_of_its_range_in
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_spinning_plate_gives_the_velocity_of_each_point_that_is_hit(axis: int) -> None:
-    """Its face x = 5 turns about an axis through (5, 0, 0): the velocity at (5, y, z) is 0, w 5 z / R or -w 5 y / R.
+    """For a face x = 5 that rotates about an axis through (5, 0, 0), the velocity at (5, y, z) is 0, w 5 z / R or -w 5
+    y / R.
 
-    Spinning about the line of sight moves no point along it; about y or z one side comes and the other one goes.
+    A rotation about the line of sight moves no point along it; about y or z one side approaches and the other recedes.
     """
     spin = np.zeros(3)
     spin[axis] = 3.0
@@ -142,7 +143,7 @@ def test_a_spinning_plate_gives_the_velocity_of_each_point_that_is_hit(axis: int
 
 
 def test_a_tilted_spinning_plate_off_its_bodys_origin_moves_as_a_rigid_body() -> None:
-    """v + w x (hit - origin), with the hit on the tilted face worked out in float64."""
+    """The velocity is v + w x (hit - origin), with the hit on the tilted face computed in float64."""
     turn = Rotation.from_euler("ZYX", [35.0, -20.0, 50.0], degrees=True)
     pos, vel, spin = np.array([8.0, 0.5, -0.3]), np.array([2.0, -1.0, 0.7]), np.array([0.4, -1.5, 2.5])
     engine = engine_of([Shape("box", "plate", (0.05, 9.0, 9.0), body="target", pos=(0.6, 0.2, -0.1))])
@@ -157,7 +158,7 @@ def test_a_tilted_spinning_plate_off_its_bodys_origin_moves_as_a_rigid_body() ->
 
 
 def test_own_motion_past_a_static_wall_gives_minus_d_dot_v_on_every_ray() -> None:
-    """Nothing but the radar moves, and its own spin about its origin adds nothing."""
+    """Only the radar moves, and its spin about its origin adds nothing."""
     engine = engine_of([WALL])
     move(engine, 0, vel=(20.0, 3.0, -2.0), spin=(0.0, 1.0, 5.0))
     data = radar_of(engine).data
@@ -167,7 +168,7 @@ def test_own_motion_past_a_static_wall_gives_minus_d_dot_v_on_every_ray() -> Non
 
 
 def test_a_radar_on_a_turning_body_moves_with_its_lever_arm() -> None:
-    """With the arm r on a body that spins with w, v_radar = v + w x (R r), and rays turn with body and mount."""
+    """With the arm r on a body that spins with w, v_radar = v + w x (R r), and rays rotate with body and mount."""
     turn, mount = (
         Rotation.from_euler("ZYX", [20.0, 5.0, -8.0], degrees=True),
         Rotation.from_euler("Z", 15, degrees=True),
@@ -209,7 +210,7 @@ MODEL = """
 
 
 def test_mujoco_says_the_same_of_every_ray() -> None:
-    """Distance and geom of `mj_ray`, velocity from `mj_objectVelocity` of both bodies at the hit and at the site."""
+    """Distance and geom match `mj_ray`; velocity matches `mj_objectVelocity` of both bodies at the hit and the site."""
     envs, rng = 3, np.random.default_rng(5)
     engine = sn.MujocoEngine(MODEL, num_envs=envs)
     cfg = sn.RadarCfg(site="radar", points=400, horizontal_fov_deg=60.0, vertical_fov_deg=40.0, fields="all")
@@ -318,13 +319,13 @@ def test_rays_are_drawn_anew_per_sample_env_episode_and_name_and_again_for_the_s
 def test_a_sample_has_the_rays_of_the_time_between_samples(
     dt: float, rate: float | None, pps: float, count: int
 ) -> None:
-    """int(points_per_second * period), as CARLA has it."""
+    """The number of points is int(points_per_second * period), as in CARLA."""
     radar = radar_of(engine_of([WALL], dt=dt), points_per_second=pps, rate_hz=rate)
     assert radar.data.range.shape == (1, count) and radar.info.notes["rays"] == str(count)
 
 
 def test_moving_shapes_are_met_anywhere_in_a_wide_cone() -> None:
-    """Balls all around are met as they are where they do not move: what is near a block of rays is not cut off."""
+    """Static balls all around are hit at their positions: shapes near a block of rays are not culled."""
     rng = np.random.default_rng(1)
     places = rng.standard_normal((40, 3))
     places *= (8.0 / np.linalg.norm(places, axis=1))[:, None]
@@ -461,7 +462,7 @@ def test_a_saved_state_resumes_bit_by_bit() -> None:
 
 
 def test_a_target_or_a_radar_without_a_finite_velocity_is_not_valid() -> None:
-    """The warning names the body; the other env does not notice, and the next finite state heals it."""
+    """The warning names the body; the other env is unaffected, and the next finite state is valid again."""
     for body, name in ((0, "body"), (1, "target")):
         engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")], 2)
         move(engine, 1, pos=(10.0, 0.0, 0.0))
@@ -488,7 +489,7 @@ def test_debug_drawing_shows_the_detections_in_the_world() -> None:
 
 
 def test_knobs_act_per_field_points_follow_and_a_miss_is_left_alone() -> None:
-    """Range noise in m, velocity noise in m/s, angles in rad; their standard deviations lie in the 99.9 % interval."""
+    """Range noise is in m, velocity noise in m/s, angles in rad; standard deviations are in the 99.9 % interval."""
     sds = {"range": 0.3, "velocity": 0.2, "azimuth": 0.02, "altitude": 0.01}
     engine = engine_of([Shape("box", "half", (0.5, 50.0, 50.0), pos=(10.5, 50.0, 0.0))])  # y > 0 only
     move(engine, 0, vel=(1.0, 0.0, 0.0))
@@ -523,7 +524,7 @@ def test_a_clean_radar_measures_the_truth() -> None:
 
 
 def test_cells_and_limits_are_those_of_a_chirp_radar() -> None:
-    """4 GHz give 3.75 cm, 1 GHz 15 cm, 8 channels 15 degrees; c f_s T_c / 2 B, lambda / 2 T_f, lambda / 4 T_c."""
+    """4 GHz gives 3.75 cm, 1 GHz 15 cm, 8 channels 15 degrees; c f_s T_c / 2 B, lambda / 2 T_f, lambda / 4 T_c."""
     assert sn.RadarCfg(body="b", bandwidth=4e9).range_cell == pytest.approx(0.0375, rel=1e-3)
     cfg = sn.RadarCfg(body="b", bandwidth=1e9, chirp_time=5e-5, frame_time=0.02, sampling_rate=1e7, channels=8)
     assert cfg.range_cell == pytest.approx(0.15, rel=1e-3)
@@ -537,7 +538,7 @@ def test_cells_and_limits_are_those_of_a_chirp_radar() -> None:
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.5, 0.5), (-0.9, -0.9), (1.25, -0.75), (-1.5, 0.5), (3.25, -0.75)])
 def test_velocities_fold_into_what_the_chirps_tell_apart(factor: float, expected: float) -> None:
-    """A velocity beyond +- lambda / (4 T_c) shows up on the other side; the truth stays what it is."""
+    """A velocity beyond +- lambda / (4 T_c) folds to the other side; the truth is unchanged."""
     limit = C / 77e9 / (4.0 * 5e-5)
     engine = engine_of([WALL])
     move(engine, 0, vel=(-factor * limit, 0.0, 0.0))
@@ -562,7 +563,7 @@ def test_a_grid_rounds_range_velocity_and_angles_to_their_cells() -> None:
 
 @pytest.mark.parametrize(("factor", "frame_time"), [(1.0 - 1e-4, 0.02), (1.25, 0.00202), (-3.6, 0.00202)])
 def test_a_folded_velocity_lies_on_the_grid_and_below_the_limit(factor: float, frame_time: float) -> None:
-    """What would round up to the limit is the lowest velocity, and folding comes before rounding."""
+    """A value that would round up to the limit is the lowest velocity, and folding precedes rounding."""
     limit, cell = C / 77e9 / (4.0 * 5e-5), C / 77e9 / (2.0 * frame_time)
     engine = engine_of([WALL])
     move(engine, 0, vel=(-factor * limit, 0.0, 0.0))
@@ -574,7 +575,9 @@ def test_a_folded_velocity_lies_on_the_grid_and_below_the_limit(factor: float, f
 
 
 def test_nothing_beyond_the_longest_range_is_noticed() -> None:
-    """With f_s T_c = 60 samples of a 0.15 m cell it is 8.99 m: the wall at 10 m stays dark, a ball at 8 m does not."""
+    """With f_s T_c = 60 samples of a 0.15 m cell, the limit is 8.99 m: a wall at 10 m is missed, a ball at 8 m is
+    not.
+    """
     engine = engine_of([WALL, Shape("sphere", "ball", (1.0,), pos=(8.0, 0.0, 0.0))])
     radar = radar_of(engine, bandwidth=1e9, chirp_time=6e-6, sampling_rate=1e7, fields="all")
     assert radar.geom_names == ("wall", "ball")
@@ -586,7 +589,7 @@ def test_nothing_beyond_the_longest_range_is_noticed() -> None:
 
 
 def ladder(ranges: Sequence[float], **shape: Any) -> sn.TensorEngine:
-    """Return an engine with a plate ahead at another range in each env."""
+    """Return an engine with a plate ahead at a different range in each env."""
     engine = engine_of(
         [Shape("box", "plate", (0.1, 5.0, 5.0), body="target", pos=(0.1, 0.0, 0.0), **shape)], len(ranges)
     )
@@ -611,7 +614,7 @@ def test_the_ratio_falls_with_the_fourth_power_of_the_range() -> None:
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 3.0])
 def test_the_cross_section_falls_with_the_angle_of_incidence(exponent: float) -> None:
-    """sigma |cos theta|^n, on a plate that is turned by 0 to 75 degrees about the line of sight's foot."""
+    """The factor is sigma |cos theta|^n, on a plate rotated by 0 to 75 degrees about the foot of the line of sight."""
     angles = np.radians([0.0, 30.0, 60.0, 75.0])
     engine = engine_of([Shape("box", "plate", (0.1, 9.0, 9.0), body="target", pos=(0.1, 0.0, 0.0))], len(angles))
     for env, angle in enumerate(angles):
@@ -622,7 +625,7 @@ def test_the_cross_section_falls_with_the_angle_of_incidence(exponent: float) ->
 
 
 def test_targets_are_detected_as_often_as_swerling_says() -> None:
-    """p_d = p_fa^(1 / (1 + SNR)): counts of 320,000 looks at each range lie in the binomial 99 % interval."""
+    """p_d = p_fa^(1 / (1 + SNR)): counts over 320,000 looks at each range lie in the binomial 99 % interval."""
     ranges, p_fa, looks, scans = np.array([10.0, 20.0, 30.0, 45.0, 60.0, 120.0]), 1e-3, 8000, 40
     cfg = sn.RadarCfg(
         name="radar", body="body", pattern=AheadPatternCfg(count=looks), fields="all", max_distance=200.0,
@@ -638,14 +641,14 @@ def test_targets_are_detected_as_often_as_swerling_says() -> None:
     for count, p in zip(seen, expected, strict=True):
         low, high = stats.binom.interval(0.99, scans * looks, p)
         assert low <= count <= high, (count, p)
-    # what is seen exceeds the threshold, and by an exponential of mean 1 + SNR
+    # a detection exceeds the threshold by an exponential variable of mean 1 + SNR
     snr = numpy(radar.data.snr)[2]
     excess = (snr[snr > 0.0] + math.log(p_fa)) / (1.0 + 200.0 * (20.0 / 30.0) ** 4)
     assert (excess > 0.0).all() and stats.kstest(excess, "expon").pvalue > 0.01
 
 
 def test_range_and_velocity_scatter_with_their_cells_and_the_ratio() -> None:
-    """sd = cell / sqrt(2 SNR), in the 99.9 % interval of its estimate, at several ranges; at most one cell."""
+    """sd = cell / sqrt(2 SNR), in the 99.9 % interval of its estimate, at several ranges; it is at most one cell."""
     ranges, looks, snr = np.array([10.0, 20.0, 40.0, 90.0]), 6000, 50.0
     engine = ladder(ranges.tolist())
     move(engine, 0, vel=(5.0, 0.0, 0.0))
@@ -665,7 +668,9 @@ def test_range_and_velocity_scatter_with_their_cells_and_the_ratio() -> None:
 
 
 def test_false_alarms_are_a_poisson_process_uniform_in_range_and_velocity() -> None:
-    """Their number per scan has a Poisson law (chi-square over 800 scans), and they only fill rays without target."""
+    """The number per scan has a Poisson law (chi-square over 800 scans), and false alarms only fill rays without a
+    target.
+    """
     rate, envs, rays = 6.0, 800, 3000
     radar = radar_of(engine_of([BEHIND], envs), points=rays, clutter_rate=rate, clutter_speed=12.0, min_distance=5.0,
                      fields="all")  # fmt: skip
@@ -698,7 +703,7 @@ def test_false_alarms_leave_detections_alone_and_exceed_the_threshold() -> None:
 
 
 def test_a_false_alarm_in_place_of_a_target_that_was_not_noticed_knows_nothing_of_it() -> None:
-    """Half of the looks at a plate fail; the ranges and strengths of what shows up instead have their own laws."""
+    """Half of the looks at a plate fail; the ranges and strengths of the false alarms follow their own laws."""
     options: dict[str, Any] = {"pattern": AheadPatternCfg(count=20_000), "fields": "all", "rcs": {"plate": 1.0}}
     snr = math.log(1e-3) / math.log(0.5) - 1.0
     radar = radar_of(ladder((20.0,)), **options, reference_snr=snr, reference_range=20.0, false_alarm_probability=1e-3,
@@ -737,7 +742,7 @@ def test_the_receiver_draws_anew_per_sample_env_and_ray_and_again_for_the_same_s
 
 
 def tumbling(envs: int) -> sn.TensorEngine:
-    """The engine of `check_sensor` in front of a wall and above a ground, with a ball on the body itself."""
+    """Return the engine of `check_sensor` in front of a wall and above a ground, with a ball on the body itself."""
     base = tumbling_engine(envs)
     ball = Shape("sphere", "ball", (0.3,), body="body", pos=(1.5, 0.2, 0.1))
     return sn.TensorEngine(
@@ -758,7 +763,7 @@ def tumbling(envs: int) -> sn.TensorEngine:
 )
 @pytest.mark.slow
 def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
-    """All laws of `check_sensor` hold, with drawn and fixed rays, knobs, the receiver, delay and history."""
+    """All rules of `check_sensor` hold, with drawn and fixed rays, settings, the receiver, delay and history."""
     points = {} if {"pattern", "points_per_second"} & {*extra} else {"points": 40}
     check_sensor(sn.RadarCfg(body="body", **{"fields": "all", **points, **extra}), engine=tumbling)
 

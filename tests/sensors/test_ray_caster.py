@@ -1,4 +1,4 @@
-"""The ray caster against geometry worked out by hand, the float64 reference, and MuJoCo's own rays."""
+"""The ray caster, checked against geometry derived by hand, the float64 reference, and MuJoCo's rays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 
 class GivenPatternCfg(sn.PatternBaseCfg):
-    """Rays that are written out."""
+    """Explicitly listed rays."""
 
     starts: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),)
     """Starts, m."""
@@ -35,7 +35,7 @@ class GivenPatternCfg(sn.PatternBaseCfg):
     """Directions."""
 
     def func(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return them."""
+        """Return the rays."""
         starts, directions = (torch.tensor(rows, device=device) for rows in (self.starts, self.directions))
         return starts, directions
 
@@ -50,7 +50,7 @@ def rays(*pairs: tuple[Sequence[float], Sequence[float]]) -> GivenPatternCfg:
 
 
 def turn(axis: str, degrees: float) -> tuple[float, ...]:
-    """Return a quaternion (w, x, y, z); several axes turn about those of the body, one after the other."""
+    """Return a quaternion (w, x, y, z); several rotations about body axes are applied one after the other."""
     return tuple(Rotation.from_euler(axis.upper(), degrees, degrees=True).as_quat(scalar_first=True).tolist())
 
 
@@ -109,7 +109,7 @@ def test_rays_from_below_meet_the_bottom_of_a_box() -> None:
 
 @pytest.mark.parametrize("is_moving", [False, True])
 def test_two_boxes_are_told_apart(is_moving: bool) -> None:
-    """The id is the shape's row in `geom_names`, where the boxes stand and where they hang on bodies."""
+    """The id is the shape's row in `geom_names`, for static boxes and for boxes on bodies."""
     up = (0.0, 0.0, 1.0)
     pattern = rays(UP[0], ((0.25, 4.5, -5.0), up), ((0.0, 9.0, -5.0), up))
     places = [(0.0, 0.0, 0.0), (0.0, 4.5, 0.0)]
@@ -126,7 +126,7 @@ def test_two_boxes_are_told_apart(is_moving: bool) -> None:
 
 
 def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
-    """A box that rises from 0 to 1 m moves hits and distances along, and the faces stay."""
+    """A box that rises from 0 to 1 m moves hits and distances with it, and the faces are unchanged."""
     engine = engine_of([sn.Shape("mesh", "box", mesh=BOX, body="box")], {"box": ((0.0, 0.0, 0.0),)})
     scene = scene_of(engine, body="world", pattern=rays(*UP), fields="all")
     for height in np.linspace(0.0, 1.0, 10):
@@ -146,7 +146,7 @@ def test_a_box_that_is_turned_by_half_a_turn_swaps_its_faces() -> None:
 
 
 def test_a_posed_mesh_is_met_as_one_with_turned_vertices() -> None:
-    """Ten random poses: a mesh on a body, the same on the world, and one whose vertices are there already."""
+    """In ten random poses, a mesh on a body, the same on the world, and a mesh with baked vertices agree."""
     rng = np.random.default_rng(0)
     for _ in range(10):
         rotation, pos = Rotation.random(rng=rng), rng.uniform(-0.2, 0.2, 3)
@@ -181,7 +181,7 @@ def test_a_base_that_pitches_by_30_degrees_takes_its_ray_along_or_not(alignment:
 
 @pytest.mark.parametrize(("alignment", "x", "y"), [("world", 1.0, 0.0), ("yaw", 0.5**0.5, 0.5**0.5)])
 def test_a_start_ahead_turns_with_the_heading_or_not(alignment: str, x: float, y: float) -> None:
-    """The base has yaw 45 degrees and rolls besides; the offset is 1 m ahead."""
+    """The base has yaw 45 degrees and roll; the offset is 1 m ahead."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("zx", [45, 20]))})
     hit = numpy(data_of(engine, ray_alignment=alignment, offset=sn.OffsetCfg(pos=(1.0, 0.0, 0.0))).ray_hits_w)
     np.testing.assert_allclose(hit, [[[x, y, 0.0]]], atol=20 * EPS)
@@ -189,7 +189,7 @@ def test_a_start_ahead_turns_with_the_heading_or_not(alignment: str, x: float, y
 
 @pytest.mark.parametrize(("alignment", "expected"), [("yaw", (0.0, 3.0, 0.0)), ("yaw_starts", (2.0, 1.0, 0.0))])
 def test_yaw_turns_starts_and_directions_or_the_starts_only(alignment: str, expected: Any) -> None:
-    """A ray from 1 m ahead that goes ahead and down at 45 degrees, on a base with yaw 90 degrees, 2 m up."""
+    """A ray from 1 m ahead points ahead and down at 45 degrees, on a base with yaw 90 degrees, 2 m up."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("z", 90))})
     pattern = rays(((1.0, 0.0, 0.0), (1.0, 0.0, -1.0)))
     data = data_of(engine, pattern=pattern, ray_alignment=alignment)
@@ -198,7 +198,7 @@ def test_yaw_turns_starts_and_directions_or_the_starts_only(alignment: str, expe
 
 @pytest.mark.parametrize("pitch", [-90.0, 90.0, -88.0])
 def test_the_heading_of_a_body_that_stands_upright_is_that_of_its_side(pitch: float) -> None:
-    """With the nose straight up or down yaw is not lost: the body's y axis says it."""
+    """With the nose straight up or down yaw is still defined, by the body's y axis."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("zy", [40.0, pitch]))})
     data = data_of(engine, pattern=rays(((1.0, 0.0, 0.0), DOWN)), ray_alignment="yaw")
     heading = math.radians(40.0)
@@ -207,7 +207,7 @@ def test_the_heading_of_a_body_that_stands_upright_is_that_of_its_side(pitch: fl
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world"])
 def test_offsets_are_full_poses_of_starts_and_directions(alignment: str) -> None:
-    """Random poses, offsets and rays: p + R(o + O s) along R O d, against a float64 reference; pos_w is without."""
+    """For random poses, offsets and rays, p + R(o + O s) along R O d matches a float64 reference; pos_w excludes s."""
     rng = np.random.default_rng(1)
     shapes = [GROUND, sn.Shape("box", "box", (0.6, 0.4, 0.3), pos=(0.5, 0.2, 0.3), quat=(0.9, 0.1, 0.2, 0.3)),
               sn.Shape("sphere", "ball", (0.7,), pos=(-1.0, 0.5, 0.6))]  # fmt: skip
@@ -279,7 +279,7 @@ POSES = {"base": ((0.0, 0.0, 2.0),), "leg": ((0.0, 0.0, 1.5),)}
     ids=str,
 )
 def test_shapes_are_chosen_by_geometry_group_name_path_and_label(fields: dict[str, Any], expected: str) -> None:
-    """A tower under the sensor: own hull, a foot on another body, a lamp and the ground (collision only)."""
+    """A tower under the sensor: its own hull, a foot on another body, a lamp and the ground (collision only)."""
     shapes = [each if each.name != "foot" else sn.Shape("box", "foot", each.size, body="leg") for each in TOWER]
     if "include_geom_groups" in fields:
         shapes = TOWER
@@ -292,7 +292,7 @@ def test_shapes_are_chosen_by_geometry_group_name_path_and_label(fields: dict[st
 
 
 def test_paths_lead_to_entities_and_their_bodies() -> None:
-    """``Robot`` and ``Robot/.*`` are all of it, ``Robot_*`` of all robots; a body without shapes yields."""
+    """``Robot`` and ``Robot/.*`` select the whole robot, ``Robot_*`` all robots; a body without shapes gives none."""
     shapes = [sn.Shape("sphere", "Robot_1/hull", (0.1,), pos=(1.0, 0.0, 0.0), body="Robot_1/base"),
               sn.Shape("sphere", "Robot_2/hull", (0.1,), pos=(2.0, 0.0, 0.0), body="Robot_2/base"),
               sn.Shape("sphere", "marker", (0.1,), pos=(3.0, 0.0, 0.0)),
@@ -329,7 +329,7 @@ def test_the_world_is_never_a_mounts_own_body() -> None:
 
 
 def test_environments_do_not_see_each_others_bodies() -> None:
-    """A box is under the sensor in env 1 only, and at another height in env 2."""
+    """A box is under the sensor in env 1 only, and at a different height in env 2."""
     box = sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")
     engine = engine_of([GROUND, box], {"base": ((0.0, 0.0, 2.0),), "box": ((5.0, 0.0, 0.5),)}, envs=4)
     engine.body_pos_w[1, 1] = torch.tensor([0.0, 0.0, 0.5])
@@ -368,7 +368,7 @@ def test_hits_outside_the_limits_are_misses_and_no_noise_moves_a_miss(fields: di
 
 
 def test_a_near_hit_hides_what_is_behind_it() -> None:
-    """A hit before `min_distance` is a miss, even where the ray would meet something farther on."""
+    """A hit before `min_distance` is a miss, even if the ray would hit a farther shape."""
     shapes = [GROUND, sn.Shape("box", "lid", (0.2, 0.2, 0.01), pos=(0.0, 0.0, 1.9))]
     assert data_of(engine_of(shapes), min_distance=0.5).distances.tolist() == [[INF]]
     assert data_of(engine_of([GROUND]), min_distance=0.5).distances.tolist() == [[2.0]]
@@ -423,7 +423,7 @@ def test_a_drift_may_be_given_per_axis() -> None:
 
 
 def test_the_scan_drift_moves_rays_along_the_heading_and_hits_up() -> None:
-    """x and y along the alignment's axes, without moving pos_w; z moves the hits and never the start."""
+    """x and y follow the alignment's axes, without moving pos_w; z moves the hits and never the start."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=16)
     spans = {"x": (0.1, 0.2), "z": (-0.3, -0.2)}
     sensor = scene_of(engine, ray_cast_drift_range=spans, ray_alignment="yaw")["rays"]
@@ -437,7 +437,7 @@ def test_the_scan_drift_moves_rays_along_the_heading_and_hits_up() -> None:
 
 
 def test_noise_and_drift_go_together() -> None:
-    """The noisy distance starts at the drifted place: hits are that far below it."""
+    """The noisy distance starts at the drifted position: hits are that far below it."""
     scene = scene_of(
         engine_of([GROUND], envs=8), drift_range=(-0.1, 0.1), ray_cast_drift_range={"z": (0.5, 0.5)}, noise=0.1
     )
@@ -460,7 +460,7 @@ def test_a_saved_scene_goes_on_with_its_drift() -> None:
 
 
 def test_rate_delay_and_history_hold_whole_scans() -> None:
-    """A base that rises by 0.1 m a tick, sampled every second tick, shown one sample late, with three kept."""
+    """A base rises by 0.1 m per tick, sampled every second tick, shown one sample late, with a history of three."""
     engine = engine_of([GROUND])
     scene = scene_of(engine, update_period=0.02, delay=0.02, history_length=3)
     sensor = scene["rays"]
@@ -558,7 +558,7 @@ def test_it_draws_hits_misses_and_rays() -> None:
 
 
 def test_what_is_drawn_tells_the_environments_apart() -> None:
-    """The second one's scanner is beside the ground: the hit is the first one's, and three of four misses are not."""
+    """The second scanner is beside the ground: the hit belongs to the first, as does one of the four misses."""
     engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
     engine.body_pos_w[1, 0, 0] = 5.0
     pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
@@ -593,7 +593,7 @@ ARENA = """
 
 
 def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.PatternBaseCfg) -> tuple[Array, list[int]]:
-    """Return distances and geoms by mj_ray from the site, blind to its body; -1 on a miss."""
+    """Return distances and geoms by mj_ray from the site, ignoring its body; -1 on a miss."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
@@ -611,7 +611,7 @@ def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.PatternBaseCfg) -> t
 
 @pytest.mark.parametrize("kind", ["batch", "live"])
 def test_it_agrees_with_mujocos_rays_while_things_fall(kind: str) -> None:
-    """A base with an arm and a ball fall and turn; every scan is that of mj_ray at the state of that very step."""
+    """A base with an arm and a ball fall and rotate; every scan matches mj_ray at the state of that step."""
     model = mujoco.MjModel.from_xml_string(ARENA)
     pattern = sn.GridPatternCfg(size=(0.9, 0.9), resolution=0.15, direction=(0.1, 0.2, -1.0))
     cfg = RayCastSensorCfg(name="rays", site="scanner", pattern=pattern, no_hit_value=-1.0)
@@ -699,7 +699,7 @@ MJLAB = """
     ids=str,
 )
 def test_mjlabs_cases_hold(fields: dict[str, Any], distance: float) -> None:
-    """Grids of 3 x 3 rays over a floor: hits and their normals, misses, own body, groups, frames, limits."""
+    """Grids of 3 x 3 rays over a floor have correct hits and normals, misses, own body, groups, frames and limits."""
     mount = {} if "frame" in fields else {"body": "base"}
     given = {"pattern": sn.GridPatternCfg(size=(0.2, 0.2)), "no_hit_value": -1.0, **mount, **fields}
     data = data_of(sn.MujocoEngine(MJLAB), kind=RayCastSensorCfg, **given)
@@ -721,7 +721,7 @@ def test_a_roll_of_45_degrees_lengthens_the_ray_of_a_base_aligned_scan_only(alig
 
 
 def test_a_site_stays_where_it_is_with_world_alignment() -> None:
-    """The origin is the site's place on the tilted body; only offset and rays keep to the world."""
+    """The origin is the site's position on the tilted body; only offset and rays are aligned with the world."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("y", 90))}, sites={"eye": ("base", (1.0, 0.0, 0.0))})
     data = data_of(engine, site="eye", ray_alignment="world")
     np.testing.assert_allclose(numpy(data.pos_w), [[0.0, 0.0, 1.0]], atol=1e-6)
@@ -729,7 +729,7 @@ def test_a_site_stays_where_it_is_with_world_alignment() -> None:
 
 
 def test_a_pinhole_pattern_looks_ahead() -> None:
-    """A wall 3 m ahead: the middle ray is 3 m long, others 3 m over the cosine of their angle."""
+    """For a wall 3 m ahead, the middle ray is 3 m long and others 3 m over the cosine of their angle."""
     wall = sn.Shape("box", "wall", (0.1, 50.0, 50.0), pos=(3.1, 0.0, 0.0))
     pattern = sn.PinholeCameraPatternCfg(focal_length=1.0, horizontal_aperture=2.0, width=5, height=3)
     data = data_of(engine_of([wall]), pattern=pattern)
@@ -742,7 +742,7 @@ def test_a_pinhole_pattern_looks_ahead() -> None:
 
 
 def tumbling(envs: int) -> sn.TensorEngine:
-    """A tumbling body with a ball on it, a box that turns, and ground."""
+    """Return a tumbling body with a ball on it, a rotating box, and ground."""
     model = tumbling_engine(envs)
     shapes = [GROUND, sn.Shape("box", "table", (0.5, 0.5, 0.1), pos=(0.0, 0.0, -0.5)),
               sn.Shape("sphere", "ball", (0.1,), body="body", pos=(0.3, 0.0, 0.0))]  # fmt: skip

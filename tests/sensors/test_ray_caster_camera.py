@@ -1,4 +1,4 @@
-"""The camera that casts rays, against a brute-force render in float64 and closed forms."""
+"""The ray-casting camera, checked against a brute-force render in float64 and closed forms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAME_CAMERA: dict[Any, Any] = {
 }
 """A camera at POSITION that looks at the origin, in three conventions."""
 OPTICAL = Rotation.from_matrix([[0, 0, 1], [-1, 0, 0], [0, -1, 0]])
-"""Turns right, down, forward to forward, left, up."""
+"""Rotation from right, down, forward to forward, left, up."""
 SMALL = sn.PinholeCameraPatternCfg(width=40, height=30, horizontal_aperture=40.0)
 CLIPPED = [[380.08 / 4, 0.0, 467.79 / 4], [0.0, 380.08 / 4, 262.05 / 4], [0.0, 0.0, 1.0]]
 ALL = ("distance_to_image_plane", "distance_to_camera", "normals", "points_b", "geom_ids", "face_ids")
@@ -46,7 +46,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def camera(**options: Any) -> sn.RayCasterCameraCfg:
-    """Return a camera on the body, looking along its x."""
+    """Return a camera on the body that looks along the body's x axis."""
     return sn.RayCasterCameraCfg(
         **{"name": "camera", "body": "body", "pattern": SMALL, "offset": {"convention": "world"}, **options}
     )
@@ -62,13 +62,13 @@ def scene_of(
 
 
 def rays_of(k: Any, height: int, width: int) -> Array:
-    """Return where pixels look per metre of depth, `[height, width, 3]`, right, down, forward, pixel by pixel."""
+    """Return the direction of each pixel per metre of depth, `[height, width, 3]`, right, down, forward."""
     inverse = np.linalg.inv(np.asarray(k, np.float64))
     return np.array([[inverse @ [u + 0.5, v + 0.5, 1.0] for u in range(width)] for v in range(height)])
 
 
 def render(shapes: Any, pos: Any, ros: Any, k: Any, height: int, width: int) -> tuple[ReferenceHits, Array]:
-    """Cast all pixels' rays of a camera in float64 at every shape; returns the hits and the z-depth per m of ray."""
+    """Cast all pixels' rays of a camera in float64 at every shape; return the hits and the z-depth per m of ray."""
     rays = rays_of(k, height, width).reshape(-1, 3)
     turn = Rotation.from_quat(np.asarray(ros, np.float64), scalar_first=True)
     return reference_cast(shapes, np.asarray(pos, np.float64), turn.apply(rays)), 1.0 / np.linalg.norm(rays, axis=1)
@@ -78,7 +78,9 @@ def render(shapes: Any, pos: Any, ros: Any, k: Any, height: int, width: int) -> 
 
 
 def test_the_data_have_the_shapes_of_one_camera() -> None:
-    """One camera per env: poses [env, 3 and 4], K [env, 3, 3], images [env, height, width, channels], info of None."""
+    """With one camera per env: poses [env, 3 and 4], K [env, 3, 3], images [env, height, width, channels], info of
+    None.
+    """
     sensor = scene_of(camera(data_types=ALL), envs=3)["camera"]
     data: Any = sensor.data
     assert isinstance(sensor, sn.RayCasterCamera) and isinstance(sensor, sn.RayCaster)
@@ -94,7 +96,7 @@ def test_the_data_have_the_shapes_of_one_camera() -> None:
 
 
 def test_what_was_not_asked_for_is_absent() -> None:
-    """The default is the distance to the image plane alone; other types are None and not in `output`."""
+    """By default only the distance to the image plane is available; other types are None and not in `output`."""
     sensor = scene_of(sn.RayCasterCameraCfg(body="body", pattern=SMALL))["ray_caster_camera"]
     data: Any = sensor.data
     assert list(data.output) == ["distance_to_image_plane"]
@@ -127,9 +129,9 @@ def test_each_type_is_the_same_alone_and_with_the_others() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
-    """Both distances, points, normals and ids of analytic shapes equal a float64 render through an off-centre lens.
+    """Distances, points, normals and ids of analytic shapes equal a float64 render through an off-centre lens.
 
-    Left out are pixels whose ray passes a silhouette within 1e-5 of the scene's size: float32 may see either side.
+    Pixels whose ray passes a silhouette within 1e-5 of the scene's size are omitted: float32 may hit either side.
     """
     rng = np.random.default_rng(seed)
     k = np.array([[35.0 + 9 * rng.random(), 0, 25.0], [0, 30.0, 11.0], [0, 0, 1.0]])
@@ -155,7 +157,7 @@ def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
 
 
 def test_a_floor_seen_from_above_is_a_flat_image() -> None:
-    """Straight down from 5 m every z-depth is 5, and the ray of a pixel is longer by its cosine."""
+    """Looking straight down from 5 m, every z-depth is 5, and a pixel's ray is longer by its cosine."""
     sensor: Any = scene_of(camera(data_types=("distance_to_image_plane", "distance_to_camera")))["camera"]
     sensor.set_world_poses_from_view(torch.tensor([[0.3, 0.1, 5.0]]), torch.tensor([[0.3, 0.1, 0.0]]))
     np.testing.assert_allclose(numpy(sensor.data.distance_to_image_plane), 5.0, rtol=1e-6)
@@ -165,7 +167,7 @@ def test_a_floor_seen_from_above_is_a_flat_image() -> None:
 
 @pytest.mark.parametrize(("focal", "aperture"), [(24.0, 20.955), (1.93, 3.6), (0.193, 20.955), (19.3, 20.955)])
 def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) -> None:
-    """From 5 m up the image's edges see the floor at 5 aperture / (2 focal): the points have the lens' scale."""
+    """From 5 m up the image's edges see the floor at 5 aperture / (2 focal): the points have the lens's scale."""
     pattern = sn.PinholeCameraPatternCfg(width=32, height=24, focal_length=focal, horizontal_aperture=aperture)
     sensor: Any = scene_of(
         camera(pattern=pattern, data_types=("distance_to_image_plane", "points_b")), shapes=(sn.Shape("plane", "p"),)
@@ -179,7 +181,7 @@ def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) 
 
 
 def test_points_are_what_the_image_shows_in_the_world() -> None:
-    """Turned into the world by the ros pose, all points are on the floor, and z is the depth."""
+    """Rotated into the world by the ros pose, all points are on the floor, and z is the depth."""
     sensor: Any = scene_of(camera(data_types=("distance_to_image_plane", "points_b")), quat=(0.95, 0.05, 0.3, 0.1))[
         "camera"
     ]
@@ -233,14 +235,14 @@ def clipped(behaviour: str, no_hit_value: float | None = None) -> Any:
 
 
 def test_clipping_none_keeps_what_is_far_and_shows_misses_as_infinite() -> None:
-    """Both distances have +inf for the sky and values beyond max_distance; nothing is NaN."""
+    """Both distances are +inf for the sky and for values beyond max_distance; no value is NaN."""
     for image in clipped("none").output.values():
         assert image.isinf().any() and not image.isnan().any()
         assert image[~image.isinf()].max() > 10.0
 
 
 def test_clipping_zero_and_max_change_only_what_is_beyond() -> None:
-    """What is not met or beyond 10 m, by each type's own value, is 0 or exactly 10; the rest is as without clipping."""
+    """Misses and values beyond 10 m, by each type's own distance, are 0 or exactly 10; all others are unclipped."""
     plain, zero, most = (clipped(word).output for word in ("none", "zero", "max"))
     for name, image in plain.items():
         beyond = image > 10.0
@@ -259,7 +261,7 @@ def test_a_miss_shows_what_the_config_says() -> None:
 
 
 def test_points_of_clipped_pixels_are_at_their_depth() -> None:
-    """With max a clipped pixel's point is on the far plane, with zero at the camera, with none at infinity."""
+    """A clipped pixel's point is on the far plane with max, at the camera with zero, and at infinity with none."""
     for behaviour, depth in (("max", 3.0), ("zero", 0.0), ("none", math.inf)):
         cfg = camera(
             max_distance=3.0, depth_clipping_behavior=behaviour, data_types=("distance_to_image_plane", "points_b")
@@ -292,7 +294,7 @@ def test_an_offset_in_any_convention_is_the_same_camera(convention: str) -> None
 
 
 def test_the_default_convention_is_ros_and_on_a_camera_of_the_model_opengl() -> None:
-    """An offset without convention looks along z; on a MuJoCo camera it looks where that camera looks, along -z."""
+    """An offset without a convention looks along z; on a MuJoCo camera it looks along that camera's -z."""
     plain = sn.RayCasterCameraCfg(name="plain", body="body", pattern=SMALL, offset=sn.OffsetCfg(pos=(0, 0, 0.1)))
     assert plain.offset == CameraOffsetCfg(pos=(0, 0, 0.1)) and plain.convention == "ros"
     engine = sn.MujocoEngine(
@@ -310,7 +312,7 @@ def test_the_default_convention_is_ros_and_on_a_camera_of_the_model_opengl() -> 
 
 
 def test_a_camera_follows_its_mount_with_its_offset() -> None:
-    """World pose = pose of the mount times the offset, for every mount and env, as SciPy has it."""
+    """The world pose is the mount's pose times the offset, for every mount and env, and matches SciPy."""
     rng = np.random.default_rng(5)
     pos, turn = rng.normal(size=(4, 3)), Rotation.random(4, rng=rng)
     own = Rotation.random(rng=rng)
@@ -331,9 +333,9 @@ def test_a_camera_follows_its_mount_with_its_offset() -> None:
     ],
 )
 def test_alignment_says_how_a_camera_follows(options: Any, kept: str) -> None:
-    """base: wholly; yaw: about the vertical only; world: its position only.
+    """base follows the whole pose, yaw only the rotation about the vertical, and world only the position.
 
-    The image is taken from the pose that is reported: all points are on the floor.
+    The image is taken from the reported pose: all points are on the floor.
     """
     turn = Rotation.from_euler("ZYX", [0.7, 0.4, 0.2])
     offset = {"pos": (0.5, 0.0, 0.0), "rot": tuple(Rotation.from_euler("y", 0.5).as_quat(scalar_first=True)),
@@ -352,7 +354,7 @@ def test_alignment_says_how_a_camera_follows(options: Any, kept: str) -> None:
 
 @pytest.mark.parametrize("convention", ["ros", "opengl", "world"])
 def test_a_pose_that_was_set_is_read_back(convention: Any) -> None:
-    """`set_world_poses` in any convention, on a tilted mount: position and orientations are those that were set."""
+    """`set_world_poses` in any convention, on a tilted mount, sets the given position and orientation."""
     sensor: Any = scene_of(camera(), envs=2, pos=(1.0, 2.0, 3.0), quat=(0.5, 0.5, -0.5, 0.5))["camera"]
     pos, quat = torch.tensor([POSITION] * 2), torch.tensor([SAME_CAMERA[convention]] * 2)
     assert sensor.data.pos_w[0].tolist() == [1.0, 2.0, 3.0]
@@ -372,7 +374,7 @@ def test_a_view_that_was_set_is_read_back() -> None:
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world"])
 def test_a_camera_that_was_put_somewhere_keeps_following(alignment: Any) -> None:
-    """When the mount moves on, the camera moves with it: its pose in the alignment's frame stays."""
+    """When the mount moves on, the camera moves with it and keeps its pose in the alignment's frame."""
     sensor: Any = (scene := scene_of(camera(ray_alignment=alignment), quat=(0.9, 0.1, 0.3, 0.3)))["camera"]
     before = Rotation.from_quat(numpy(scene.engine.body_quat_w[0, 0]), scalar_first=True)
     sensor.set_world_poses(torch.tensor([POSITION]), torch.tensor([SAME_CAMERA["world"]]), convention="world")
@@ -393,7 +395,7 @@ def test_a_camera_that_was_put_somewhere_keeps_following(alignment: Any) -> None
 
 
 def test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none() -> None:
-    """Ids or a mask; a position alone keeps the orientation, an orientation alone the position."""
+    """Ids or a mask select envs; a position alone keeps the orientation, an orientation alone the position."""
     scene = scene_of(camera(), envs=4)
     sensor: Any = scene["camera"]
     sensor.set_world_poses(torch.tensor([[7.0, 0.0, 1.0]]), env_ids=[2])
@@ -408,7 +410,7 @@ def test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none() -> 
 
 
 def test_plural_mounts_have_an_axis_of_their_own() -> None:
-    """Two mounts: `[env, mount, ...]`, each from its own place; poses are set per mount."""
+    """Two mounts give `[env, mount, ...]`, each from its own position; poses are set per mount."""
     cfg = sn.RayCasterCameraCfg(
         name="camera", bodies=("body", "other"), pattern=SMALL, data_types=ALL, offset={"convention": "world"}
     )
@@ -433,7 +435,7 @@ def test_plural_mounts_have_an_axis_of_their_own() -> None:
 
 
 def test_the_lens_of_the_pattern_is_reported() -> None:
-    """A RealSense's matrix at 320 x 240 is kept over ten updates."""
+    """A RealSense's matrix at 320 x 240 is unchanged over ten updates."""
     k = [229.31640625, 0.0, 164.810546875, 0.0, 229.826171875, 122.1650390625, 0.0, 0.0, 1.0]
     scene = scene_of(camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 320, 240)), envs=2)
     sensor: Any = scene["camera"]
@@ -453,7 +455,7 @@ def test_a_camera_rebuilt_from_its_own_matrix_is_the_same() -> None:
 
 
 def test_each_env_may_have_its_own_lens() -> None:
-    """Three focal lengths give three images, each that of a camera built with that lens."""
+    """Three focal lengths give three images, each equal to that of a camera built with that lens."""
     sensor: Any = (scene := scene_of(camera(), shapes=THINGS, envs=3, pos=(-2.0, 0.1, 0.8)))["camera"]
     k = torch.tensor([[[f, 0.0, 18.0], [0.0, f + 2.0, 16.0], [0.0, 0.0, 1.0]] for f in (20.0, 30.0, 45.0)])
     scene.update()
@@ -464,12 +466,12 @@ def test_each_env_may_have_its_own_lens() -> None:
         cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
         own: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
         close = torch.isclose(sensor.data.distance_to_image_plane[env], own.distance_to_image_plane[0], rtol=1e-5)
-        assert close.float().mean() > 0.995  # but for pixels on an edge
+        assert close.float().mean() > 0.995  # except for pixels on an edge
         assert not torch.equal(sensor.data.distance_to_image_plane[env], plain[env])
 
 
 def test_moving_shapes_are_seen_through_a_lens_that_was_widened() -> None:
-    """A ball at the border of the view, which the old lens does not show, is seen through a wider one."""
+    """A ball at the border of the view, outside the old lens, is visible through a wider lens."""
     ball = sn.Shape("sphere", "ball", (0.2,), body="other")
     scene = scene_of(camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), pos=(0.0, 0.0, 0.0))
     scene.engine.body_pos_w[0, 1] = torch.tensor([1.0, 2.0, 0.0])
@@ -492,7 +494,7 @@ def test_moving_shapes_are_seen_through_a_lens_that_was_widened() -> None:
 
 
 def test_the_lens_of_one_env_does_not_narrow_the_view_of_another() -> None:
-    """Env 0 has a wide lens and then env 1 a narrow one: env 0 sees the ball at the border as it does alone."""
+    """Env 0 has a wide lens and then env 1 a narrow lens: env 0 sees the ball at the border as it does alone."""
     ball = sn.Shape("sphere", "ball", (0.2,), body="other")
     scene = scene_of(camera(data_types=("geom_ids",)), envs=2, shapes=(ball,), pos=(0.0, 0.0, 0.0))
     scene.engine.body_pos_w[:, 1] = torch.tensor([1.0, 2.0, 0.0])
@@ -510,7 +512,7 @@ def test_the_lens_of_one_env_does_not_narrow_the_view_of_another() -> None:
 
 
 def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
-    """A reset leaves them; `load_state` brings back those of the state, and the image with them."""
+    """A reset keeps the intrinsics; `load_state` restores those of the state, and the image with them."""
     scene = scene_of(camera(), shapes=THINGS, envs=2, pos=(-2.0, 0.1, 0.8))
     sensor: Any = scene["camera"]
     sensor.set_intrinsic_matrices(torch.tensor([[30.0, 0, 18], [0, 31.0, 16], [0, 0, 1]]), env_ids=[1])
@@ -531,7 +533,7 @@ def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
 
 
 def test_a_change_of_a_camera_with_memory_holds_from_the_next_sample_on() -> None:
-    """A camera with history keeps the sample it has, also over `update(ticks=0)`, and the next has the change."""
+    """A camera with history keeps its sample, also over `update(ticks=0)`, and the next sample has the change."""
     scene = scene_of(camera(history_length=2), envs=1)
     sensor: Any = scene["camera"]
     scene.update()
@@ -551,7 +553,7 @@ ABOVE = (-2.0, 0.1, 0.8)
 
 
 def test_noise_acts_on_the_depth_and_everything_else_follows() -> None:
-    """The measured depth has the standard deviation that was given; range and points are those of it."""
+    """The measured depth has the given standard deviation; range and points are consistent with it."""
     scene = scene_of(camera(data_types=ALONG, noise=0.02), shapes=THINGS, envs=4, pos=ABOVE)
     sensor: Any = scene["camera"]
     data, truth = sensor.data, sensor.ground_truth
@@ -586,7 +588,7 @@ def test_without_depth_the_noise_acts_on_the_range() -> None:
 
 
 def test_noise_never_moves_a_miss() -> None:
-    """Noise, bias, walk and resolution leave +inf as it is, and show it as the config says after all of them."""
+    """Noise, bias, walk and resolution keep +inf, and the configured miss value is applied after all of them."""
     knobs = {"noise": 0.1, "bias": 0.2, "random_walk": 0.05, "resolution": 0.01}
     for options, shown in (({}, math.inf), ({"no_hit_value": -1.0}, -1.0), ({"depth_clipping_behavior": "zero"}, 0.0)):
         cfg = camera(data_types=ALONG, **knobs, **options)
@@ -601,7 +603,9 @@ def test_noise_never_moves_a_miss() -> None:
 
 
 def test_clipping_comes_after_the_noise_in_both_branches() -> None:
-    """A wall at 2.99 m with noise and a limit of 3 m: no measured value is beyond, those beyond are exactly 3 m."""
+    """For a wall at 2.99 m with noise and a limit of 3 m, measured values never exceed 3 m; clipped ones are exactly 3
+    m.
+    """
     wall = sn.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(3.49, 0.0, 2.0))
     cfg = camera(data_types=ALONG, noise=0.05, max_distance=3.0, depth_clipping_behavior="max")
     sensor: Any = scene_of(cfg, shapes=(wall,))["camera"]
@@ -615,7 +619,7 @@ def test_clipping_comes_after_the_noise_in_both_branches() -> None:
 
 
 def test_a_stereo_camera_sees_as_its_lens_says() -> None:
-    """StereoDepth puts disparities on its quantum, and the range follows from that depth."""
+    """StereoDepth rounds disparities to its quantum, and the range follows from that depth."""
     stage = sn.StereoDepth(baseline=0.05, quantum=0.125, focal_px=40.0, shadow=False)
     sensor: Any = scene_of(
         camera(data_types=ALONG, stages=(stage,), pattern=SMALL.replace(horizontal_aperture=24.0)),
@@ -647,7 +651,7 @@ def test_a_depth_error_of_another_lens_is_an_error(stage: Any, says: str) -> Non
 
 
 def test_the_measured_image_is_taken_from_a_place_that_drifts() -> None:
-    """Drift is drawn per env and axis at each reset, in its range; the measured image is that from there."""
+    """Drift is drawn in its range per env and axis at each reset; the measured image is taken from the drifted pose."""
     spans = {"x": (0.1, 0.3), "z": (-0.2, -0.1)}
     scene = scene_of(
         camera(data_types=("distance_to_image_plane",), drift_range=spans, noise=0.0), shapes=THINGS, envs=16, pos=ABOVE
@@ -670,7 +674,7 @@ def test_the_measured_image_is_taken_from_a_place_that_drifts() -> None:
 
 
 def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
-    """Two ticks late: image, pose and intrinsics are those of the capture, whatever was set in between."""
+    """Two ticks late, image, pose and intrinsics are those of the capture, regardless of later settings."""
     scene = scene_of(camera(data_types=("distance_to_image_plane",), delay=0.02))
     sensor: Any = scene["camera"]
     scene.update()
@@ -686,7 +690,7 @@ def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
 
 @pytest.mark.parametrize("body", [0, 1])
 def test_a_state_that_is_not_finite_makes_the_image_invalid(body: int) -> None:
-    """NaN in the pose of the mount, or of a moving shape, of one env: its image is not valid; it heals."""
+    """NaN in the pose of the mount, or of a moving shape, of one env invalidates its image until the pose is finite."""
     scene = scene_of(camera(), envs=3, shapes=(GROUND, sn.Shape("sphere", "ball", (0.5,), body="other")))
     sensor: Any = scene["camera"]
     scene.engine.body_pos_w[1, body, 0] = math.nan
@@ -799,7 +803,9 @@ def test_a_camera_has_no_height_scan() -> None:
 
 
 def test_a_camera_draws_its_pyramid() -> None:
-    """Eight lines per camera: four from the eye, four around the image, all through the corners of the image."""
+    """The debug shapes are eight lines per camera: four from the eye, four around the image, through the image's
+    corners.
+    """
     sensor: Any = scene_of(camera(), envs=2)["camera"]
     (shape,) = sensor.debug_draw()
     lines = shape.data.reshape(2, 8, 2, 3)

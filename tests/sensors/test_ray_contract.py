@@ -1,4 +1,4 @@
-"""What Isaac Lab's page promises of ray casters and their cameras, and its examples, in our words."""
+"""The documented behaviour of Isaac Lab's ray casters and cameras, with its examples, in this package's terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 GROUND = sn.Shape("plane", "ground")
 STEP = sn.Shape("box", "step", (0.5, 2.0, 0.15), pos=(1.5, 2.0, 0.15))
-"""Its top is 0.3 m high, over x from 1 to 2 m and y from 0 to 4 m."""
+"""A step with its top 0.3 m high, over x from 1 to 2 m and y from 0 to 4 m."""
 CUBE = sn.Mesh(
     np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)]),
     [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
@@ -25,7 +25,7 @@ CUBE = sn.Mesh(
     "cube",
 )  # fmt: skip
 WALL = sn.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(4.5, 0.0, 0.0))
-"""Its face is at x = 4 m."""
+"""A wall with its face at x = 4 m."""
 ANGLES = ((0.4, 0.3, -0.2), (-1.1, -0.25, 0.35))
 """Heading, pitch and roll of the robot in two envs, rad."""
 PLACES = ((0.9, 1.0, 1.0), (1.2, 2.0, 1.5))
@@ -36,7 +36,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def heights(x: Array, y: Array) -> Array:
-    """Return how high ground and step are."""
+    """Return the height of ground and step."""
     return np.where((np.abs(x - 1.5) < 0.5) & (np.abs(y - 2.0) < 2.0), 0.3, 0.0)
 
 
@@ -50,7 +50,7 @@ def swaying(cfg: Any) -> sn.Scene:
 
 
 def test_a_height_map_under_a_robot_follows_its_heading_only() -> None:
-    """The rays of a robot that leans are the grid turned by its heading, straight down on ground and step."""
+    """The rays of a leaning robot are the grid rotated by its heading, straight down on ground and step."""
     pattern = sn.GridPatternCfg(size=(1.2, 0.8), resolution=0.19)
     cfg = sn.RayCasterCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base", targets=["/World"], ray_alignment="yaw", pattern=pattern,
@@ -68,7 +68,7 @@ def test_a_height_map_under_a_robot_follows_its_heading_only() -> None:
 
 
 def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
-    """A camera that looks straight down from a robot that leans: a pixel's depth is the height over what it shows."""
+    """For a camera that looks straight down from a leaning robot, a pixel's depth is its height over the hit."""
     image = sn.PinholeCameraPatternCfg(width=14, height=10, focal_length=10.0, horizontal_aperture=10.0)
     down = (0.0, 1.0, 0.0, 0.0)  # right, down, forward are x, -y, -z
     cfg = sn.RayCasterCameraCfg(
@@ -89,7 +89,7 @@ def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
 
 
 def test_a_camera_gives_the_distances_to_a_mesh() -> None:
-    """The near face of a cube of triangles, 1.5 m ahead and 1 m wide, before nothing: z-depth, range and normals."""
+    """The near face of a triangle cube, 1.5 m ahead and 1 m wide, in empty space, gives z-depth, range and normals."""
     shape = sn.Shape("mesh", "cube", mesh=CUBE, pos=(2.0, 0.0, 0.0))
     image = sn.PinholeCameraPatternCfg(width=31, height=21, focal_length=10.0, horizontal_aperture=10.0)
     cfg = sn.RayCasterCameraCfg(
@@ -115,7 +115,7 @@ def test_a_camera_gives_the_distances_to_a_mesh() -> None:
     ids=["wall", "wall and drone", "what is behind"],
 )
 def test_a_camera_sees_only_the_meshes_it_was_given(paths: list[str], depth: float) -> None:
-    """A moving cube hides a wall only where both are given; what no path names is not seen at all."""
+    """A moving cube hides a wall only if both are given; shapes that no path names are not visible."""
     back = sn.Shape("box", "back", (0.5, 9.0, 9.0), pos=(-4.5, 0.0, 0.0))
     shapes = [GROUND, WALL, back, sn.Shape("mesh", "cube", mesh=CUBE, body="drone")]
     engine = sn.TensorEngine(2, bodies=("body", "drone"), shapes=shapes)

@@ -1,4 +1,4 @@
-"""The surface distance probe: analytic scenes, random ones against a slow search, MuJoCo's distances between geoms."""
+"""The surface distance probe: analytic scenes, random scenes against a slow search, and MuJoCo's geom distances."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = sn.Shape("box", "shell", (0.02, 0.02, 0.02), body="hand")
 
 
 def engine_of(envs: int = 1, shapes: Any = (GROUND, BALL, OWN), **kwargs: Any) -> sn.TensorEngine:
-    """An engine with two bodies, a metre apart and a metre above ground."""
+    """Return an engine with two bodies, a metre apart and a metre above ground."""
     engine = sn.TensorEngine(envs, 0.01, bodies=("hand", "ball"), shapes=shapes, **kwargs)
     engine.body_pos_w[:, 0] = torch.tensor([0.0, 0.0, 1.0])
     engine.body_pos_w[:, 1] = torch.tensor([1.0, 0.0, 1.0])
@@ -49,7 +49,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
-    """The body that tumbles, with a shell, over ground and beside a box that stands still."""
+    """Return the tumbling body, with a shell, over ground and beside a static box."""
     plain = tumbling_engine(num_envs, shift=shift)
     ground, shell = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)), sn.Shape("sphere", "shell", (0.05,), body="body")
     box = sn.Shape("box", "box", (0.2, 0.3, 0.4), pos=(0.9, 0.2, 0.0))
@@ -63,7 +63,9 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
 
 
 def test_each_probe_finds_the_nearest_of_all_surfaces() -> None:
-    """Over ground at 1 m and beside a ball of 0.1 m at 1 m: the ground below one probe, the ball beside the other."""
+    """With ground at 1 m and a ball of 0.1 m at 1 m, a probe measures the ground below it, the other the ball beside
+    it.
+    """
     _, probe = probing(engine_of(), probe_local_pos=((0, 0, -0.25), (0.5, 0, 0)), fields="all")
     data = probe.data
     np.testing.assert_allclose(numpy(data.distance), [[0.75, 0.4]], rtol=1e-6)
@@ -84,7 +86,7 @@ def test_probes_turn_with_their_body_and_the_offset() -> None:
 
 
 def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
-    """A tetrahedron of another env's, of this one's: only its own, and where it is now."""
+    """With different tetrahedra per env, each env measures only its own, at its current pose."""
     mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
     engine = engine_of(2, [sn.Shape("mesh", "tetra", mesh=mesh, body="ball", scale=(0.5, 0.5, 0.5))])
     engine.body_pos_w[1, 1, 0] = 3.0
@@ -133,7 +135,7 @@ def _on(shape: sn.Shape, body: str) -> sn.Shape:
 
 
 def test_over_a_slope_of_a_height_field_the_distance_is_that_to_a_plane() -> None:
-    """Terrain z = 0.5 x + 0.25 y: at height c above it the distance is c / sqrt(1 + 0.5^2 + 0.25^2)."""
+    """For terrain z = 0.5 x + 0.25 y, the distance at height c above it is c / sqrt(1 + 0.5^2 + 0.25^2)."""
     x, y = np.meshgrid(np.linspace(-4, 4, 65), np.linspace(-4, 4, 33))
     field = sn.HeightField(0.5 * x + 0.25 * y, (4.0, 4.0))
     engine = engine_of(1, [sn.Shape("hfield", "slope", hfield=field)])
@@ -165,7 +167,7 @@ WORLD = """
 
 
 def test_distances_are_those_that_mujoco_measures_from_a_dot() -> None:
-    """`mj_geomDistance` from a ball of 1 um at the probe, to each shape, from 40 places outside of them."""
+    """Distances match `mj_geomDistance` from a ball of 1 um at the probe to each shape, from 40 outside positions."""
     engine = sn.MujocoEngine(WORLD)
     names = ("box", "capsule", "cylinder", "ellipsoid", "sphere")
     probes = [SurfaceDistanceProbeCfg(name=name, body="tip", targets=name, probe_radius=9.0) for name in names]
@@ -202,7 +204,7 @@ def test_the_own_body_is_invisible_unless_it_is_asked_for() -> None:
 
 
 def test_each_of_several_mounts_misses_only_its_own_body() -> None:
-    """The hand sees the ball, and the ball the shell of the hand."""
+    """The hand detects the ball, and the ball detects the hand's shell."""
     _, near = probing(
         engine_of(), body=None, bodies=("hand", "ball"), probe_local_pos=((0, 0, 0),), exclude="ground", fields="all"
     )
@@ -211,7 +213,9 @@ def test_each_of_several_mounts_misses_only_its_own_body() -> None:
 
 
 def test_static_meshes_on_the_bodies_of_the_mounts_are_seen_by_the_others_only() -> None:
-    """A slab of uneven scale, 1.2 m above ground, on the hand: the ball's probe finds it, the hand's the ball."""
+    """A slab of uneven scale, 1.2 m above ground, is on the hand: the ball's probe detects it, the hand's probe the
+    ball.
+    """
     corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
              [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
@@ -225,7 +229,7 @@ def test_static_meshes_on_the_bodies_of_the_mounts_are_seen_by_the_others_only()
 
 
 def test_sensors_share_the_trees_of_meshes() -> None:
-    """Those that are scaled before, too."""
+    """Meshes that were scaled beforehand give the same result."""
     mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     shapes = [
         sn.Shape("mesh", f"m{k}", mesh=mesh, body="ball", scale=scale)
@@ -261,7 +265,7 @@ def test_names_groups_and_labels_select(selection: dict[str, Any], distance: flo
 
 
 def test_nothing_beyond_the_radius_is_found() -> None:
-    """By default a miss is +inf in all that is metres, and -1 as shape; the radius may differ between probes."""
+    """By default a miss is +inf in all fields in metres, and -1 as shape; the radius may differ between probes."""
     places = ((0, 0, 0), (0, 0, -0.25), (0, 0, -0.5))
     _, probe = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.75, 0.25), fields="all")
     assert probe.data.distance.tolist() == [[math.inf, 0.75, math.inf]]
@@ -272,7 +276,7 @@ def test_nothing_beyond_the_radius_is_found() -> None:
 
 @pytest.mark.parametrize("noise", [None, 0.001])
 def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float | None) -> None:
-    """And noise never moves one."""
+    """Noise never changes a miss."""
     places = ((0.0, 0.0, 0.0), (0.0, 0.0, -0.75))
     _, number = probing(engine_of(), probe_local_pos=places, probe_radius=0.5, no_hit_value=-1.0, noise=noise)
     assert number.data.distance[0, 0] == number.ground_truth.distance[0, 0] == -1.0
@@ -286,7 +290,7 @@ def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float |
 
 
 def test_a_window_with_a_miss_is_a_miss_whatever_number_readers_are_shown() -> None:
-    """A stage that looks at every tick sees misses as infinite and does not average the number."""
+    """A stage that runs at every tick receives misses as infinite and does not average the miss value."""
     engine = engine_of()
     scene, probe = probing(
         engine, targets="ground", probe_radius=1.0, no_hit_value=-7.0, stages=(sn.WindowAverage(),), rate_hz=25.0
@@ -322,7 +326,7 @@ def test_a_grid_of_probes_keeps_its_layout() -> None:
 
 
 def test_the_measured_point_is_at_the_measured_distance_along_the_true_direction() -> None:
-    """Also where the true one is in another direction than any axis; the truth has no noise."""
+    """Noise is along the true distance, also if its direction is not an axis; the truth has no noise."""
     _, probe = probing(engine_of(64), probe_local_pos=((0.6, 0.1, 0.1),), noise=0.02, targets="ball", resolution=0.01)
     data, truth = probe.data, probe.ground_truth
     p = np.array([0.6, 0.1, 1.1])
@@ -356,7 +360,7 @@ TABLE = ((0.0, 1000.0, 0.0), (0.1, 1000.0, 0.1), (0.2, 400.0, 0.1), (0.4, 50.0, 
 
 
 def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
-    """Straight lines between the rows, and the last row for all beyond, and for a miss."""
+    """The response is linear between the rows, and the last row's value applies beyond it and for a miss."""
     heights = np.array([0.05, 0.15, 0.3, 0.4, 0.6, 0.9])
     places = np.c_[np.zeros((6, 2)), heights - 1.0]
     _, probe = probing(
@@ -372,7 +376,7 @@ def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
 @pytest.mark.parametrize("knobs", [{}, {"noise": 0.0}, {"fields": ("value",)}], ids=str)
 @pytest.mark.parametrize("noise", [0.0, 1e-9])
 def test_a_lookup_responds_to_a_miss_whatever_is_shown_for_it(noise: float, knobs: Any, shown: Any) -> None:
-    """Beyond the table's last row its value holds: 0.4 V, in truth and measured, though the distance reads 0 m."""
+    """Beyond the table's last row its value applies: 0.4 V, in truth and measured, though the distance reads 0 m."""
     engine = sn.TensorEngine(2, shapes=[sn.Shape("plane", "ground")])
     engine.body_pos_w[:, 0, 2] = torch.tensor([0.5, 5.0])
     lookup = ((0.1, 2.3, 0.0), (0.5, 1.0, 0.0), (1.6, 0.4, noise))
@@ -386,7 +390,7 @@ def test_a_lookup_responds_to_a_miss_whatever_is_shown_for_it(noise: float, knob
 
 
 def test_the_noise_of_a_lookup_is_relative_to_the_value_and_independent() -> None:
-    """Of 4000 readings at 0.3 m (225, 15 %) the mean and sd are within 5 of their standard errors; truth has none."""
+    """For 4000 readings at 0.3 m (225, 15 %) mean and sd are within 5 standard errors; the truth has no noise."""
     n = 4000
     _, probe = probing(engine_of(n), probe_local_pos=((0, 0, -0.7), (0, 0, -1.0)), targets="ground", lookup=TABLE)
     values = numpy(probe.data.value)

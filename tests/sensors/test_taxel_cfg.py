@@ -1,4 +1,4 @@
-"""What all taxel sensors share: how a link is named, how probes are laid out, and what is said of those far away."""
+"""Common rules of all taxel sensors: link names, probe layouts, and the warning about distant probes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mounts(engine: sn.Engine, **given: Any) -> tuple[str, ...]:
 
 
 def test_a_link_is_looked_for_in_its_entity() -> None:
-    """The default entity is "robot"; a pattern of links stays in it, too."""
+    """The default entity is "robot"; a pattern of links is also restricted to it."""
     engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
     assert mounts(engine, link_name="tip") == ("robot/tip",)
     assert mounts(engine, link_name="tip", entity_name="other") == ("other/tip",)
@@ -46,7 +46,7 @@ def test_in_a_model_without_entities_the_entity_says_nothing() -> None:
 
 
 def test_a_full_name_needs_no_entity() -> None:
-    """Nor does a reference, the world, or a selector that is not a link."""
+    """A reference, the world, or a selector that is not a link is rejected as well."""
     engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
     assert mounts(engine, link_name="other/tip") == ("other/tip",)
     assert mounts(engine, link_name=sn.ObjRef(type="body", name="tip", entity="other")) == ("other/tip",)
@@ -55,7 +55,7 @@ def test_a_full_name_needs_no_entity() -> None:
 
 
 def test_a_link_that_is_not_there_is_an_error_that_says_what_is() -> None:
-    """Also where it is in another entity only."""
+    """The same applies if the link is only in another entity."""
     engine = sn.MujocoEngine.compose({"hand": ARM})
     with pytest.raises(sn.SelectionError, match=r"link_name: got 'tip'.*hand/tip"):
         mounts(engine, link_name="tip")
@@ -74,7 +74,7 @@ def test_the_link_must_be_named() -> None:
 
 
 def test_probes_are_a_list_or_a_grid_and_arrays_are_taken() -> None:
-    """Layout, places and radii row by row; TOML and JSON give the same config back."""
+    """Layout, positions and radii are row by row; TOML and JSON restore the same config."""
     grid = np.arange(18.0).reshape(2, 3, 3)
     cfg = skin(link_name="tip", probe_local_pos=grid, probe_radius=np.arange(6.0))
     assert cfg.layout == (2, 3) and cfg.num_probes == 6
@@ -88,7 +88,7 @@ def test_probes_are_a_list_or_a_grid_and_arrays_are_taken() -> None:
 
 
 def test_a_normal_may_be_one_for_all_or_one_for_each_in_the_layout() -> None:
-    """Of any length; they come out as unit vectors, row by row."""
+    """Normals may have any length; they become unit vectors, row by row."""
     grid = skin(link_name="tip", probe_local_pos=np.zeros((2, 2, 3)))
     np.testing.assert_array_equal(unit_normals((0.0, 0.0, 5.0), grid), [[0.0, 0.0, 1.0]] * 4)
     each = np.array([[[3.0, 0.0, 4.0], [0.0, 2.0, 0.0]], [[-1.0, 0.0, 0.0], [0.0, 0.0, -9.0]]])
@@ -135,13 +135,15 @@ def test_a_mesh_that_is_open_has_no_inside_and_is_refused_unless_it_is_left_out(
 # Probes far away ------------------------------------------------------------------------------------------------------
 
 SHELL = sn.Shape("box", "shell", (0.03, 0.04, 0.05), body="tip", pos=(0.0, 0.0, 0.1))
-"""Its diagonal, the size of the link, is 0.1414 m."""
+"""A link with a diagonal, its size, of 0.1414 m."""
 
 
 def test_probes_outside_their_link_by_more_than_its_size_are_warned_of_with_how_far(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """In mm instead of m, for instance. Just within, and on a link without shapes, nothing is said."""
+    """Positions in mm instead of m cause a warning; just within the limit, and on a link without shapes, there is
+    none.
+    """
     engine = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=[SHELL, BALL])
     near = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.15 + 0.141), (0.03 + 0.14, 0.0, 0.1))
     sn.Scene(engine, [skin(link_name="tip", probe_local_pos=near)])
@@ -156,7 +158,7 @@ def test_probes_outside_their_link_by_more_than_its_size_are_warned_of_with_how_
 def test_the_size_is_that_of_the_link_wherever_it_stands_and_the_offset_counts(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """A post that is welded to the world far from its origin, turned, with probes on it, and then off it."""
+    """A rotated post is welded to the world far from its origin, with probes on it, and then off it."""
     post = """
     <mujoco><worldbody><geom type="plane" size="1 1 1"/>
       <body name="post" pos="50 0 1" euler="0 90 30"><geom type="box" size=".1 .2 .3" pos="0 0 .3"/></body>

@@ -1,4 +1,6 @@
-"""Temperature grid: conduction, contacts, air, radiation, heat, the element: closed forms and a slow solver."""
+"""Temperature grid: conduction, contacts, air, radiation, heat and the element, against closed forms and a slow
+solver.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def box(name: str, *half: float, **kwargs: Any) -> sn.Shape:
 def world(
     cfg: sn.TemperatureGridCfg, shapes: list[sn.Shape], places: dict[str, Any], dt: float = 0.1, num_envs: int = 1
 ) -> tuple[sn.Scene, Any]:
-    """Return a scene with bodies at places (position, or position and quaternion), and its sensor."""
+    """Return a scene with bodies at poses (position, or position and quaternion), and its sensor."""
     engine = sn.TensorEngine(num_envs, dt, bodies=tuple(places), shapes=shapes)
     for k, place in enumerate(places.values()):
         pos, quat = place if len(place) == 2 else (place, (1.0, 0.0, 0.0, 0.0))
@@ -51,7 +53,7 @@ def energy(sensor: Any, **capacity: float) -> float:
 
 
 def test_a_cube_cools_by_newtons_law_with_its_real_area():
-    """0.1 m, 10 W/m2K, 100 K: 0.06 m2 lose 60 W at first; T follows exp(-h A t / C) to 1e-4 of the 100 K."""
+    """For 0.1 m, 10 W/m2K and 100 K, 0.06 m2 lose 60 W at first; T follows exp(-h A t / C) to 1e-4 of the 100 K."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, convection=10.0)
     scene, sensor = world(cfg, [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 1.0)}, dt=5.0)
     rate = 10.0 * 0.06 / (2700.0 * 900.0 * 1e-3)
@@ -62,7 +64,7 @@ def test_a_cube_cools_by_newtons_law_with_its_real_area():
 
 
 def test_radiation_follows_the_stefan_boltzmann_law():
-    """A black cube at 400 K in a room at 300 K, against Runge-Kutta on C dT/dt = eps sigma A (Ta^4 - T^4)."""
+    """A black cube at 400 K in a room at 300 K matches Runge-Kutta on C dT/dt = eps sigma A (Ta^4 - T^4)."""
     black = METAL.replace(base_temperature=400.0 - 273.15, emissivity=0.8)
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=black, ambient_temperature=26.85, **AIRLESS)
     scene, sensor = world(cfg, [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 1.0)}, dt=10.0)
@@ -109,7 +111,7 @@ SOLIDS = {
 @pytest.mark.parametrize("grid", [(1, 1, 1), (5, 4, 3)])
 @pytest.mark.parametrize("kind", SOLIDS)
 def test_a_body_of_any_shape_loses_heat_through_its_own_surface(kind, grid):
-    """At rest of a well-conducting body the rate is h A / (rho c V), with A and V of the shape, within 1 %."""
+    """For a well-conducting body at rest, the rate is h A / (rho c V), with A and V of the shape, within 1 %."""
     shape, volume, area = SOLIDS[kind]
     cfg = sn.TemperatureGridCfg(body="link", grid_size=grid, default_properties=METAL, convection=20.0)
     scene, sensor = world(cfg, [shape], {"link": (0.0, 0.0, 1.0)}, dt=1.0)
@@ -122,7 +124,7 @@ def test_a_body_of_any_shape_loses_heat_through_its_own_surface(kind, grid):
 
 
 def test_surfaces_that_cover_each_other_lose_no_heat():
-    """Two boxes glued into one link have the surface of what they make together, and its volume."""
+    """Two boxes joined into one link have the surface and volume of their union."""
     shapes = [box("left", 0.05, 0.05, 0.05, body="link"), box("right", 0.05, 0.05, 0.05, body="link", pos=(0.1, 0, 0))]
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(4, 2, 2), default_properties=METAL)
     _, sensor = world(cfg, shapes, {"link": (0.0, 0.0, 0.0)})
@@ -134,7 +136,7 @@ def test_surfaces_that_cover_each_other_lose_no_heat():
 
 @pytest.mark.parametrize("geometry", ["collision", "all"])
 def test_what_a_viewer_shows_and_what_collides_are_one_body(geometry):
-    """A link with a shape for each, at one place, has the volume and the surface of one."""
+    """A link with two shapes at one position has the volume and the surface of one shape."""
     shapes = [
         box("seen", 0.05, 0.02, 0.02, body="link", is_collision=False),
         box("felt", 0.05, 0.02, 0.02, body="link", is_visual=False),
@@ -147,7 +149,9 @@ def test_what_a_viewer_shows_and_what_collides_are_one_body(geometry):
 
 
 def test_a_mesh_whose_parts_overlap_has_the_volume_and_the_surface_of_both_together():
-    """Two octahedra in one mesh, one unit apart, against a point count of their union; 1 %, that of the cells."""
+    """Two octahedra in one mesh, one unit apart, match a point count of their union to 1 %, the accuracy of the
+    cells.
+    """
     vertices, faces = OCTAHEDRON.vertices, OCTAHEDRON.faces
     both = sn.Mesh(np.concatenate([vertices, vertices + np.array((1.0, 0.0, 0.0))]), np.concatenate([faces, faces + 6]))
     shape = sn.Shape("mesh", "s", body="link", mesh=both, scale=(0.05, 0.05, 0.05))
@@ -195,7 +199,7 @@ def resistance(cells: Any, one: int, other: int) -> float:
 @pytest.mark.parametrize("degrees", [20.0, 45.0, 70.0])
 @pytest.mark.parametrize("thickness", [0.001, 0.002])
 def test_a_thin_sheet_that_is_tilted_conducts_along_itself(degrees, thickness):
-    """1 and 2 mm of 100 mm, in cells along other axes: all hangs together, with L / (k A), to 10 % for its stairs."""
+    """Walls of 1 and 2 mm of 100 mm, across oblique cells, are connected, with L / (k A) to 10 % for the staircase."""
     half = 0.5 * math.radians(degrees)
     sheet = box("s", 0.05, 0.02, 0.5 * thickness, body="link", quat=(math.cos(half), 0.0, math.sin(half), 0.0))
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
@@ -209,7 +213,7 @@ def test_a_thin_sheet_that_is_tilted_conducts_along_itself(degrees, thickness):
 
 
 def test_a_sheet_that_is_too_thin_for_its_cells_is_refused_and_has_its_heat_as_one_cell():
-    """20 um at 30 degrees: points do not find it, but one cell needs no points."""
+    """A wall of 20 um at 30 degrees is missed by sample points, but a single cell needs no points."""
     sheet = box("s", 0.05, 0.02, 1e-5, body="link", quat=(math.cos(0.26), 0.0, math.sin(0.26), 0.0))
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
     with pytest.raises(sn.ConfigError, match=r"grid_size.*shapes thick enough.*grid_size=\(1, 1, 1\)"):
@@ -240,7 +244,7 @@ def slow_solver(cells: Any, each: Any, watts: np.ndarray, convection: float, amb
 
 
 def test_conduction_losses_and_heat_together_match_a_slow_explicit_solver():
-    """Random heat in 24 cells of a box, air and radiation: 60 s agree within 0.2 % of the rise."""
+    """Random heat in 24 cells of a box, with air and radiation, agrees over 60 s within 0.2 % of the rise."""
     each = sn.LinkThermalCfg(base_temperature=60.0, conductivity=15.0, density=2000.0, specific_heat=500.0)
     watts = np.random.default_rng(3).uniform(0.0, 4.0, (4, 3, 2))
     cfg = sn.TemperatureGridCfg(
@@ -254,13 +258,15 @@ def test_conduction_losses_and_heat_together_match_a_slow_explicit_solver():
 
 
 def test_a_cell_outside_of_the_shapes_shows_its_nearest_and_conducts_nothing():
-    """An angle of two bars: heat goes around the corner; what is given to an absent cell goes where it shows."""
+    """In an angle of two bars heat flows around the corner; heat given to an absent cell goes to the cell that
+    represents it.
+    """
     shapes = [
         box("foot", 0.06, 0.02, 0.02, body="link"),
         box("leg", 0.02, 0.02, 0.04, body="link", pos=(-0.04, 0, 0.06)),
     ]
     watts = np.zeros((3, 1, 3))
-    watts[2, 0, 2] = 5.0  # outside; (2, 0, 0) and (0, 0, 2) are as near: the first of them
+    watts[2, 0, 2] = 5.0  # outside; (2, 0, 0) and (0, 0, 2) are equally near: the first of them
     cfg = sn.TemperatureGridCfg(
         body="link", grid_size=(3, 1, 3), default_properties=METAL, heat_generation=watts.tolist(), **AIRLESS
     )
@@ -280,7 +286,7 @@ def test_a_cell_outside_of_the_shapes_shows_its_nearest_and_conducts_nothing():
 
 @pytest.mark.parametrize("conductance", [None, 300.0])
 def test_the_flow_through_a_contact_is_that_of_the_resistances_in_series(conductance):
-    """Half a cell of the link and the interface, to a floor of fixed temperature: T decays with A / (R C)."""
+    """With half a cell of the link and the interface to a floor of fixed temperature, T decays with A / (R C)."""
     each = PLASTIC.replace(base_temperature=80.0)
     cfg = sn.TemperatureGridCfg(
         body="block", default_properties=each, properties={"world": sn.LinkThermalCfg(base_temperature=20.0)},
@@ -296,7 +302,7 @@ def test_the_flow_through_a_contact_is_that_of_the_resistances_in_series(conduct
 
 @pytest.mark.parametrize("quat", [(1.0, 0.0, 0.0, 0.0), (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))])
 def test_only_surfaces_that_face_the_other_touch(quat):
-    """Of a block on the floor the bottom touches, 4 a b, and nothing of its sides, which start as near."""
+    """For a block on the floor, the contact area is the bottom, 4 a b, without the sides, which start equally near."""
     cfg = sn.TemperatureGridCfg(body="block", grid_size=(4, 2, 3), contact_distance=0.003)
     shapes = [box("block", 0.05, 0.03, 0.02), sn.Shape("plane", "floor")]
     scene, sensor = world(cfg, shapes, {"block": ((0.0, 0.0, 0.0195), quat)})
@@ -307,7 +313,7 @@ def test_only_surfaces_that_face_the_other_touch(quat):
 
 
 def test_a_sphere_touches_with_the_cap_that_is_near_enough():
-    """Pressed in by 2 mm, with 1 mm of reach: the cap of 3 mm has 2 pi R h, within 3 %."""
+    """Pressed in by 2 mm, with 1 mm of reach, the cap of 3 mm has an area of 2 pi R h, within 3 %."""
     cfg = sn.TemperatureGridCfg(body="ball", contact_distance=0.001, surface_samples=4000)
     shapes = [sn.Shape("sphere", "ball", (0.05,), body="ball"), sn.Shape("plane", "floor")]
     scene, sensor = world(cfg, shapes, {"ball": (0.0, 0.0, 0.048)})
@@ -316,7 +322,7 @@ def test_a_sphere_touches_with_the_cap_that_is_near_enough():
 
 
 def test_a_mesh_touches_as_the_box_that_it_is_does():
-    """A cold bar under one half of a warm pad, as a primitive and as twelve triangles: the same temperatures."""
+    """A cold bar under one half of a warm pad gives the same temperatures as a primitive and as twelve triangles."""
     corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
              [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
@@ -339,7 +345,7 @@ def test_a_mesh_touches_as_the_box_that_it_is_does():
 
 @pytest.mark.parametrize("order", [("pad", "table"), ("table", "pad")])
 def test_between_two_grids_a_contact_counts_once_with_the_area_of_the_finer_one(order):
-    """A pad of 4 cm2 in the middle of a table whose points are 4 cm apart, the table first or last."""
+    """A pad of 4 cm2 is in the middle of a table whose points are 4 cm apart, with the table first or last."""
     cfg = sn.TemperatureGridCfg(bodies=order, grid_size=(2, 2, 1), **AIRLESS)
     shapes = [box("pad", 0.01, 0.01, 0.005), box("table", 0.4, 0.4, 0.02)]
     scene, sensor = world(cfg, shapes, {"pad": (0.1, 0.1, 0.0251), "table": (0.0, 0.0, 0.0)})
@@ -351,7 +357,7 @@ def test_between_two_grids_a_contact_counts_once_with_the_area_of_the_finer_one(
 
 @pytest.mark.parametrize("is_gridded", [True, False])
 def test_an_isolated_pair_keeps_its_energy_and_reaches_the_weighted_mean(is_gridded):
-    """Two blocks of different materials side by side: 1e-6 of the heat at any time, and one temperature at the end."""
+    """Two blocks of different materials side by side conserve heat to 1e-6 at any time and reach one temperature."""
     hot, cold = METAL.replace(base_temperature=90.0), METAL.replace(base_temperature=10.0, density=8000.0)
     mounts: dict[str, Any] = {"bodies": ("hot", "cold")} if is_gridded else {"body": "hot"}
     cfg = sn.TemperatureGridCfg(
@@ -372,7 +378,7 @@ def test_an_isolated_pair_keeps_its_energy_and_reaches_the_weighted_mean(is_grid
 
 
 def test_a_link_that_is_not_simulated_keeps_its_temperature():
-    """Without simulate_all_link_temperatures the other block stays at its base, and the warm one goes there."""
+    """Without simulate_all_link_temperatures the other block stays at its base, and the warm block approaches it."""
     properties = {"hot": METAL.replace(base_temperature=90.0), "cold": METAL.replace(base_temperature=10.0)}
     cfg = sn.TemperatureGridCfg(body="hot", properties=properties, **AIRLESS)
     shapes = [box("hot", 0.02, 0.02, 0.02), box("cold", 0.02, 0.02, 0.02)]
@@ -382,7 +388,7 @@ def test_a_link_that_is_not_simulated_keeps_its_temperature():
 
 
 def test_two_links_that_touch_the_same_object_share_its_one_temperature():
-    """Two fingers hold a cold cube: it takes heat from both, they cool alike, and all of it is there."""
+    """Two fingers hold a cold cube: it absorbs heat from both, they cool equally, and all heat is conserved."""
     each = {"finger.": METAL.replace(base_temperature=60.0), "cube": METAL.replace(base_temperature=0.0)}
     cfg = sn.TemperatureGridCfg(
         bodies="finger.", grid_size=(2, 1, 1), properties=each, simulate_all_link_temperatures=True, **AIRLESS
@@ -402,9 +408,9 @@ CHAIN = {"a": (90.0, 2700.0), "b": (10.0, 8000.0), "c": (50.0, 1000.0), "d": (0.
 
 
 def chain(order: str, dt: float, ticks: int) -> tuple[torch.Tensor, float]:
-    """Return the temperatures of four blocks in a row on a fifth, `[env, link]`, and the heat lost, relative.
+    """Return the temperatures of four blocks in a row on a fifth, `[env, link]`, and the relative heat loss.
 
-    In env 1 the fifth is not there, in env 2 the second of the row.
+    In env 1 the fifth is missing, in env 2 the second of the row.
     """
     properties = {name: METAL.replace(base_temperature=base, density=rho) for name, (base, rho) in CHAIN.items()}
     cfg = sn.TemperatureGridCfg(
@@ -425,7 +431,7 @@ def chain(order: str, dt: float, ticks: int) -> tuple[torch.Tensor, float]:
 
 @pytest.mark.parametrize(("dt", "ticks"), [(0.1, 300), (100.0, 200)])
 def test_links_in_a_chain_on_one_object_keep_their_energy_in_each_env(dt, ticks):
-    """All touch their neighbours and the object; at the end of long steps all that hang together are equally warm."""
+    """All touch their neighbours and the object; after long steps all connected blocks are equally warm."""
     values, lost = chain("abcd", dt, ticks)
     assert lost < 1e-12
     assert values[1, 4] == 30.0 and values[2, 1] == 10.0, "what touches nothing"
@@ -436,14 +442,14 @@ def test_links_in_a_chain_on_one_object_keep_their_energy_in_each_env(dt, ticks)
 
 @pytest.mark.parametrize("order", ["dcba", "cadb"])
 def test_the_order_of_the_mounts_does_not_matter(order):
-    """Pairs exchange heat one after the other and back again: the order counts for as little as the step squared."""
+    """Pairs exchange heat in forward and reverse order, so the effect of the order is second order in the step."""
     off = [float((chain("abcd", dt, ticks)[0] - chain(order, dt, ticks)[0]).abs().max())
            for dt, ticks in ((0.2, 50), (0.05, 200))]  # fmt: skip
     assert off[0] < 1e-3 and off[1] < off[0] / 8.0
 
 
 def test_what_is_covered_does_not_lose_heat_to_the_air():
-    """A hot block between two plates at its own temperature loses 4 of 6 faces' worth."""
+    """A hot block between two plates at its own temperature loses heat through 4 of 6 faces."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, convection=50.0)
     shapes = [box(name, 0.05, 0.05, 0.05) for name in ("cube", "low", "high")]
     places = {"cube": (0.0, 0.0, 0.0), "low": (0.0, 0.0, -0.1), "high": (0.0, 0.0, 0.1)}
@@ -467,7 +473,7 @@ ROOM = """
 
 @pytest.mark.parametrize("joint", ["", '<joint type="hinge" axis="0 0 1"/>'])
 def test_a_link_built_at_90_degrees_yaw_gives_the_same_numbers(joint):
-    """In MuJoCo, standing still and moving: the box, the ball that heats it and the numbers turn together."""
+    """In MuJoCo, at rest and in motion, the box, the ball that heats it and the values rotate together."""
     shown = []
     for quat, ball in (((1.0, 0.0, 0.0, 0.0), "1.1 2.03 0.539"), (YAW, "0.97 2.1 0.539")):
         engine = sn.MujocoEngine(ROOM.format(quat=" ".join(map(str, quat)), ball=ball, joint=joint))
@@ -486,7 +492,7 @@ def test_a_link_built_at_90_degrees_yaw_gives_the_same_numbers(joint):
 
 
 def test_a_link_that_is_turned_at_run_time_gives_the_same_numbers():
-    """The two envs see the same pair of blocks, in one turned about all axes."""
+    """The two envs have the same pair of blocks, rotated about all axes in one of them."""
     cfg = sn.TemperatureGridCfg(body="a", grid_size=(3, 2, 2), properties={"b": METAL}, contact_distance=0.002)
     shapes = [box("a", 0.03, 0.02, 0.01), box("b", 0.01, 0.01, 0.01, pos=(0.02, 0.005, 0.0205), body="b")]
     scene, sensor = world(cfg, shapes, {"a": (0.0, 0.0, 0.0), "b": (0.0, 0.0, 0.0)}, num_envs=2)
@@ -501,7 +507,7 @@ def test_a_link_that_is_turned_at_run_time_gives_the_same_numbers():
 
 
 def test_generated_heat_warms_by_power_times_time_over_capacity():
-    """A number is for the whole link; it can be set per env, and a scene that loads a state goes on with it."""
+    """A number applies to the whole link; it can be set per env, and a scene that loads a state continues with it."""
     cfg = sn.TemperatureGridCfg(
         body="motor", grid_size=(2, 2, 1), default_properties=METAL, heat_generation=3.0, **AIRLESS
     )
@@ -521,7 +527,7 @@ def test_generated_heat_warms_by_power_times_time_over_capacity():
 
 @pytest.mark.parametrize("dt", [1e-3, 1.0, 1e6])
 def test_any_time_step_is_stable(dt):
-    """With contacts, radiation and thin cells no temperature leaves the range of those there are, and none is lost."""
+    """With contacts, radiation and thin cells no temperature leaves the existing range, and no heat is lost."""
     properties = {
         "hot": METAL.replace(base_temperature=300.0, emissivity=1.0),
         "cold": METAL.replace(base_temperature=0.0),
@@ -540,7 +546,7 @@ def test_any_time_step_is_stable(dt):
 
 
 def test_a_change_far_below_a_float32_digit_per_step_is_not_lost():
-    """A joule in a kilogram over 10000 steps: 1e-7 K each, where a digit at 121 degC is 7.6e-6 K."""
+    """A joule in a kilogram over 10000 steps adds 1e-7 K each, where a float32 step at 121 degC is 7.6e-6 K."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, heat_generation=0.243, **AIRLESS)
     scene, sensor = world(cfg, [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 0.0)}, dt=0.001)
     run(scene, 10000)
@@ -548,7 +554,7 @@ def test_a_change_far_below_a_float32_digit_per_step_is_not_lost():
 
 
 def test_a_slower_rate_takes_all_the_time_since_the_last_sample():
-    """Sampled at every fourth tick, the link has as much heat as one that is sampled at all of them."""
+    """A link sampled at every fourth tick has as much heat as a link sampled at all of them."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, heat_generation=50.0, **AIRLESS)
     slow = cfg.replace(name="slow", update_period=0.4)
     engine = sn.TensorEngine(1, 0.1, bodies=("cube",), shapes=[box("cube", 0.05, 0.05, 0.05)])
@@ -558,7 +564,7 @@ def test_a_slower_rate_takes_all_the_time_since_the_last_sample():
 
 
 def test_a_reset_brings_the_reset_environments_back_to_their_base_exactly():
-    """Also the element's lag and the other link's temperature; the other environment goes on."""
+    """The reset includes the element's lag and the other link's temperature; the other environment continues."""
     properties = {"hot": METAL.replace(base_temperature=90.0), "cold": METAL.replace(base_temperature=10.0)}
     cfg = sn.TemperatureGridCfg(
         body="hot", grid_size=(2, 1, 1), properties=properties, simulate_all_link_temperatures=True,
@@ -579,7 +585,9 @@ def test_a_reset_brings_the_reset_environments_back_to_their_base_exactly():
 
 
 def element(tau: float, dt: float, ticks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return truth and measured of a link that jumps by 50 K in the first tick, at each tick from the first sample."""
+    """Return truth and measurement of a link that jumps by 50 K in the first tick, at each tick from the first
+    sample.
+    """
     capacity = 2700.0 * 900.0 * 1e-3
     cfg = sn.TemperatureGridCfg(
         body="cube", default_properties=METAL, heat_generation=0.0, sensor_time_constant=tau, **AIRLESS
@@ -597,7 +605,7 @@ def element(tau: float, dt: float, ticks: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_element_has_63_percent_of_a_step_after_its_time_constant_and_starts_at_the_first_sample():
-    """From 121 degC, not from 0; the truth jumps at once."""
+    """The response starts from 121 degC, not from 0; the truth jumps at once."""
     truth, measured = element(tau=2.0, dt=0.01, ticks=200)
     assert measured[0] == 121.0 and abs(truth[1] - 171.0) < 1e-4 and (np.abs(truth[1:] - 171.0) < 1e-4).all()
     assert abs((measured[200] - 121.0) / 50.0 - (1.0 - math.exp(-1.0))) < 1e-5
@@ -607,7 +615,7 @@ def test_the_element_has_63_percent_of_a_step_after_its_time_constant_and_starts
 
 @pytest.mark.parametrize("share", [0.3, 0.01, 1e-6])
 def test_an_element_faster_than_the_time_step_is_at_the_truth_and_never_beyond(share):
-    """tau below half the step, where an explicit filter diverges."""
+    """tau is below half the step, where an explicit filter diverges."""
     truth, measured = element(tau=0.1 * share, dt=0.1, ticks=5)
     assert measured[0] == 121.0
     for k in range(1, 6):
@@ -615,7 +623,7 @@ def test_an_element_faster_than_the_time_step_is_at_the_truth_and_never_beyond(s
 
 
 def test_a_slow_element_is_not_held_back_by_rounding():
-    """tau = 1000 s at 10 ms: near the end of its way it moves by less than half a digit in a step."""
+    """For tau = 1000 s at 10 ms, the last part of the response moves by less than half a float32 step per sample."""
     each = METAL.replace(base_temperature=121.0)
     capacity = 2700.0 * 900.0 * 1e-3
     cfg = sn.TemperatureGridCfg(
@@ -630,7 +638,7 @@ def test_a_slow_element_is_not_held_back_by_rounding():
 
 
 def test_knobs_come_after_the_element_and_leave_truth_and_lag_alone():
-    """A bias shifts every measured cell by itself; noise does not enter the recurrence."""
+    """A bias shifts every measured cell separately; noise does not enter the recurrence."""
     cfg = sn.TemperatureGridCfg(
         body="cube", grid_size=(2, 1, 1), default_properties=METAL, convection=100.0, sensor_time_constant=5.0
     )
@@ -648,7 +656,7 @@ def test_knobs_come_after_the_element_and_leave_truth_and_lag_alone():
 
 
 def bouncing(num_envs: int) -> sn.TensorEngine:
-    """Return a pad that goes up and down over a floor, with a ball on it that comes and goes."""
+    """Return a pad that moves up and down over a floor, with a ball on it that appears and disappears."""
     shapes = [
         box("pad", 0.02, 0.02, 0.01), sn.Shape("sphere", "ball", (0.03,), body="ball"), sn.Shape("plane", "floor")
     ]  # fmt: skip
@@ -672,7 +680,7 @@ def bouncing(num_envs: int) -> sn.TensorEngine:
     ],
 )
 def test_the_sensor_keeps_the_authors_contract(options):
-    """All laws, with contacts that come and go, with and without a lag."""
+    """All rules hold, with intermittent contacts, with and without a lag."""
     warm = sn.LinkThermalCfg(base_temperature=40.0, conductivity=20.0)
     cfg = sn.TemperatureGridCfg(
         grid_size=(3, 3, 2), default_properties=warm, properties={"ball": METAL}, **options
@@ -752,7 +760,7 @@ def test_heat_can_be_set_only_where_the_config_gives_it_and_in_shapes_that_fit()
 
 
 def test_a_pose_that_is_nowhere_is_flagged_and_leaves_the_temperatures_alone():
-    """NaN in the pose of what touches: not valid, and no heat is exchanged with it."""
+    """NaN in the pose of a touching shape makes the sample invalid, and no heat is exchanged with that shape."""
     cfg = sn.TemperatureGridCfg(body="hot", properties={"hot": METAL}, **AIRLESS)
     shapes = [box("hot", 0.02, 0.02, 0.02), box("cold", 0.02, 0.02, 0.02)]
     scene, sensor = world(cfg, shapes, {"hot": (0.0, 0.0, 0.0), "cold": (0.0402, 0.0, 0.0)})

@@ -1,4 +1,4 @@
-"""Heights of feet over terrain that is known: planes, steps, slopes and a height field."""
+"""Heights of feet over known terrain: planes, steps, slopes and a height field."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Array = NDArray[np.float64]
 INF = float("inf")
 GROUND = sn.Shape("plane", "ground")
 STEP = sn.Shape("box", "step", (0.5, 0.5, 0.1), pos=(0.5, 0.0, 0.1))
-"""From x = 0 on, 0.2 m high."""
+"""A step from x = 0 on, 0.2 m high."""
 CROSS = sn.RingPatternCfg.single_ring(radius=0.1, num_samples=4)
-"""The centre, then 0.1 m ahead, left, behind and right of it."""
+"""Rays at the centre, then 0.1 m ahead, left, behind and right of it."""
 
 
 def engine_of(shapes: Sequence[sn.Shape], feet: Mapping[str, Sequence[float]], envs: int = 1) -> sn.TensorEngine:
-    """Return an engine with feet (bodies of that name, and a site at each) at places."""
+    """Return an engine with feet (bodies of that name, and a site at each) at positions."""
     engine = sn.TensorEngine(
         envs, bodies=tuple(feet), sites={f"{name}_sole": name for name in feet}, shapes=shapes
     )  # fmt: skip
@@ -46,7 +46,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 EDGE = {"on": (0.3, 0.0, 0.5), "edge": (0.05, 0.0, 0.5), "off": (-0.3, 0.0, 0.5)}
-"""Feet 0.5 m up: over the step, 5 cm in from its edge, and beside it."""
+"""Feet 0.5 m up: over the step, 5 cm inside its edge, and beside it."""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ EDGE = {"on": (0.3, 0.0, 0.5), "edge": (0.05, 0.0, 0.5), "off": (-0.3, 0.0, 0.5)
     [("min", [0.3, 0.3, 0.5]), ("max", [0.3, 0.5, 0.5]), ("mean", [0.3, 0.34, 0.5])],
 )
 def test_the_rays_of_a_foot_are_reduced_to_one_height(reduction: str, expected: list[float]) -> None:
-    """At the edge one ray of five, 0.1 m behind, meets the ground beside the step."""
+    """At the edge one ray of five, 0.1 m behind, hits the ground beside the step."""
     heights = heights_of(engine_of([GROUND, STEP], EDGE), reduction=reduction)
     np.testing.assert_allclose(heights, [expected], atol=1e-6)
 
@@ -88,7 +88,9 @@ def test_the_default_is_a_ring_of_rays_that_follows_the_heading_only() -> None:
 
 
 def test_heights_are_vertical_though_rays_are_slanted_and_start_elsewhere() -> None:
-    """On a slope of 20 degrees, z - z_hit of each hit, for rays that start 0.2 m above the foot and lean."""
+    """On a slope of 20 degrees the height is z - z_hit of each hit, for inclined rays that start 0.2 m above the
+    foot.
+    """
     slope = math.radians(20.0)
     plane = sn.Shape("plane", "slope", quat=(math.cos(-slope / 2), 0.0, math.sin(-slope / 2), 0.0))
     pattern = sn.RingPatternCfg.single_ring(radius=0.1, num_samples=4, direction=(0.5, 0.2, -1.0))
@@ -104,14 +106,14 @@ def test_heights_are_vertical_though_rays_are_slanted_and_start_elsewhere() -> N
 
 
 def test_a_foot_inside_the_terrain_has_height_zero() -> None:
-    """Its rays meet the bottom of the box from within; those outside keep their height over the ground."""
+    """Rays inside the box hit its bottom from within; those outside keep their height over the ground."""
     engine = engine_of([sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)), STEP], {"foot": (0.05, 0.0, 0.15)})
     np.testing.assert_allclose(heights_of(engine, reduction="none"), [[[0.0, 0.0, 0.0, 1.15, 0.0]]], atol=1e-6)
     np.testing.assert_allclose(heights_of(engine), [[0.0]], atol=1e-6)
 
 
 def test_rays_from_above_give_a_foot_in_the_ground_a_negative_height() -> None:
-    """From below its surface a plane is not met; rays that start higher see how deep the foot is."""
+    """From below its surface a plane is not hit; rays that start higher measure how deep the foot is."""
     engine = engine_of([GROUND], {"foot": (0.0, 0.0, -0.01)})
     assert heights_of(engine).tolist() == [[INF]]
     np.testing.assert_allclose(heights_of(engine, offset=sn.OffsetCfg(pos=(0.0, 0.0, 0.1))), [[-0.01]], atol=1e-6)
@@ -138,7 +140,7 @@ ISLAND = sn.Shape("box", "island", (0.3, 0.3, 0.1))
 def test_misses_beside_hits_are_far_and_misses_alone_are_nothing(
     fields: dict[str, Any], edge: float, away: float
 ) -> None:
-    """A foot with one ray of five beside an island, and one that is far off; both 1 m up."""
+    """A foot with one ray of five beside an island, and a distant foot, are both 1 m up."""
     engine = engine_of([ISLAND], {"edge": (-0.25, 0.0, 1.0), "away": (5.0, 0.0, 1.0)})
     np.testing.assert_allclose(heights_of(engine, **fields), [[edge, away]], atol=1e-6)
 
@@ -152,7 +154,7 @@ def test_every_ray_of_a_foot_over_nothing_is_nothing() -> None:
 
 
 def test_environments_have_their_own_feet_and_platforms() -> None:
-    """A platform that moves is under the foot in env 1 only."""
+    """A moving platform is under the foot in env 1 only."""
     platform = sn.Shape("box", "platform", (0.3, 0.3, 0.1), body="lift")
     engine = engine_of([GROUND, platform], {"foot": (0.0, 0.0, 1.0), "lift": (5.0, 0.0, 0.2)}, envs=3)
     engine.body_pos_w[1, 1] = torch.tensor([0.0, 0.0, 0.2])
@@ -161,7 +163,7 @@ def test_environments_have_their_own_feet_and_platforms() -> None:
 
 
 def test_measured_heights_follow_from_noisy_distances() -> None:
-    """Each height of a vertical ray is off by the error of its distance; the least of them is what is reported."""
+    """Each height of a vertical ray has the error of its distance; the smallest height is reported."""
     cfgs = [sn.TerrainHeightCfg(name=name, site="foot_sole", pattern=CROSS, noise=0.02, reduction=reduction)
             for name, reduction in (("all", "none"), ("least", "min"))]  # fmt: skip
     scene = sn.Scene(engine_of([GROUND], {"foot": (0.0, 0.0, 1.0)}, envs=50), cfgs)
@@ -186,7 +188,7 @@ def test_the_drift_of_the_position_moves_foot_and_rays_and_that_of_the_scan_the_
 
 
 def test_heights_over_a_height_field_are_those_of_its_surface() -> None:
-    """A wave that is linear between its columns: the foot's height is the sum with the surface below it."""
+    """On a wave that is linear between its columns, the foot's height is the sum with the surface below it."""
     x = np.linspace(-2.0, 2.0, 21)
     field = sn.HeightField(np.tile(0.3 * np.sin(2.0 * x), (5, 1)), (2.0, 1.0))
     places = np.random.default_rng(0).uniform(-1.5, 1.5, 16)
@@ -212,7 +214,7 @@ QUADRUPED = """
 
 
 def test_feet_of_a_falling_quadruped() -> None:
-    """Both feet fall with g t^2 / 2; the front one is over a box of 0.1 m. Only the terrain counts."""
+    """Both feet fall with g t^2 / 2; the front foot is over a box of 0.1 m. Only the terrain counts."""
     cfg = sn.TerrainHeightCfg(name="feet", sites=".*_foot", targets="terrain")
     scene = sn.Scene(sn.MujocoEngine(QUADRUPED, num_envs=2), [cfg])
     np.testing.assert_allclose(numpy(scene["feet"].data.heights), [[0.0, 0.1]] * 2, atol=1e-6)
@@ -227,7 +229,7 @@ def test_feet_of_a_falling_quadruped() -> None:
 
 
 def tumbling(envs: int) -> sn.TensorEngine:
-    """A tumbling body above ground and a table."""
+    """Return a tumbling body above ground and a table."""
     model = tumbling_engine(envs)
     shapes = [sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)),
               sn.Shape("box", "table", (0.3, 0.3, 0.1), pos=(0.0, 0.0, -0.5))]  # fmt: skip

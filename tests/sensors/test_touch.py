@@ -1,4 +1,4 @@
-"""Touch: MuJoCo's own touch sensor, with statics and with knobs."""
+"""Touch, checked against MuJoCo's touch sensor, with statics and with measurement settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PADS = """
 
 
 def native(envs: int) -> sn.TensorEngine:
-    """An engine whose pads are pressed by forces that change, differently in each env."""
+    """Return an engine whose pads are pressed by changing forces, differently in each env."""
     engine = sn.TensorEngine(
         envs,
         0.01,
@@ -50,7 +50,7 @@ def test_the_contract_holds(fields: dict[str, Any]) -> None:
 
 
 def test_pads_under_a_box_read_as_mujocos_and_carry_its_weight() -> None:
-    """Equal bits to the model's own touch sensors as the pile settles; then the pads share the weight by the lever."""
+    """Bits equal the model's own touch sensors as the pile settles; then the pads share the weight by the lever."""
     scene = sn.Scene(sn.MujocoEngine(PADS), [sn.TouchCfg(name="pads", sites=("front", "back", "top"))])
     for _ in range(60):
         scene.step(substeps=25)
@@ -64,7 +64,7 @@ def test_pads_under_a_box_read_as_mujocos_and_carry_its_weight() -> None:
 
 
 def test_contacts_outside_the_volume_do_not_count() -> None:
-    """A ball on the lid is felt by the top pad and by no other body's."""
+    """A ball on the lid is sensed by the top pad and by no other body's pad."""
     xml = PADS.replace('pos="0 0 0.1"/>\n    </body>', 'pos="0 0 0.3"/>\n    </body>')
     scene = sn.Scene(sn.MujocoEngine(xml), [sn.TouchCfg(name="pads", site="front")])
     scene.step(substeps=600)
@@ -72,7 +72,9 @@ def test_contacts_outside_the_volume_do_not_count() -> None:
 
 
 def test_knobs_and_stages_act_on_the_force() -> None:
-    """Bias, quantisation and full scale as on any sensor; the truth stays; a pattern gives the mount axis."""
+    """Bias, quantisation and full scale work as on any sensor; the truth is unaffected; a pattern gives the mount
+    axis.
+    """
     engine = native(2)
     engine.motion = None
     engine.native["subject/a"] = [[3.2], [90.0]]
@@ -100,7 +102,7 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match:
 
 
 def test_what_there_is_not_is_an_error() -> None:
-    """No such site, and an engine that has no such sensor: never zeros."""
+    """A missing site, and an engine without such a sensor, raise an error and never give zeros."""
     with pytest.raises(sn.SelectionError, match=r"frond.*front"):
         sn.Scene(sn.MujocoEngine(PADS), [sn.TouchCfg(site="frond")])
     with pytest.raises(sn.UnsupportedError, match="NATIVE_SENSOR"):

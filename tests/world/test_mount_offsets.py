@@ -1,4 +1,4 @@
-"""Sensors follow the elements of a model that they sit on, where its owner moves these, for each environment."""
+"""Mount offsets: per environment, sensors follow the model elements that they are mounted on when these are moved."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ PLACES: list[Places] = [
         "hinge": ((0.00, 0.03, -0.01), (1.0, 0.0, 0.0, 0.0)),
     },
 ]
-"""Poses on their bodies of all elements but geoms, which are shapes that rays meet, for three environments."""
+"""Model fields with the poses of all elements relative to their bodies, for three environments. Geoms are omitted: they
+are shapes that rays hit.
+"""
 ON_TOP = sn.OffsetCfg(pos=(0.02, -0.01, 0.03), rot=(0.5, 0.5, -0.5, 0.5))
 FrameCfg = sn.FrameTransformerCfg.FrameCfg
 DT = 0.002
 
 
 def world(places: Places) -> str:
-    """Return an arm on a base that floats and turns between a floor and a wall; inertias do not follow from geoms."""
+    """Return an arm between a floor and a wall, on a floating base that rotates; inertias are not derived from
+    geoms.
+    """
 
     def pose(name: str) -> str:
         pos, quat = places[name]
@@ -69,7 +73,7 @@ def world(places: Places) -> str:
 
 
 def sensors() -> list[sn.SensorCfg[Any]]:
-    """Return sensors of all kinds that sit somewhere, on elements of all kinds."""
+    """Return mounted sensors of all kinds, on elements of all kinds."""
     frames = [
         FrameCfg(name="tip", site="tip", offset=ON_TOP),
         FrameCfg(name="eye", camera="eye"),
@@ -103,7 +107,7 @@ def write(field: Callable[[str], NDArray[Any]], row: Callable[[str], int], place
 
 
 def row_in(model: Any) -> Callable[[str], int]:
-    """Return what gives the row of an element."""
+    """Return a function that gives the row of an element."""
     kinds = {"cam": "camera", "jnt": "joint"}
     return lambda name: int(getattr(model, kinds.get(ELEMENTS[name], ELEMENTS[name]))(name).id)
 
@@ -114,7 +118,7 @@ def move(engine: sn.MujocoEngine, env: int, places: Places) -> None:
 
 
 def start(engine: sn.MujocoEngine) -> None:
-    """Let all environments spin, all alike."""
+    """Set the same spin in all environments."""
     engine.qvel[:] = torch.tensor([0.1, 0.2, -0.1, 0.5, -1.0, 0.7, 2.0], dtype=torch.float64)
     engine.forward()
 
@@ -136,7 +140,7 @@ def compare(got: Mapping[str, NDArray[np.float64]], expected: Mapping[str, NDArr
 
 
 def compiled(places: Places, steps: int) -> dict[str, NDArray[np.float64]]:
-    """Return the truths after some steps of one environment whose model was compiled with these poses."""
+    """Return the true values after some steps of one environment whose model was compiled with these poses."""
     engine = sn.MujocoEngine(world(places))
     scene = sn.Scene(engine, sensors())
     start(engine)
@@ -147,13 +151,13 @@ def compiled(places: Places, steps: int) -> dict[str, NDArray[np.float64]]:
 
 @pytest.mark.parametrize("capture", [False, True])
 def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: bool) -> None:
-    """Fields are expanded after the scene was made, and differ between the environments."""
+    """Fields that are expanded after the scene is built may differ between the environments."""
     engine = sn.MujocoEngine(world(PLACES[0]), 3)
     scene = sn.Scene(engine, sensors(), capture=capture)
     start(engine)
     for _ in range(4):
         scene.step()
-    truths(scene, 0)  # also what is computed on read ran before
+    truths(scene, 0)  # fields that are computed on read were read before as well
     for env in (1, 2):
         move(engine, env, PLACES[env])
     scene.reset()
@@ -180,7 +184,7 @@ def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: boo
 def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(
     kind: str, name: str, field: str, capture: bool
 ) -> None:
-    """The mount is where its field says at each of several writes in place, without anything made anew."""
+    """After each of several writes in place, the mount follows its field and nothing is rebuilt."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     target = FrameCfg(name="target", **{kind: name})
     scene = sn.Scene(
@@ -203,7 +207,7 @@ def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(
 
 
 def test_a_reset_of_some_envs_moves_the_mounts_of_these_only() -> None:
-    """What is written for all counts for the reset one at once, for the others with their next sample."""
+    """A write to all environments takes effect at once in the reset one, and with the next sample in the others."""
     engine = sn.MujocoEngine(world(PLACES[0]), 3)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")])
     scene.step()
@@ -220,7 +224,7 @@ def test_a_reset_of_some_envs_moves_the_mounts_of_these_only() -> None:
 
 
 def test_what_was_expanded_before_the_scene_stays_when_sensors_change_the_model() -> None:
-    """An IMU makes MuJoCo compute accelerations: the model is compiled anew, the values of the environments stay."""
+    """An IMU makes MuJoCo compute accelerations: the model is recompiled, and the values per environment are kept."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     engine.batch.expand("cam_pos")[1, engine.model.camera("eye").id] = (0.5, 0.25, 0.125)
     engine.batch.expand("body_mass")[1] *= 2.0
@@ -232,7 +236,7 @@ def test_what_was_expanded_before_the_scene_stays_when_sensors_change_the_model(
 
 
 def test_what_sensors_cannot_keep_of_a_batch_is_refused_by_name() -> None:
-    """Sites that a sensor adds change the size of `site_pos`; models of the caller lack what a sensor needs."""
+    """Sites added by a sensor change the size of `site_pos`; a model passed by the caller without them is rejected."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     engine.batch.expand("site_pos")[1] += 1.0
     with pytest.raises(sn.ModelError, match=r"changed the size of site_pos.*after Scene"):
@@ -244,7 +248,7 @@ def test_what_sensors_cannot_keep_of_a_batch_is_refused_by_name() -> None:
 
 
 def test_models_of_the_caller_count_with_the_poses_they_have() -> None:
-    """`batch.set_models` gives each environment a model of its own, and takes it away again."""
+    """`batch.set_models` assigns each environment its own model and can remove it again."""
     engine = sn.MujocoEngine(mujoco.MjModel.from_xml_string(world(PLACES[0])), 3)
     frames = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=[FrameCfg(name="tip", site="tip")])
     scene = sn.Scene(engine, [frames])
@@ -257,7 +261,7 @@ def test_models_of_the_caller_count_with_the_poses_they_have() -> None:
 
 
 def test_an_edit_of_a_live_model_counts_from_the_next_update_on() -> None:
-    """All sensors of a wrapped model read as those of a model that was compiled with the new poses."""
+    """All sensors of a wrapped model read the same as those of a model compiled with the new poses."""
     spec = mujoco.MjSpec.from_string(world(PLACES[0]))
     sn.prepare(spec, sensors())
     model = spec.compile()
@@ -277,7 +281,7 @@ def test_an_edit_of_a_live_model_counts_from_the_next_update_on() -> None:
 
 
 def test_a_partial_reset_of_live_data_reads_the_model_again() -> None:
-    """An edit that was seen by some environments only, and then taken back, is taken back for these as well."""
+    """An edit that only some environments have seen, and that is then undone, is undone for these as well."""
     model = mujoco.MjModel.from_xml_string(world(PLACES[0]))
     datas = [mujoco.MjData(model) for _ in range(2)]
     scene = sn.Scene(sn.MujocoEngine.from_mj(model, datas), [sn.BarometerCfg(name="air", site="wrist")])
@@ -295,7 +299,7 @@ def test_a_partial_reset_of_live_data_reads_the_model_again() -> None:
 
 
 def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
-    """A ball rests on a floor: whichever way the geom is turned, the force on it is upwards in the world."""
+    """A ball rests on a floor: the force on it points upwards in the world, however the geom is oriented."""
     xml = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 0.1"/><body name="ball" pos="0 0 0.1">
       <freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.01 0.01 0.01"/><geom name="skin" size="0.1"/>
     </body></worldbody></mujoco>"""
@@ -311,7 +315,9 @@ def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
 
 
 def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> None:
-    """Fields of the model are their owner's to save; what is loaded goes on with those of the batch it is loaded in."""
+    """The owner of a model saves its fields; a loaded state continues with the fields of the batch it is loaded
+    into.
+    """
     engines = [sn.MujocoEngine(world(PLACES[0]), 2) for _ in range(2)]
     scenes = [sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")]) for engine in engines]
     start(engines[0])
@@ -328,7 +334,7 @@ def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("capture", [False, True])
 def test_mujoco_warp_has_the_mounts_where_mujoco_has_them(capture: bool) -> None:
-    """One row for all, rows of each environment in an array that replaces it, and writes in place."""
+    """Three cases: one row for all environments, a replacing array with a row per environment, and writes in place."""
     frames = [FrameCfg(name="wrist", site="wrist", offset=ON_TOP), FrameCfg(name="eye", camera="eye")]
     cfg = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=frames)
     warp, cpu = sn.MujocoWarpEngine(world(PLACES[0]), 3, device="cpu"), sn.MujocoEngine(world(PLACES[0]), 3)
@@ -360,7 +366,7 @@ def test_mujoco_warp_has_the_mounts_where_mujoco_has_them(capture: bool) -> None
 
 
 def test_where_nothing_is_moved_nothing_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launch that follows elements runs from the first expanded field on, and never before."""
+    """The launch that follows elements runs as soon as the first field is expanded, and never before."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     scene = sn.Scene(engine, sensors())
     calls = []
@@ -377,7 +383,9 @@ def test_where_nothing_is_moved_nothing_is_launched(monkeypatch: pytest.MonkeyPa
 
 
 def test_mounts_on_bodies_and_on_plain_tensors_share_one_row() -> None:
-    """An engine that moves nothing costs one offset for all environments, which kernels read through a stride of 0."""
+    """An engine that moves no elements stores one offset for all environments, which kernels read with a stride of
+    0.
+    """
     engine = sn.TensorEngine(4, bodies=("body",), sites={"site": ("body", (0.1, 0.2, 0.3))})
     mount = sn.Scene(engine, [sn.BarometerCfg(name="air", site="site")])["air"].mount
     assert mount.offset_pos.shape == (4, 1, 3)

@@ -1,4 +1,4 @@
-"""The shapes of a scene as rays see them: what is shared, what costs nothing per step, selections, and bad meshes."""
+"""Ray scenes: shared shapes, work per step, selections and bad meshes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def names(scene: RayScene, **targets: Any) -> set[str]:
 
 
 def test_sensors_of_one_selection_share_trees_and_indices() -> None:
-    """The same `wp.Mesh` and view; another selection has its own, but the same meshes of what moves."""
+    """Equal selections share the same `wp.Mesh` and view; another selection has its own, with the same moving
+    meshes.
+    """
     world = world_of()
     ray = [[0.0, 0.0, 5.0]], [[0.0, 0.1, -1.0]]
     one, two = world.rays(*ray), world.rays(*ray, alignment="world", block=1)
@@ -90,7 +92,7 @@ def sizes(struct: Any) -> dict[str, tuple[int, ...]]:
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])
 def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(direction: list[float]) -> None:
-    """Trees weigh the same for 1 and 307 envs; a cast the same over 288 and 12800 triangles."""
+    """Trees have the same size for 1 and 307 envs; a cast has the same size over 288 and 12800 triangles."""
     weights: dict[tuple[int, int], tuple[int, int]] = {}
     for n in (12, 80):
         shapes = (Shape("mesh", "ground", mesh=ground(n)), *SHAPES[1:])
@@ -104,7 +106,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
     for n in (12, 80):
         assert weights[n, 1][0] == weights[n, 307][0]
     per_env = {n: (weights[n, 307][1] - weights[n, 1][1]) / 306 for n in (12, 80)}
-    assert per_env[12] == per_env[80] <= 4 * (7 + 3 * 10)  # a mount's pose; position, turn and centre of what moves
+    assert per_env[12] == per_env[80] <= 4 * (7 + 3 * 10)  # a mount's pose; position, rotation and centre of a body
     assert weights[80, 1][0] > 10 * weights[12, 1][0]
 
 
@@ -113,7 +115,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])
 def test_what_stands_still_costs_nothing_per_step(direction: list[float]) -> None:
-    """A step places the mount and what moves, and casts; over a still world not even that."""
+    """A step places the mount and the moving shapes, and casts; in a static world it only casts."""
     for moves, expected in ((True, ["place_shapes"]), (False, [])):
         world = world_of(2, SHAPES if moves else SHAPES[:3])
         cast = world.rays([[0.0, 0.0, 5.0]], [direction], alignment="world")
@@ -135,7 +137,7 @@ def test_what_stands_still_costs_nothing_per_step(direction: list[float]) -> Non
 
 
 def arrays(struct: Any) -> Mapping[str, Any]:
-    """Return the arrays of a struct that hold something."""
+    """Return the non-empty arrays of a struct."""
     return {name: getattr(struct, name) for name in sizes(struct) if getattr(struct, name).size}
 
 
@@ -161,7 +163,7 @@ def arrays(struct: Any) -> Mapping[str, Any]:
     ],
 )
 def test_selections(targets: dict[str, Any], expected: set[str]) -> None:
-    """By geometry, groups (which are then all that counts beside visibility), names, bodies and labels."""
+    """Selections by geometry, groups (which then replace every other rule but visibility), names, bodies and labels."""
     assert names(world_of().scene, **targets) == expected
 
 
@@ -249,7 +251,7 @@ def test_a_broken_mesh_is_an_error_that_names_it(vertices: Any, faces: Any, mess
 
 
 class Terminal(io.StringIO):
-    """What looks like a terminal, or does not."""
+    """Meshes that look like a height field, and meshes that do not."""
 
     def __init__(self, is_one: bool) -> None:
         super().__init__()
@@ -278,7 +280,7 @@ def test_a_long_build_shows_its_progress_on_a_terminal_only(
 @pytest.mark.slow
 @pytest.mark.parametrize("cells", gate([400, 1000], {400}))
 def test_a_mesh_of_two_million_triangles_works(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slanted and vertical rays meet the height that its formula says, and the build tells how far it is."""
+    """Slanted and vertical rays hit the height given by the formula, and the build reports its deviation."""
     mesh = ground(cells, "land")
     assert len(mesh.faces) == 2 * cells**2 > LARGE
     terminal = Terminal(True)
@@ -299,7 +301,7 @@ def test_a_mesh_of_two_million_triangles_works(cells: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_rays_can_be_added_to_a_scene_that_was_made_without_them_and_nobody_notices(fresh: bool) -> None:
-    """Shapes need nothing of the engine but poses, so nothing has to be reserved for them."""
+    """Shapes only need poses from the engine, so nothing is reserved for them."""
     model = (
         '<mujoco><worldbody><geom name="floor" type="plane" size="5 5 .1"/><body name="ball" pos="0 0 3"><freejoint/>'
         '<geom size=".1"/></body></worldbody></mujoco>'
