@@ -154,7 +154,7 @@ def test_a_client_that_reads_slowly_holds_up_nobody_else() -> None:
 
 def test_descriptors_and_threads_end_when_the_client_leaves_and_when_the_server_ends() -> None:
     gc.collect()
-    before = held()
+    before, others = held(), set(threading.enumerate())
     with sn.serve(build(columns=COLUMNS), "tcp://127.0.0.1:0", lockstep=True) as server:
         for _ in range(3):
             with running(server), far(server) as client:
@@ -168,7 +168,7 @@ def test_descriptors_and_threads_end_when_the_client_leaves_and_when_the_server_
             server.close("enough")
             until(lambda: not client.is_connected)
     until(lambda: held()["fds"] <= before["fds"])
-    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sensorium-")], "threads' ends")
+    until(lambda: not [each for each in set(threading.enumerate()) - others if each.name.startswith("sensorium-")])
 
 
 def test_the_last_data_and_the_reason_come_before_the_end_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
