@@ -130,6 +130,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     """An example is a listener that puts data into a full queue that is never emptied."""
     scene = court(sn.ImuCfg(name="imu", body="robot/base"))
     full: queue.Queue[Any] = queue.Queue(maxsize=2)
+    others = set(threading.enumerate())
     client = scene.local_client()
     try:
         client.callbacks.patience = 0.2
@@ -148,7 +149,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
     finally:
         while not full.empty():  # the thread can end now
             full.get()
-    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sensorium-listener")])
+    until(lambda: not [each for each in set(threading.enumerate()) - others if "listener" in each.name])
 
 
 # Oversized messages ---------------------------------------------------------------------------------------------------
