@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack
 
+import numpy as np
 import torch
 
-from sensorium.compute import check_envs
+from sensorium.compute import Compute, check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, Engine, FrameOnBody, NameKind, NativeSensor, array_sizes
-from sensorium.engines.contact import contact_fault, is_contact
+from sensorium.engines.body_state import AT_COM, BodyState, QuatOrder
+from sensorium.engines.contacts import ContactList, ContactReducer, contact_fault, contact_shape, is_contact
 from sensorium.engines.envs import (
     as_tensor,
     check_quat,
@@ -38,6 +40,10 @@ Site = str | FrameOnBody | tuple[Any, ...]
 _WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
 _WORDS = {**{word: ARRAYS[requirement] for requirement, word in _WORD.items()}, "contact": {}}
 """Arrays of each word of `provides`: name to shape after the env axis; a contact report defines its own array."""
+_COM_NAMES = {name: name.replace("body_", "body_com_") for name in AT_COM}
+"""Names under which arrays are written that are given at the centre of mass."""
+_NEEDED_AT_COM = {"pose": (), "velocity": (), "acceleration": ("velocity",), "joint_wrench": ()}
+"""Words of `at_com`, and what else their conversion to the frame origin needs besides the pose."""
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
 
 
@@ -139,9 +145,7 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
         if name not in self._reports:
             if (reason := self._engine.supports(report)) is not None:
                 raise ArgumentError(f"{report}: {reason}")
-            (_, names), _, _, _, slots = report.args
-            columns = sum(part.stop - part.start for part in contact_columns(report).values())
-            self._engine._add(name, (self._engine.num_envs, len(names), slots, columns))
+            self._engine._add(report)
             self._reports[name] = report
         return name
 
@@ -155,6 +159,11 @@ class Parts(TypedDict, total=False):
     geoms: Mapping[str, Site] | None
     shapes: Sequence[Shape] | Mapping[str, Shape] | None
     native: Mapping[str, int | NativeSensor] | None
+    parents: Mapping[str, str | int] | Sequence[str | int] | None
+    com: Any
+    at_com: Sequence[Literal["pose", "velocity", "acceleration", "joint_wrench"]]
+    bound: Mapping[str, Any] | None
+    contact_list: ContactList | None
 
 
 class TensorEngine(Engine):
@@ -186,6 +195,16 @@ class TensorEngine(Engine):
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
             the number of values, or to a `NativeSensor` that describes it.
+        parents: parent of each body, by name or row, in the order of `bodies` or as a mapping; ``"world"`` or -1 is the
+            world. None means that the tree is unknown, so that subtrees cannot be selected.
+        com: centres of mass in the frames of the bodies, `[body, 3]` or `[env, body, 3]`, m.
+        at_com: quantities that are given at the centre of mass: any of pose (positions only), velocity, acceleration,
+            joint_wrench (torques). They are written to `body_com_pos_w`, `body_com_lin_vel_w`, `body_com_lin_acc_w` or
+            `body_com_parent_torque_w`, and converted.
+        bound: arrays of the simulator that are used without a copy, by the names under which they are written: torch
+            tensors, Warp arrays, or those of any other owner that supports DLPack, float32, at fixed addresses.
+        contact_list: the simulator's list of contacts, from which contact reports are reduced; without it, reports are
+            written.
         device: torch device.
         provides: quantities that the user writes: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
             joint_effort, joint_torque, joint_wrench, contact. A sensor that requires any other is rejected, so that
@@ -215,7 +234,7 @@ class TensorEngine(Engine):
         bodies: Sequence[str] = ("body",),
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
-        quat_order: Literal["wxyz", "xyzw"] = "wxyz",
+        quat_order: QuatOrder = "wxyz",
         gravity: Any = (0.0, 0.0, -9.81),
         magnetic: Any = (0.0, -0.5, 0.0),
         motion: Callable[[float], Mapping[Any, Any]] | None = None,
@@ -244,7 +263,10 @@ class TensorEngine(Engine):
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
+        if parts.get("contact_list") is not None:
+            self.provides |= {"contact"}
         self._bodies = tuple(bodies)
+        self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
         self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
         self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
         places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
@@ -262,15 +284,15 @@ class TensorEngine(Engine):
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
         self.motion = motion
-        self._make_arrays(quat_order)
-        if "gravity" in self.provides:
-            self._assign("gravity_w", gravity)
-        if magnetic is not None:
-            self._assign("magnetic_w", magnetic)
+        self._make_arrays(quat_order, parts)
+        bound = _mapping(parts, "bound")
+        for name, value in (("gravity_w", gravity), ("magnetic_w", magnetic)):
+            if name in self._open and name not in bound and value is not None:
+                self._assign(name, value)
         self._move()
         self.refresh()
 
-    def _make_arrays(self, quat_order: str) -> None:
+    def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
         sizes = {
             name: size
             for requirement, word in _WORD.items()
@@ -280,23 +302,73 @@ class TensorEngine(Engine):
         sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in self._native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
-        self._arrays = {
-            name: torch.zeros(size, dtype=torch.float32, device=self.device) for name, size in sizes.items()
-        }
-        self._open: dict[str, torch.Tensor] = {
-            name: array for name, array in self._arrays.items() if name != "body_quat_w"
-        }
-        self._order: torch.Tensor | None = None
+        bound = _mapping(parts, "bound")
+        com = self._masses(parts.get("com"), parts.get("at_com", ()))
+        words = () if com is None else parts.get("at_com", ())
+        at_com = [name for word in words for name in _COM_NAMES if name in _WORDS[word]]
+        self._given = {name: _COM_NAMES[name] for name in at_com}
+        if quat_order == "xyzw":
+            self._given["body_quat_w"] = "body_quat"
+        self._open: dict[str, torch.Tensor] = {}
+        for name, size in sizes.items():
+            mine = self._given.get(name, name)
+            if mine in bound:
+                self._open[mine] = self._bound(mine, bound[mine], size)
+                continue
+            self._open[mine] = torch.zeros(size, dtype=torch.float32, device=self.device)
+            if name == "body_quat_w":
+                self._open[mine][..., quat_order.index("w")] = 1.0
+        for name in bound:
+            if name not in self._open:
+                raise UnknownNameError("bound array", name, self._open)
+        self._arrays = {name: self._open[self._given.get(name, name)] for name in sizes}
+        self._state: BodyState | None = None
+        contact_list = parts.get("contact_list")
+        if not isinstance(contact_list, ContactList | None):
+            raise ArgumentError(f"contact_list: got {shown(contact_list)}, expected a ContactList.")
+        compute = Compute(self.device, self.num_envs) if self._given or contact_list is not None else None
+        if compute is not None and self._given and "pose" in self.provides:
+            bodies = {name: array for name, array in self._arrays.items() if name.startswith("body_")}
+            self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com)
+            self._arrays |= self._state.arrays
+        self._reducer: ContactReducer | None = None
+        if compute is not None and contact_list is not None:
+            self._reducer = ContactReducer(self, contact_list, compute)
         if "pose" in self.provides:
-            self._arrays["body_quat_w"][..., 0] = 1.0
-            quat = self._arrays["body_quat_w"]
-            if quat_order == "xyzw":
-                self._order = torch.tensor([3, 0, 1, 2], device=self.device)
-                quat = torch.zeros_like(quat)
-                quat[..., 3] = 1.0
-            else:
-                self._open["body_quat_w"] = quat
-            self._open["body_quat"] = quat
+            self._open["body_quat"] = self._open[self._given.get("body_quat_w", "body_quat_w")]
+
+    def _masses(self, com: Any, at_com: Sequence[str]) -> torch.Tensor | None:
+        """Return the centres of mass `[1 or env, body, 3]`; None if nothing is given there."""
+        for word in at_com:
+            if word not in _NEEDED_AT_COM:
+                raise ArgumentError(f"at_com: got {shown(word)}, expected any of {listed(_NEEDED_AT_COM)}.")
+            for need in (word, "pose", *_NEEDED_AT_COM[word]):
+                if need not in self.provides:
+                    raise ArgumentError(f"at_com: {word!r} needs {need!r}: give {self._providing(need)}.")
+        if not at_com and com is None:
+            return None
+        if com is None or not at_com:
+            raise ArgumentError("com and at_com: got only one of them, expected both, or neither.")
+        tensor = as_tensor(com, "com").to(device=self.device, dtype=torch.float32)
+        shape = (1, *tensor.shape) if tensor.dim() == 2 else tuple(tensor.shape)
+        if len(shape) != 3 or shape[0] not in (1, self.num_envs) or shape[1:] != (len(self._bodies), 3):
+            raise ArgumentError(
+                f"com: got values of shape {tuple(tensor.shape)}, expected ({len(self._bodies)}, 3) (body, xyz) or "
+                f"({self.num_envs}, {len(self._bodies)}, 3) (env, body, xyz)."
+            )
+        return tensor.view(shape)
+
+    def _bound(self, name: str, given: Any, size: tuple[int, ...]) -> torch.Tensor:
+        """Return an array of the simulator as a tensor on the same memory."""
+        tensor = torch.from_numpy(given) if isinstance(given, np.ndarray) else as_tensor(given, f"bound[{name!r}]")
+        is_here = tensor.device == torch.empty(0, device=self.device).device
+        if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
+            raise ArgumentError(
+                f"bound[{name!r}]: got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}, expected "
+                f"float32 of shape {size} on {self.device} with a contiguous last axis. Copy other arrays after each "
+                f"tick: engine.{name} = values."
+            )
+        return tensor
 
     def __repr__(self) -> str:
         return (
@@ -311,6 +383,23 @@ class TensorEngine(Engine):
         ):
             raise UnknownNameError("array", name, self._open if "_open" in self.__dict__ else _ATTRIBUTES)
         super().__setattr__(name, value)
+
+    def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
+        if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self._bodies):
+            raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self._bodies)}.")
+        known: dict[str | int, int] = {row: row for row in range(-1, len(self._bodies))}
+        known |= {"world": -1, **{name: row for row, name in enumerate(self._bodies)}}
+        above: list[Any] = [given.get(name) for name in self._bodies] if isinstance(given, Mapping) else list(given)
+        for body, parent in zip(self._bodies, above, strict=True):
+            if parent not in known:
+                raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
+        rows = tuple(known[parent] for parent in above)
+        for row, body in enumerate(self._bodies):
+            for _ in rows:
+                row = rows[row] if row >= 0 else row
+            if row >= 0:
+                raise ModelError(f"parents[{body!r}]: the body is its own ancestor: make the parents a tree.")
+        return rows
 
     def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
         if isinstance(given, FrameOnBody):
@@ -377,18 +466,27 @@ class TensorEngine(Engine):
 
     def _get(self, name: str) -> torch.Tensor:
         array = self._arrays.get(name, self._open.get(name))
+        if array is None and name in _COM_NAMES.values():
+            raise AttributeError(f"this TensorEngine has no {name}: add its quantity to at_com, and give com.")
         if array is None:
             word = next((word for word, names in _WORDS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
         return array
 
-    def _add(self, name: str, shape: tuple[int, ...]) -> None:
+    def _add(self, report: Requirement) -> None:
+        name = contact_array(report)
+        if self._reducer is not None:
+            self._arrays[name] = self._reducer.add(report)
+            self._reducer.run()
+            return
+        shape = (self.num_envs, *contact_shape(report))
         self._arrays[name] = self._open[name] = torch.zeros(shape, dtype=torch.float32, device=self.device)
 
     def _assign(self, name: str, value: Any) -> None:
         array = self._get(name)
         if name not in self._open:
-            raise AttributeError(f"{name} is computed from body_quat here (quat_order='xyzw'): write body_quat.")
+            source = self._given.get(name, "the arrays of contact_list")
+            raise AttributeError(f"{name} is computed from {source} here: write {source}.")
         tensor = as_tensor(value, name)
         if name.startswith("body_quat"):
             check_quat(tensor, name)
@@ -412,6 +510,14 @@ class TensorEngine(Engine):
     body_ang_acc_w = _Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
     gravity_w = _Array("Gravity `[env, 3]`, m/s^2.")
     magnetic_w = _Array("Magnetic flux `[env, 3]`, in a unit of the user's choice.")
+    body_com_pos_w = _Array("Positions of the centres of mass `[env, body, 3]`, m, where `at_com` has pose.")
+    body_com_lin_vel_w = _Array("Velocities at the centres of mass `[env, body, 3]`, m/s, where `at_com` has velocity.")
+    body_com_lin_acc_w = _Array(
+        "Accelerations at the centres of mass `[env, body, 3]`, m/s^2, where `at_com` has acceleration."
+    )
+    body_com_parent_torque_w = _Array(
+        "Torques of the parents about the centres of mass `[env, body, 3]`, N m, where `at_com` has joint_wrench."
+    )
     joint_pos = _Array("Positions of the joints `[env, joint]`, rad (slide: m).")
     joint_vel = _Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
     joint_effort = _Array("Torque that the actuators exert at the joints `[env, joint]`, N m (slide: N).")
@@ -458,6 +564,10 @@ class TensorEngine(Engine):
                 )
             return place
         raise UnknownNameError(kind, name, self.names(kind))
+
+    def parent_body(self, body: int) -> int | None:
+        """Return the index of a body's parent, -1 for the world; None without `parents`."""
+        return None if self._parents is None else self._parents[body]
 
     def slide_joints(self) -> tuple[str, ...]:
         """Return the names of the sliding joints."""
@@ -515,7 +625,7 @@ class TensorEngine(Engine):
                 f"it is not declared as provided. Give {self._providing('contact')} and write "
                 "engine.contacts[requirement]."
             )
-        return contact_fault(self, report)
+        return contact_fault(self, report) if self._reducer is None else self._reducer.fault(report)
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         for report in sorted(filter(is_contact, requirements), key=contact_array):
@@ -561,9 +671,11 @@ class TensorEngine(Engine):
             self._assign(name, value)
 
     def refresh(self) -> None:
-        """Convert quaternions that are written as xyzw; all other arrays are always current."""
-        if self._order is not None:
-            torch.index_select(self._open["body_quat"], -1, self._order, out=self._arrays["body_quat_w"])
+        """Convert arrays that are given in another convention, and reduce `contact_list`; others are always current."""
+        if self._state is not None:
+            self._state.run()
+        if self._reducer is not None:
+            self._reducer.run()
 
     def forward(self) -> None:
         """Evaluate `motion` again at the current time."""

@@ -17,8 +17,9 @@ import torch
 
 from sensorium.compute import Compute, Segment, pinned
 from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
+from sensorium.engines.contacts import contact_shape
 from sensorium.engines.envs import mark
-from sensorium.engines.mujoco.contacts import contact_sensors, contact_shape, contacts
+from sensorium.engines.mujoco.contacts import contact_sensors, contacts
 from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.needs import FRICTION, NEEDS
