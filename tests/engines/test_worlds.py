@@ -15,7 +15,7 @@ from sensorium.errors import ModelError
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
-        (["/World/robot/base", "/World/robot/left/foot", "/World/robot/right/foot"], ["base", "left/foot", "right/foot"]),
+        (["/World/dog/base", "/World/dog/left/foot", "/World/dog/right/foot"], ["base", "left/foot", "right/foot"]),
         (["a/x/foot", "b/x/foot", "b/y/foot"], ["a/x/foot", "b/x/foot", "y/foot"]),
         (["foot", "left/foot"], ["foot", "left/foot"]),
         (["ground", "/ball/"], ["ground", "ball"]),
@@ -41,7 +41,7 @@ def test_rows_of_worlds_are_those_of_equal_names() -> None:
 @pytest.mark.parametrize(
     ("labels", "worlds", "message"),
     [
-        (["a/base", "a/foot", "b/base"], [0, 0, 1], r"worlds 0 and 1 have different bodies \(2 and 1, foot are only in"),
+        (["a/base", "a/foot", "b/base"], [0, 0, 1], r"0 and 1 have different bodies \(2 and 1, foot are only in one"),
         (["a/base", "a/foot", "b/foot", "b/base"], [0, 0, 1, 1], "2 and 2, in another order"),
     ],
 )  # fmt: skip
@@ -63,6 +63,19 @@ def test_shapes_that_all_worlds_have_are_described_once() -> None:
         common_shapes(worlds)
     with pytest.raises(ModelError, match="worlds 0 and 1 have 2 and 1 shapes"):
         common_shapes([worlds[0], worlds[1][:1]])
+
+
+def test_a_tensor_engine_takes_the_shapes_of_each_world() -> None:
+    """Equal shapes are shared; different ones refuse SHAPES with the difference, and nothing else."""
+    worlds = [[sn.Shape("plane", "ground"), sn.Shape("box", "crate", (1.0, 1.0, 1.0), body="body")] for _ in range(2)]
+    assert [shape.name for shape in sn.TensorEngine(2, shapes=worlds).shapes()] == ["ground", "crate"]
+    worlds[1][1] = replace(worlds[1][1], size=(1.0, 1.0, 2.0))
+    engine = sn.TensorEngine(2, shapes=worlds)
+    sn.Scene(engine, [sn.ImuCfg(body="body")])
+    with pytest.raises(sn.UnsupportedError, match=r"requires SHAPES.*shape 'crate' has another size in world 1"):
+        sn.Scene(engine, [sn.LidarCfg(body="body")])
+    with pytest.raises(ModelError, match="got shapes of 2 worlds, expected one sequence or 3"):
+        sn.TensorEngine(3, shapes=worlds)
 
 
 def hill() -> sn.HeightField:

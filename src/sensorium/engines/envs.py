@@ -134,8 +134,8 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
     Raises:
         ArgumentError: any other value, such as None, text, complex numbers, or a meta tensor, which holds no numbers.
     """
-    if not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
-        with suppress(BufferError, RuntimeError, TypeError):  # e.g. read-only memory, or an unsupported type
+    if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
+        with suppress(BufferError, RuntimeError, TypeError, ValueError):  # read-only memory, an unsupported type
             value = torch.utils.dlpack.from_dlpack(value)
     if isinstance(value, torch.Tensor):
         if not (value.is_meta or value.is_complex() or value.is_quantized) and value.layout == torch.strided:

@@ -26,6 +26,7 @@ from sensorium.engines.envs import (
     row_values,
     time_step,
 )
+from sensorium.engines.worlds import common_shapes
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array, contact_columns
@@ -157,7 +158,7 @@ class Parts(TypedDict, total=False):
     joints: Sequence[str] | Mapping[str, Site | None]
     slides: Sequence[str]
     geoms: Mapping[str, Site] | None
-    shapes: Sequence[Shape] | Mapping[str, Shape] | None
+    shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
     native: Mapping[str, int | NativeSensor] | None
     parents: Mapping[str, str | int] | Sequence[str | int] | None
     com: Any
@@ -189,9 +190,10 @@ class TensorEngine(Engine):
         joints: names of scalar joints, in the order of the tensors' joint axis, or a mapping from names to frames as
             for `sites` (None: no frame), so that sensors can be mounted on a joint.
         geoms: names of collision shapes and their frames as for `sites`, so that contacts can be selected by geom.
-        shapes: shapes that rays can hit, or a mapping from names to shapes that overrides their own names. A shape's
-            `body` is a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty
-            world; None means that the shapes are unknown.
+        shapes: shapes that rays can hit, a mapping from names to shapes that overrides their own names, or a sequence of
+            shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is a
+            row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty world; None
+            means that the shapes are unknown.
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
             the number of values, or to a `NativeSensor` that describes it.
@@ -273,7 +275,8 @@ class TensorEngine(Engine):
         self._joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
-        self._shapes = None if shapes is None else self._placed_shapes(shapes)
+        self._shape_fault = ""
+        self._shapes = None if shapes is None else self._shapes_of_worlds(shapes)
         self._slides = tuple(slides)
         for joint in self._slides:
             if joint not in self._joints:
@@ -293,18 +296,19 @@ class TensorEngine(Engine):
         self.refresh()
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
+        counts = {"body": len(self._bodies), "joint": len(self._joints)}
         sizes = {
             name: size
             for requirement, word in _WORD.items()
             if word in self.provides
-            for name, size in array_sizes(requirement, self.num_envs, len(self._bodies), len(self._joints)).items()
+            for name, size in array_sizes(requirement, self.num_envs, counts).items()
         }
         sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in self._native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
         bound = _mapping(parts, "bound")
-        com = self._masses(parts.get("com"), parts.get("at_com", ()))
-        words = () if com is None else parts.get("at_com", ())
+        words = parts.get("at_com", ())
+        com = self._masses(parts.get("com"), words)
         at_com = [name for word in words for name in _COM_NAMES if name in _WORDS[word]]
         self._given = {name: _COM_NAMES[name] for name in at_com}
         if quat_order == "xyzw":
@@ -320,7 +324,7 @@ class TensorEngine(Engine):
                 self._open[mine][..., quat_order.index("w")] = 1.0
         for name in bound:
             if name not in self._open:
-                raise UnknownNameError("bound array", name, self._open)
+                raise UnknownNameError("bound array", str(name), self._open)
         self._arrays = {name: self._open[self._given.get(name, name)] for name in sizes}
         self._state: BodyState | None = None
         contact_list = parts.get("contact_list")
@@ -339,6 +343,8 @@ class TensorEngine(Engine):
 
     def _masses(self, com: Any, at_com: Sequence[str]) -> torch.Tensor | None:
         """Return the centres of mass `[1 or env, body, 3]`; None if nothing is given there."""
+        if not _are_names(at_com):
+            raise ArgumentError(f"at_com: got {shown(at_com)}, expected a sequence of names without repetition.")
         for word in at_com:
             if word not in _NEEDED_AT_COM:
                 raise ArgumentError(f"at_com: got {shown(word)}, expected any of {listed(_NEEDED_AT_COM)}.")
@@ -360,7 +366,8 @@ class TensorEngine(Engine):
 
     def _bound(self, name: str, given: Any, size: tuple[int, ...]) -> torch.Tensor:
         """Return an array of the simulator as a tensor on the same memory."""
-        tensor = torch.from_numpy(given) if isinstance(given, np.ndarray) else as_tensor(given, f"bound[{name!r}]")
+        is_numbers = isinstance(given, np.ndarray) and given.dtype == np.float32 and given.flags.writeable
+        tensor = torch.from_numpy(given) if is_numbers else as_tensor(given, f"bound[{name!r}]")
         is_here = tensor.device == torch.empty(0, device=self.device).device
         if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
             raise ArgumentError(
@@ -391,7 +398,7 @@ class TensorEngine(Engine):
         known |= {"world": -1, **{name: row for row, name in enumerate(self._bodies)}}
         above: list[Any] = [given.get(name) for name in self._bodies] if isinstance(given, Mapping) else list(given)
         for body, parent in zip(self._bodies, above, strict=True):
-            if parent not in known:
+            if not isinstance(parent, str | int) or parent not in known:
                 raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
         rows = tuple(known[parent] for parent in above)
         for row, body in enumerate(self._bodies):
@@ -423,6 +430,23 @@ class TensorEngine(Engine):
             )
         body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
         return FrameOnBody(body, *place)  # type: ignore[arg-type]
+
+    def _shapes_of_worlds(self, given: Any) -> tuple[Shape, ...]:
+        """Return the shapes of one environment, from one sequence for all or one for each."""
+        if (
+            not isinstance(given, list | tuple)
+            or not given
+            or not all(isinstance(each, list | tuple) for each in given)
+        ):
+            return self._placed_shapes(given)
+        if len(given) != self.num_envs:
+            raise ModelError(f"shapes: got shapes of {len(given)} worlds, expected one sequence or {self.num_envs}.")
+        worlds = [self._placed_shapes(each) for each in given]
+        try:
+            return common_shapes(worlds)
+        except ModelError as error:
+            self._shape_fault = str(error)
+            return ()
 
     def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
         if isinstance(given, Shape):
@@ -585,7 +609,7 @@ class TensorEngine(Engine):
             return self._supports_contacts(requirement)
         if requirement == SHAPES:
             if self._shapes is not None:
-                return None
+                return self._shape_fault or None
             return (
                 "the shapes of its world are unknown. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
                 "or shapes=[] for an empty world."

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sensorium.engines.base import ARRAYS, Engine, NameKind
+from sensorium.engines.base import ARRAYS, Engine, NameKind, array_sizes
 from sensorium.engines.envs import LONGEST_STEP, SHORTEST_STEP
 from sensorium.errors import SensoriumError, UnknownNameError, UnsupportedError
 from sensorium.spec import (
@@ -238,9 +238,8 @@ class EngineRules:
         engine, law = self.engine(), "an array has its shape and type"
         counts = {"body": len(engine.names("body")), "joint": len(engine.names("scalar_joint"))}
         for requirement in engine.prepared & ARRAYS.keys():
-            for name, sizes in ARRAYS[requirement].items():
+            for name, shape in array_sizes(requirement, ENVS, counts).items():
                 array = engine.array(name)
-                shape = (ENVS, *(counts[size] if isinstance(size, str) else size for size in sizes))
                 where = f"{name}: {array.dtype} of shape {tuple(array.shape)} on {array.device}"
                 is_right = array.dtype == torch.float32 and tuple(array.shape) == shape
                 is_here = array.device == torch.empty(0, device=engine.device).device
@@ -447,11 +446,11 @@ class EngineRules:
     def state_is_of_one_instant(self) -> bool:
         """With `lag` 0, `forward()` after a refresh changes nothing: all arrays are of the current tick."""
         engine = self.engine()
-        if engine.lag:
-            return False
         for _ in range(self._ticks):
             self._advance(engine)
             engine.refresh()
+            if engine.lag:
+                return False
             before = self.arrays(engine)
             engine.forward()
             engine.refresh()

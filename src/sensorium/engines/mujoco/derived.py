@@ -101,8 +101,9 @@ class Derived:
                 `[1 or env, ...]`.
         """
         fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
+        counts = {"body": len(body_ids), "joint": len(joint_ids)}
         for requirement in filter(prepared.__contains__, ARRAYS):
-            for name, shape in array_sizes(requirement, self.num_envs, len(body_ids), len(joint_ids)).items():
+            for name, shape in array_sizes(requirement, self.num_envs, counts).items():
                 if (view := fields.view(name)) is not None:
                     self._show(name, view)
                 else:

@@ -17,7 +17,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, Vec3
+from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, Vec3
 from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -66,7 +66,7 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
 
     fields: tuple[str, ...] | Literal["measured", "all"] = "measured"
     """Computed fields: by default those that a device measures; ``"all"`` adds pose, velocities and angular
-    acceleration. Both omit `mag_b` if the engine has no magnetic field; a list that names it is then rejected."""
+    acceleration. Both omit `mag_b` if the engine has no magnetic field, unless a knob is given for it."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     gravity_bias: Vec3 | None = None
     """Vector added to the coordinate acceleration, in world axes, m/s^2. None adds the negative of the env's gravity,
@@ -205,7 +205,11 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     @staticmethod
     def _available(cfg: ImuCfg, supports: Supports) -> tuple[str, ...]:
         """Return the selected fields, without `mag_b` where neither the engine nor the config provides a field."""
-        is_optional = isinstance(cfg.fields, str) and cfg.magnetic_field is None
+        knobs = [getattr(cfg, knob) for knob in COLUMN_KNOBS]
+        has_knob = any(isinstance(knob, Mapping) and "mag_b" in knob for knob in knobs) or any(
+            getattr(cfg, f"mag_{knob}") is not None for knob in COLUMN_KNOBS
+        )
+        is_optional = isinstance(cfg.fields, str) and cfg.magnetic_field is None and not has_knob
         is_absent = is_optional and "mag_b" in cfg.selected and supports(MAGNETIC) is not None
         return tuple(name for name in cfg.selected if name != "mag_b" or not is_absent)
 
