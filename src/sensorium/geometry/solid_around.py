@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
@@ -109,10 +109,7 @@ def place_solids(
         bad_out: 1 if the state is not finite, else 0 `[env, mount]`.
         any_bad: 1 if any flag is set.
     """
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     moves = around.lin.shape[0] > 0
