@@ -237,6 +237,3 @@ def show_misses(
         out.point[env, mount, probe] = point
     if out.shape.shape[0] > 0:
         out.shape[env, mount, probe] = found.shape[env, mount, probe]
-
-
-__all__ = ["Nearest", "Trees", "follow_distance", "nearest_instance", "probe_surfaces", "show_misses"]

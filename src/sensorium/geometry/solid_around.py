@@ -11,7 +11,8 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solids import Solids, signed_analytic, signed_distance
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 
 
@@ -200,6 +201,3 @@ def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, re
 def surface_velocity(around: Around, env: int, mount: int, near: int, p: wp.vec3) -> wp.vec3:
     """Return the velocity of a shape's material at a point of the mount, relative to the mount, m/s, in its axes."""
     return around.lin[env, mount, near] + wp.cross(around.ang[env, mount, near], p)
-
-
-__all__ = ["Around", "Shapes", "Touched", "deepest", "place_solids", "surface_velocity"]

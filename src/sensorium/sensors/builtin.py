@@ -449,15 +449,3 @@ def described(native: NativeSensor) -> str:
     if native.objtype:
         text += f" on {native.objtype} {native.objname!r}"
     return f"{text} relative to {native.reftype} {native.refname!r}" if native.reftype else text
-
-
-__all__ = [
-    "ONLY_DECLARED",
-    "TYPES",
-    "BuiltinSensor",
-    "BuiltinSensorCfg",
-    "BuiltinSensorData",
-    "NativeType",
-    "field_of",
-    "with_full_names",
-]

@@ -99,6 +99,3 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         self.ensure_current()
         force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         yield arrows(self.mount.pos_w, 0.01 * force)
-
-
-__all__ = ["CHILD", "JOINT", "PARENT", "WORLD", "WrenchSensor"]

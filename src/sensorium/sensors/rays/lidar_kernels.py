@@ -464,17 +464,3 @@ def finish(
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if not wp.isfinite(t):
         _write_return(out, tables, env, mount, column, t, 0.0, 0.0, -1, wp.vec3())
-
-
-__all__ = [
-    "RETURNS",
-    "Found",
-    "Model",
-    "Scan",
-    "Tables",
-    "finish",
-    "keep_flags",
-    "measured_scan",
-    "take_flags",
-    "true_scan",
-]

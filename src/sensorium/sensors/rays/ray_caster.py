@@ -388,11 +388,3 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             lines = torch.stack([starts, ends], dim=-2)
             shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
-
-
-__all__ = [
-    "RayCaster",
-    "RayCasterCfg",
-    "RayCasterData",
-    "RayScanCfg",
-]

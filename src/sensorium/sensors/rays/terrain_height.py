@@ -141,6 +141,3 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
             record.warp.normals_w,
         ]
         self.compute_on.launch(_heights, (self.mount.count,), inputs, [wp.from_torch(heights, dtype=wp.float32)])
-
-
-__all__ = ["TerrainHeight", "TerrainHeightCfg", "TerrainHeightData"]

@@ -96,11 +96,3 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
 
 class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):
     """Penetration of probes on a link into the shapes around them."""
-
-
-__all__ = [
-    "ContactDepthProbe",
-    "ContactDepthProbeCfg",
-    "ContactDepthProbeData",
-    "DepthSensor",
-]

@@ -123,10 +123,3 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         outputs = [wp.from_torch(flags.view(taxels.shape), dtype=wp.bool)]
         self.compute_on.launch(_latch, taxels.items, inputs, outputs)
         return flags
-
-
-__all__ = [
-    "ContactProbe",
-    "ContactProbeCfg",
-    "ContactProbeData",
-]

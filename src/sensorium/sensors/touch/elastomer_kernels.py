@@ -442,18 +442,3 @@ def displace_fft(
         if has_shear != 0:
             dilate += out[env, mount, probe]
         out[env, mount, probe] = dilate
-
-
-__all__ = [
-    "Dragged",
-    "Gel",
-    "Law",
-    "Surface",
-    "displace_direct",
-    "displace_fft",
-    "gather",
-    "press",
-    "shear_grid",
-    "shear_list",
-    "stick",
-]

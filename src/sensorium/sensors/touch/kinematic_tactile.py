@@ -341,10 +341,3 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         yield DebugShape.where(force.abs().amax(dim=-1) > 0.0, "lines", lines)
-
-
-__all__ = [
-    "KinematicTactileSensor",
-    "KinematicTactileSensorCfg",
-    "KinematicTactileSensorData",
-]

@@ -334,6 +334,3 @@ def _check_plane(cfg: ProximityTaxelCfg, plane: Shape, config: str) -> None:
         expected = f"a number of square metres: {plane.name!r} is an unbounded plane, whose area is infinite"
         fix = f"Give a number or a size of the plane, or exclude it: exclude=({plane.name!r},)."
         raise ConfigError.single(config, "reference_area", "tracked", expected, fix)
-
-
-__all__ = ["ProximityTaxel", "ProximityTaxelCfg", "ProximityTaxelData"]

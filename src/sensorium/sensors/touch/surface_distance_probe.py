@@ -266,10 +266,3 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         ends = pos + quat_apply(turn, places)
         lines = torch.stack([ends, points.view_as(ends)], dim=-2)
         yield DebugShape.where(lines.isfinite().flatten(3).all(dim=-1), "lines", lines)
-
-
-__all__ = [
-    "SurfaceDistanceProbe",
-    "SurfaceDistanceProbeCfg",
-    "SurfaceDistanceProbeData",
-]

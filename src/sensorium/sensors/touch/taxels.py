@@ -302,6 +302,3 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Set probes without a radius to 0, which removes noise added there."""
         for name in slot:
             self._taxels.clear_fillers(slot[name])
-
-
-__all__ = ["Skin", "TaxelSensor", "Taxels", "check_points", "drawn_radius"]

@@ -414,6 +414,3 @@ def respond(
     shown = wp.float32(after)
     rest[env, column] = wp.float32(after - F64(shown))
     values[env, column] = shown
-
-
-__all__ = ["STEFAN_BOLTZMANN", "Links", "Skin", "conduct", "exchange", "lose", "respond", "touch"]
