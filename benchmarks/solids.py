@@ -13,8 +13,9 @@ from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import Mesh
-from sensorium.geometry.solid_grid import prepare_mesh
-from sensorium.geometry.solids import Solids, build_solids, signed_distance
+from sensorium.geometry.solid_grid import build_solids, prepare_mesh
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 
 Row = tuple[str, str, str]
 REACH = 0.004

@@ -67,6 +67,3 @@ class Allowance:
 def in_mb(nbytes: float) -> str:
     """Return a number of bytes as text in MB."""
     return f"{nbytes / 1e6:.3g} MB" if not 1e8 <= nbytes < 1e12 else f"{nbytes / 1e6:.0f} MB"
-
-
-__all__ = ["Allowance", "host_available", "in_mb"]

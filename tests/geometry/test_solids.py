@@ -11,7 +11,9 @@ from surfaces import triangles_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, HeightField, Shape
-from sensorium.geometry.solids import Solids, build_solids, signed_distance
+from sensorium.geometry.solid_grid import build_solids
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 from sensorium.testing import reference_distance
 from sensorium.testing.surfaces import nearest_on_triangles
 

@@ -17,8 +17,10 @@ from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
-from sensorium.geometry.solid_grid import PreparedMeshes, prepare_mesh
-from sensorium.geometry.solids import Solids, build_solids, open_edges, require_closed, signed_distance
+from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_mesh
+from sensorium.geometry.solid_mesh import open_edges, require_closed
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 from sensorium.testing import reference_distance
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})

@@ -10,6 +10,7 @@ from sensorium.compute.rows import (
     captured_words,
     episode_words,
     is_first,
+    masked_tid,
     mode_now,
     sample_normals,
     sample_uniforms,
@@ -22,6 +23,6 @@ from sensorium.compute.rows import (
 __all__ = [
     "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "DeviceInventory", "Memory", "Program", "Rate", "Rows",
     "Segment", "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
-    "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms", "sample_words",
-    "tick_captured", "tick_now", "tick_of_control",
+    "masked_tid", "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms",
+    "sample_words", "tick_captured", "tick_now", "tick_of_control",
 ]  # fmt: skip

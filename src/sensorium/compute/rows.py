@@ -28,7 +28,6 @@ class Rows:
         first: last item index of the first thread; used only by kernels launched with `split`.
         mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.
-        time: int32 [4], words of the clock, read by `tick_now` and other functions of this module.
         time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
         reset_tick: int32 [env], tick of the last reset.
         episode: int32 [env], number of resets so far, minus one.
@@ -41,6 +40,18 @@ class Rows:
     time: wp.array[wp.int32]
     reset_tick: wp.array[wp.int32]
     episode: wp.array[wp.int32]
+
+
+def masked_tid(rows: Rows) -> Any:
+    """Return a thread's indices; the thread ends here if its environment is masked out.
+
+    It is available in kernels declared with `kernel` only, which writes ``wp.tid()`` and the test of the mask in its
+    place. Write it on a line of its own, with the environment at its place in the launch:
+    ``env, column = masked_tid(rows)``, or ``k, env, mount = masked_tid(rows)`` with the index of a task.
+    """
+    raise RuntimeError(
+        "masked_tid(rows) is available in kernels only. Declare the kernel with sensorium.compute.kernel."
+    )
 
 
 @wp.func

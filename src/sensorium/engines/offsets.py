@@ -15,7 +15,7 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Compute, Rows, Segment, kernel
+from sensorium.compute import Compute, Rows, Segment, kernel, masked_tid
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
@@ -90,10 +90,7 @@ def _multiply(a: wp.vec4d, b: wp.vec4d) -> wp.vec4d:
 @kernel
 def _move(rows: Rows, moves: OffsetTable) -> None:
     """Write the current poses of mounts from those of their elements."""
-    i, k = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, k = masked_tid(rows)
     pos = wp.vec3d()
     quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
     address = moves.pos_at[k]

@@ -447,6 +447,3 @@ def columns_walk(
             break
         shift = wp.where((changed >> COARSE) != 0, COARSE, wp.where((changed >> FINE) != 0, FINE, shift))
     return best, triangle
-
-
-__all__ = ["Walk", "WalkIndex", "build_walk", "columns_walk", "is_terrain", "may_be_terrain"]

@@ -420,16 +420,3 @@ def hfield_normal(fields: HFields, index: int, face: int, p: wp.vec3) -> wp.vec3
         along_x = z11 - z10
         along_y = z10 - z00
     return wp.normalize(wp.vec3(-along_x * wp.float32(h.per_x), -along_y * wp.float32(h.per_y), 1.0))
-
-
-__all__ = [
-    "BASE",
-    "MISS",
-    "HField",
-    "HFields",
-    "build_hfields",
-    "hfield_height",
-    "hfield_normal",
-    "ray_hfield",
-    "ray_hfield_vertical",
-]

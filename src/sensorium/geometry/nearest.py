@@ -397,12 +397,3 @@ def _nearest_in_cell(fields: HFields, h: HField, q: wp.vec3d, col: int, row: int
     if wp.length_sq(left) < wp.length_sq(right):
         return left
     return right
-
-
-__all__ = [
-    "nearest_hfield",
-    "nearest_mesh",
-    "nearest_on_triangle",
-    "nearest_primitive",
-    "signed_primitive",
-]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solids import Solids, signed_analytic, signed_distance
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 
 
@@ -109,10 +110,7 @@ def place_solids(
         bad_out: 1 if the state is not finite, else 0 `[env, mount]`.
         any_bad: 1 if any flag is set.
     """
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     moves = around.lin.shape[0] > 0
@@ -203,6 +201,3 @@ def deepest(shapes: Shapes, around: NearShapes, env: int, mount: int, p: wp.vec3
 def surface_velocity(around: NearShapes, env: int, mount: int, near: int, p: wp.vec3) -> wp.vec3:
     """Return the velocity of a shape's material at a point of the mount, relative to the mount, m/s, in its axes."""
     return around.lin[env, mount, near] + wp.cross(around.ang[env, mount, near], p)
-
-
-__all__ = ["NearShapes", "NearestShape", "Shapes", "deepest", "place_solids", "surface_velocity"]

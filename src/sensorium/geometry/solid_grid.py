@@ -423,6 +423,3 @@ def build_solids(
     out.solid = wp.array(np.array(rows, np.int32), dtype=wp.int32, device=device)
     out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
     return out
-
-
-__all__ = ["PreparedMesh", "PreparedMeshes", "build_solids", "gather", "prepare_mesh"]

@@ -316,6 +316,3 @@ def signed_mesh(solids: Solids, which: int, q: wp.vec3d, reach: float) -> tuple[
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     distance, arm, out = _finish(solids, s, face, q)
     return distance, arm, out
-
-
-__all__ = ["FACE_BITS", "FEW", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]

@@ -225,6 +225,3 @@ def over_surface(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: flo
     else:
         one, two = _over_cloud(clouds, row, p, radius, other)
     return one, two
-
-
-__all__ = ["Clouds", "FiledClouds", "file_clouds", "on_shapes", "over_surface", "way_to_reach"]

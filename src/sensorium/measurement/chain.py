@@ -15,7 +15,18 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, SAMPLE, Compute, Rows, keeps_current, kernel, mode_now, sample_words, tick_now
+from sensorium.compute import (
+    FIRST,
+    SAMPLE,
+    Compute,
+    Rows,
+    keeps_current,
+    kernel,
+    masked_tid,
+    mode_now,
+    sample_words,
+    tick_now,
+)
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, word_to_normal
@@ -190,10 +201,7 @@ def chain_kernel(
     rows: Rows, parts: int, num_envs: int, per_thread: int, quads: wp.array[Quad], table: wp.array[wp.vec3]
 ) -> None:
     """Apply the `parts` of the chain to some quads of one env, in the order given in the module docstring."""
-    i, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, block = masked_tid(rows)
     first = block * per_thread
     for q in range(first, wp.min(first + per_thread, quads.shape[0])):
         _do_quad(rows, env, quads[q], parts, num_envs, table)

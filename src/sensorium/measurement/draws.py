@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.compute.rows import words_at_tick
 from sensorium.random import Choice, Distribution, draw, normals4
 
@@ -72,10 +72,7 @@ def draw_columns(
     values_out: wp.array2d[wp.float32],
 ) -> None:
     """Draw a distribution for each column; the numbers depend on env and episode, not on the tick."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     drawn = column
     if dist.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column

@@ -20,7 +20,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
-from sensorium.compute import FIRST, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
+from sensorium.compute import FIRST, Compute, Rows, kernel, masked_tid, mode_now, sample_words, tick_captured, tick_now
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER
@@ -66,10 +66,7 @@ class Transport:
 
 @kernel(group="delay")
 def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     head = t.head[env]
     slots = t.stamps.shape[0]
@@ -115,10 +112,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
 
 @kernel
 def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, ring: wp.uint64) -> None:
-    i, w = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, w = masked_tid(rows)
     head = t.head[env]
     slots = t.stamps.shape[0]
     here = env * count + w

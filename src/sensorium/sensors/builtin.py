@@ -76,7 +76,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, must, name_in
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
@@ -319,10 +319,9 @@ class TakeTask:
 
 @kernel
 def _take(rows: Rows, tasks: wp.array[TakeTask]) -> None:
-    k, i, column = wp.tid()
-    env = rows.start + i
+    k, env, column = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0) and column < t.target.shape[1]:
+    if column < t.target.shape[1]:
         t.target[env, column] = t.source[env, column]
 
 
@@ -450,15 +449,3 @@ def described(native: NativeSensor) -> str:
     if native.objtype:
         text += f" on {native.objtype} {native.objname!r}"
     return f"{text} relative to {native.reftype} {native.refname!r}" if native.reftype else text
-
-
-__all__ = [
-    "ONLY_DECLARED",
-    "TYPES",
-    "BuiltinSensor",
-    "BuiltinSensorCfg",
-    "BuiltinSensorData",
-    "NativeType",
-    "field_of",
-    "with_full_names",
-]

@@ -82,6 +82,3 @@ def _example(subject: Any) -> SensorCfg[Any]:
             return made
     built: SensorCfg[Any] = cfg_class(body="body") if issubclass(cfg_class, MountedSensorCfg) else cfg_class()
     return built
-
-
-__all__ = ["check_sensor"]

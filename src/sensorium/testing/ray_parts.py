@@ -281,6 +281,3 @@ def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np
         faces = np.concatenate([faces, walls, bottom])
         ids = np.concatenate([ids, np.full(len(faces) - len(ids), -1)])
     return points, faces.astype(np.int32), ids.astype(np.int32)
-
-
-__all__ = ["Floats", "Ints", "Part"]

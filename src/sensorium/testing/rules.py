@@ -503,6 +503,3 @@ _FILLINGS: dict[torch.dtype, tuple[float, float]] = {
     torch.bool: (False, True),
 }
 """Fill values of records before a hook is called: an element that keeps both was not written."""
-
-
-__all__ = ["Rules"]

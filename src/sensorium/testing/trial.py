@@ -331,9 +331,3 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether tensors are bit-identical; NaN equals NaN."""
     return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
-
-
-__all__ = [
-    "FIXES", "KEYED", "LASTS", "ContractError", "Trial", "chained_fields", "equal", "fields_of", "own_values",
-    "read_all", "restore_value", "same_value", "snapshot", "streamed", "take_tick",
-]  # fmt: skip

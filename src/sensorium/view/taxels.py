@@ -486,6 +486,3 @@ def _error(both: Array, spec: Spec) -> str:
     if not known.any():
         return "no error"
     return f"error {known.mean():+.2g} ± {known.std():.2g} {unit_text(spec['unit'])}"
-
-
-__all__ = ["draw_skin", "is_skin"]

@@ -170,6 +170,3 @@ def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequen
 
 def _title(cfg: JointsCfg[Any]) -> str:
     return f"{type(cfg).__name__}({cfg.label!r})"
-
-
-__all__ = ["JointsCfg", "PerJoint", "Positive", "ScalarJoints", "per_joint", "resolve_joints"]

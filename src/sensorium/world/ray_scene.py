@@ -23,8 +23,8 @@ from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
-from sensorium.geometry.solid_grid import PreparedMeshes
-from sensorium.geometry.solids import Solids, build_solids
+from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
+from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, match_prim_path
@@ -516,6 +516,3 @@ class RayScene:
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
         solids = self._prepared.nbytes if len(self._prepared) else 0
         return int(heights + trees + solids + sum(view._parts.nbytes for view in self._views.values()))
-
-
-__all__ = ["GEOMETRIES", "Geometry", "RayScene", "SolidView", "Targets", "View", "building"]

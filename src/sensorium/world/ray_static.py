@@ -155,6 +155,3 @@ def building(what: str, triangles: int) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"Building {what}: {triangles:,} triangles", total=None)
         yield lambda share: bar.update(task, total=1.0, completed=share)
-
-
-__all__ = ["LARGE", "IndexKind", "Static", "building"]

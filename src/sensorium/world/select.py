@@ -293,16 +293,3 @@ def _roots(pattern: str, engine: Named) -> list[str]:
 
 def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:
     return [pattern] if pattern in names else [name for name in names if re.fullmatch(pattern, name)]
-
-
-__all__ = [
-    "WORLD",
-    "Named",
-    "below_namespace",
-    "entity_pattern",
-    "match_names",
-    "match_prim_path",
-    "resolve_frames",
-    "resolve_mounts",
-    "resolve_prim_path",
-]

@@ -99,6 +99,3 @@ class SolidQuery(MountQuery):
         around = self.around
         arrays = (around.count, around.row, around.pos, around.quat, around.lin, around.ang)
         return sum(int(array.capacity) for array in arrays) + self._hidden.numel()
-
-
-__all__ = ["SolidQuery"]

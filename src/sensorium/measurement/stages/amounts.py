@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -198,9 +198,8 @@ BEGAN = 2
 @kernel
 def note_start(rows: Rows, began: wp.array2d[wp.float32]) -> None:
     """Store the tick of the first sample; the clock's `reset_tick` is that of the env, not of the sensor."""
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
+    env, _one = masked_tid(rows)
+    if not is_first(rows, env):
         return
     began[env, 0] = float(tick_now(rows) / 65536)
     began[env, 1] = float(tick_now(rows) % 65536)

@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -56,10 +56,7 @@ def _gauss_markov(
     turn_on: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, quad = masked_tid(rows)
     draws = normals_of(rows, env, tick_now(rows), quad, stream, table)
     if is_first(rows, env):
         starts = normals_of(rows, env, tick_now(rows), quad, turn_on_stream, table)
@@ -163,10 +160,7 @@ def _flicker(
     parts: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, quad = masked_tid(rows)
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
@@ -278,10 +272,7 @@ def _temperature(
     began: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     since = ticks_since(tick_now(rows), began, env)
     missing = cold  # times exp(-t / tau), as a product of powers for the same bits on every device
     for bit in range(powers.shape[0]):

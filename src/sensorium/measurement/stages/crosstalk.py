@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -38,10 +38,8 @@ def _stack(
     values: wp.array2d[wp.float32],
     stack: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        stack[env, column / elements * size + first + column % elements] = values[env, column]
+    env, column = masked_tid(rows)
+    stack[env, column / elements * size + first + column % elements] = values[env, column]
 
 
 @kernel
@@ -56,10 +54,7 @@ def _mix(
     stack: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     mount = column / elements
     k = first + column % elements
     total = stack[env, mount * size + k]

@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -52,10 +52,7 @@ def _debounce(
     pending: wp.array2d[wp.int32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     side = wp.float32(0.0)
     if x > threshold[column]:

@@ -18,7 +18,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Positive, Share, StageCfg, bad, must
-from sensorium.compute import Rows, kernel, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
@@ -261,10 +261,7 @@ def keep_true_image(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
     """Store the true image with its misses as +inf, taken from the slot, which still holds them."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     there[env, column] = truth[env, column]
     if wp.isinf(values[env, column]):
         there[env, column] = wp.inf
@@ -275,10 +272,7 @@ def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
     """Store the image before the stage, for look-ups, and clear the second view."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     before[env, column] = values[env, column]
     nearest[env, column] = 0.0
 
@@ -286,10 +280,7 @@ def keep_and_clear(
 @kernel
 def find_second_view(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
-    i, mount, v, u = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, v, u = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
     d = parallax * inverse_at(view, env, first, u, v)

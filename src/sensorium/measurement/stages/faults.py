@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -74,10 +74,7 @@ def _decide(
     stream: Stream,
     lost: wp.array2d[wp.float32],
 ) -> None:
-    i, element = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, element = masked_tid(rows)
     words = stream_words(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
@@ -94,9 +91,8 @@ def _decide(
 def _replace(
     rows: Rows, value: wp.array[wp.float32], lost: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and lost[env, column] > 0.0:
+    env, column = masked_tid(rows)
+    if lost[env, column] > 0.0:
         values[env, column] = value[column]
 
 
@@ -107,10 +103,7 @@ def _hold(
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if struck[env, column] > 0.0 and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
@@ -245,9 +238,8 @@ def _advance(
     phase: wp.array2d[wp.float32],
     until: wp.array2d[wp.float32],
 ) -> None:
-    i, element = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or strikes[element] == 0.0:
+    env, element = masked_tid(rows)
+    if strikes[element] == 0.0:
         return
     since = float(ticks_since(tick_now(rows), began, env))
     now = phase[env, element]
@@ -415,10 +407,7 @@ def _spike(
     table: wp.array[wp.vec3],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if phase[env, column] > 0.0:
         words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         values[env, column] = values[env, column] + draw_value(amount, column, words[column % 4], table)
@@ -465,10 +454,7 @@ def _rail(
     rail: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if phase[env, column] == 1.0:
         words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]

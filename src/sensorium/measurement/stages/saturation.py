@@ -10,7 +10,7 @@ import warp as wp
 from pydantic import Field as PydanticField
 
 from sensorium.cfg import Amount, Place, StageCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import amount_row, below_high, check_fit, column_values, ends_row, not_drawn
 from sensorium.measurement.stages.key import StageKey
@@ -23,10 +23,7 @@ def _saturate(
     high_in: wp.array[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     values[env, column] = wp.clamp(values[env, column], low_in[column], high_in[column])
 
 

@@ -11,7 +11,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, bad
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import DrawnStage, parts
@@ -44,10 +44,7 @@ def _scale(
     cross_in: wp.array2d[wp.float32],
     values: wp.array2d[wp.vec3],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     x = values[env, mount]
     a = 3 * mount
     c = 6 * mount
@@ -117,10 +114,7 @@ def _couplings(value: Any) -> Any:
 def _add_product(
     rows: Rows, matrix: wp.array2d[wp.float32], source: wp.array2d[wp.vec3], values: wp.array2d[wp.vec3]
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     f = source[env, mount]
     m = 9 * mount
     values[env, mount] = values[env, mount] + wp.vec3(

@@ -18,7 +18,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -156,10 +156,7 @@ class TaxelStage(StageCfg):
 
 @kernel
 def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp.array2d[wp.float32]) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     if wp.isfinite(x):
         values[env, column] = gain[env, column / elements] * x
@@ -197,10 +194,7 @@ def _nested(mask: Any) -> Any:
 
 @kernel
 def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.float32]) -> None:
-    i, taxel = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, taxel = masked_tid(rows)
     u = chosen[env, taxel]
     chosen[env, taxel] = wp.where(u < chance[taxel], 1.0, 0.0)
 
@@ -284,10 +278,7 @@ def _silence(
     shown: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     taxel = column / elements
     if dead[env, taxel] > 0.0:
         values[env, column] = shown[env, taxel]
@@ -326,10 +317,7 @@ def _stick(
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     taxel = column / elements
     since = float(ticks_since(tick_now(rows), began, env))
     if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and not is_first(rows, env):

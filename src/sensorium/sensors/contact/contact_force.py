@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
@@ -160,10 +160,7 @@ class ForceTask:
 
 @kernel
 def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     for mount in range(t.bad.shape[1]):
         _pos, turn = mount_pose(t.mounts, env, mount)

@@ -24,7 +24,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
@@ -199,10 +199,9 @@ def _write_lla(t: GnssTask, env: int, mount: int, enu: wp.vec3) -> None:
 
 @kernel
 def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, _q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     enu = wp.vec3(wp.dot(t.east, p), wp.dot(t.north, p), p[2])
@@ -245,10 +244,9 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
 
 @kernel
 def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     captured = tick_captured(rows)
     w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
@@ -269,10 +267,9 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
 
 @kernel
 def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p = t.pos[env, mount]
     v = t.vel[env, mount]

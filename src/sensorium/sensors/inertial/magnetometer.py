@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad, is_finite, must
-from sensorium.compute import Rows, episode_words, kernel, recorded
+from sensorium.compute import Rows, episode_words, kernel, masked_tid, recorded
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.draws import FIXED, ColumnDistribution, column_distribution, draw_value, is_drawn
 from sensorium.measurement.record import Record, Timeline
@@ -182,10 +182,9 @@ class IronTask:
 
 @kernel
 def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, q = mount_pose(t.mounts, env, mount)
     flux = t.magnetic[env % t.magnetic.shape[0]]
@@ -226,10 +225,9 @@ def _three(rows: Rows, env: int, mount: int, iron: Iron, block: int, table: wp.a
 
 @kernel
 def _iron(rows: Rows, tasks: wp.array[IronTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mag.shape[1]:
+    if mount >= t.mag.shape[1]:
         return
     x = t.mag[env, mount]
     one = _three(rows, env, mount, t.soft, 0, t.normals)

@@ -34,7 +34,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, in_unit, is_finite, must
-from sensorium.compute import Rows, is_first, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
@@ -139,10 +139,9 @@ class SoftwareTask:
 
 @kernel
 def _software(rows: Rows, tasks: wp.array[SoftwareTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.force.shape[1]:
+    if mount >= t.force.shape[1]:
         return
     f = t.force[env, mount]
     m = t.torque[env, mount]

@@ -9,7 +9,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -42,10 +42,7 @@ class WrenchTask:
 
 @kernel
 def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     for mount in range(t.bad.shape[1]):
         body = t.mounts[0].body[mount]
@@ -102,6 +99,3 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         self.ensure_current()
         force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         yield arrows(self.mount.pos_w, 0.01 * force)
-
-
-__all__ = ["CHILD", "JOINT", "PARENT", "WORLD", "WrenchSensor"]

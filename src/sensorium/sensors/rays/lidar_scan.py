@@ -116,6 +116,3 @@ def bias_distribution(cfg: LidarCfg, channels: int, device: Any) -> Any:
         return np.broadcast_to(np.asarray(value, np.float64), columns)
 
     return column_distribution(amount or 0.0, columns, spread, device)
-
-
-__all__ = ["Window", "bias_distribution", "sub_rays", "window_of"]

@@ -193,6 +193,3 @@ class Convolution:
         """Bytes of its memory."""
         kept = (self._response, self.heights, self.sums, self._waves, self._products)
         return sum(each.numel() * each.element_size() for each in kept)
-
-
-__all__ = ["Convolution", "Lattice", "fast_size", "lattice_of", "layer_table", "typical_spacing"]

@@ -45,7 +45,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import NearShapes, Shapes
@@ -212,10 +212,7 @@ def _compute_taxels(
     force_measured: wp.array3d[wp.vec3],
     torque_measured: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_noisy = force_measured.shape[0] > 0
     is_held = anchor.shape[0] > 0
     stiffness = law.stiffness[env, 0]
@@ -344,10 +341,3 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         yield DebugShape.where(force.abs().amax(dim=-1) > 0.0, "lines", lines)
-
-
-__all__ = [
-    "KinematicTactileSensor",
-    "KinematicTactileSensorCfg",
-    "KinematicTactileSensorData",
-]

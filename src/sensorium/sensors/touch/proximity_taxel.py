@@ -36,7 +36,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Positive, in_unit
-from sensorium.compute import Memory, Rows, kernel
+from sensorium.compute import Memory, Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
@@ -179,10 +179,7 @@ def _compute_taxels(
     force_measured: wp.array3d[wp.vec3],
     torque_measured: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_noisy = force_measured.shape[0] > 0
     count = around.count[env, mount]
     last = wp.min((first + 1) * block, skin.points.shape[0])
@@ -337,6 +334,3 @@ def _check_plane(cfg: ProximityTaxelCfg, plane: Shape, config: str) -> None:
         expected = f"a number of square metres: {plane.name!r} is an unbounded plane, whose area is infinite"
         fix = f"Give a number or a size of the plane, or exclude it: exclude=({plane.name!r},)."
         raise ConfigError.single(config, "reference_area", "tracked", expected, fix)
-
-
-__all__ = ["ProximityTaxel", "ProximityTaxelCfg", "ProximityTaxelData"]

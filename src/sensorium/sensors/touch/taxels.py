@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
+from sensorium.compute import Memory, Rows, kernel, masked_tid, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MOST_SAMPLES
@@ -89,9 +89,8 @@ def drawn_radius(
 
 @kernel
 def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array4d[wp.float32]) -> None:
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
+    env, mount, probe = masked_tid(rows)
+    if radius_in[probe] == 0.0:
         for k in range(values.shape[3]):
             values[env, mount, probe, k] = 0.0
 
@@ -303,6 +302,3 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Set probes without a radius to 0, which removes noise added there."""
         for name in slot:
             self._taxels.clear_fillers(slot[name])
-
-
-__all__ = ["Skin", "TaxelSensor", "Taxels", "check_points", "drawn_radius"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows, is_first, kernel, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
@@ -127,10 +127,7 @@ def find_contacts(
         node_out: `[env, mount, sample]`.
         conductance_out: `[env, mount, sample]`.
     """
-    i, mount, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, block = masked_tid(rows)
     for sample in range(block * BLOCK, wp.min(block * BLOCK + BLOCK, node_out.shape[2])):
         node_out[env, mount, sample] = -1
         if skin.cell[mount, sample] < 0:
@@ -226,10 +223,7 @@ def exchange(
         covered: surface of each node in contact, m^2.
         theta: temperature of each node above its base, K.
     """
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     captured = tick_captured(rows)
     time = wp.max(F64(captured - last_tick[env]) * dt, _ZERO)
     if is_first(rows, env):
@@ -297,10 +291,7 @@ def conduct(
         swept: scratch memory for the elimination.
         theta: temperature of each node above its base, K.
     """
-    i, mount, line = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, line = masked_tid(rows)
     time = span[env]
     if time == _ZERO:
         return
@@ -364,9 +355,8 @@ def apply_losses(
         theta: temperature of each node above its base, K.
         temperature_out: `[env, cell]`, degC.
     """
-    i, node = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or per_capacity[node] == _ZERO:
+    env, node = masked_tid(rows)
+    if per_capacity[node] == _ZERO:
         return
     value = theta[env, node]
     time = span[env]
@@ -414,10 +404,7 @@ def respond(
         rest: rounding residue of the output, since a slow element changes by less than a digit per step.
         values: of the cell on input, of the element on output.
     """
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = span[env] / tau
     if x == _ZERO:
         rest[env, column] = 0.0
@@ -427,6 +414,3 @@ def respond(
     shown = wp.float32(after)
     rest[env, column] = wp.float32(after - F64(shown))
     values[env, column] = shown
-
-
-__all__ = ["STEFAN_BOLTZMANN", "Links", "Skin", "apply_losses", "conduct", "exchange", "find_contacts", "respond"]
