@@ -48,7 +48,7 @@ def test_outputs_do_not_take_each_others_news() -> None:
     assert taken[0] == taken[2] and taken[0].count("slow") == 3 and taken[0].count("fast") == 9
     assert taken[1].count("fast") == 5 and taken[1].count("slow") == 3
     scene.publish()
-    assert one.of() == [] and two.of() == [] and not scene.publish(since=three)
+    assert one.pending() == [] and two.of() == [] and not scene.publish(since=three)
 
 
 def test_asking_for_news_takes_and_evaluates_nothing() -> None:
@@ -84,7 +84,7 @@ def test_a_delayed_sample_is_news_when_it_arrives() -> None:
             arrived.append(tick)
             reading = scene.publish(since=cursor)["late"]
             assert reading.capture_tick.tolist() == [tick - 3] * 3
-        if both.of():
+        if both.pending():
             captured.append(tick)
             scene.publish(since=both)
     assert arrived == [3, 8, 13, 18] and captured == [3, 5, 8, 10, 13, 15, 18, 20]

@@ -280,7 +280,7 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
         sync.get(14)
     assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest delivered frame is still available
     sync.get(17)
-    with pytest.raises(StaleError, match="frame 9 was before"):
+    with pytest.raises(StaleError, match="frame 9 is older than"):
         sync.get(9)
 
 
