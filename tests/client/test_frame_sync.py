@@ -295,7 +295,7 @@ def test_a_server_that_counts_anew_ends_it() -> None:
     sync = collector()
     fill(sync, range(10, 12))
     sync.done(0, ["imu"])
-    with pytest.raises(StreamError, match="server restarted: frame 0 .*frame 11"):
+    with pytest.raises(StreamError, match=r"server restarted: frame 0 .*frame 11"):
         sync.get(12, LONG)
 
 
@@ -464,7 +464,7 @@ def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
     again = pickle.loads(pickle.dumps(bundle))
     assert (again.frame, shown(again), str(again.events["imu"])) == (1, shown(bundle), "(imu1,)")
     assert bundle.of("imu", Data) is bundle["imu"]
-    with pytest.raises(TypeError, match="'imu' .*Data, not Missing"):
+    with pytest.raises(TypeError, match=r"'imu' .*Data, not Missing"):
         bundle.of("imu", Missing)
 
 

@@ -128,8 +128,8 @@ class Session:
             if self.refusal:
                 raise StreamError(f"the server at {self.address} refused: {self.refusal}")
             raise StreamError(
-                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
-                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
+                f"no server answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Start one with "
+                "`sensorium serve` or sn.serve(scene, address), and connect to the address that it prints."
             )
 
     def known(self) -> say.Catalogue:
