@@ -529,7 +529,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     for block in blocks:
         start = header.body_offset + block.offset
         memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
-    return FieldData(RawData.read(memory, info))
+    return FieldData(RawData(memory, info))
 
 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:
