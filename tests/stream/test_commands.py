@@ -157,7 +157,7 @@ def test_pending_requests_fail_with_a_reason_when_the_server_ends() -> None:
         thread.join(PATIENCE / 2)
         assert failed and "the lights went out" in str(failed[0])
         client.timeout = 0.2
-        with pytest.raises(StreamError, match=r"lights went out|nobody answered"):
+        with pytest.raises(StreamError, match=r"lights went out|no server answered"):
             client.step()
 
 

@@ -115,11 +115,11 @@ def test_failed_spawn_leaves_nothing(server: Child) -> None:
 
 
 def _order(client: sn.Client, attribute: str, value: Any) -> Any:
-    from sensorium.client.session import Wish
+    from sensorium.client.session import SpawnOrder
 
     blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
     blueprint._chosen = {attribute: value}  # bypasses the checks of this side
-    return Wish(blueprint, sn.Pose(), "", None)
+    return SpawnOrder(blueprint, sn.Pose(), "", None)
 
 
 def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -> None:
