@@ -455,8 +455,8 @@ class Formless:
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (Broken, r"Broken.* is left out of the blueprints: RuntimeError: no idea"),
-        (Formless, r"Formless.* is left out of the blueprints: TypeError: .*no SensorDefinition"),
+        (Broken, r"Broken.* is omitted from the blueprints: RuntimeError: no idea"),
+        (Formless, r"Formless.* is omitted from the blueprints: TypeError: .*no SensorDefinition"),
         (SensorDefinition(id="sensor.other.imu"), r"there is another blueprint 'sensor\.other\.imu', which stays"),
     ],
 )
@@ -477,5 +477,5 @@ def test_undescribable_config_class_is_omitted_by_name(monkeypatch: pytest.Monke
 
     ours = definitions()
     monkeypatch.setitem(registry._pairs, OddCfg, object)
-    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' is left out of the blueprints: ConfigError"):
+    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' is omitted from the blueprints: ConfigError"):
         assert definitions() == ours

@@ -230,7 +230,7 @@ def test_listener_of_a_removed_environment_ends_with_that_reason() -> None:
         with running(first):
             sensor.listen(lambda data: None, envs=1)
         first.close()
-        reason = "the server has 1 envs now, and envs=1 was asked for"
+        reason = "the server has 1 envs now, and envs=1 was requested"
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)
