@@ -401,7 +401,7 @@ def _rate(figures: list[dict[str, Any]], key: str = "rate") -> tuple[float, floa
 
 
 def run() -> list[Row]:
-    """Between two processes: frames through shared memory and TCP, and small messages, against plain sockets and memory."""
+    """Between two processes: frames over shared memory and TCP, and small messages, against plain transport."""
     figures = measure(BASELINES | OURS)
     rows = []
     for what in ("warm", "in turns", "warm to cold", "cold"):

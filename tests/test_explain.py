@@ -138,7 +138,7 @@ exclude = ["F._.*"]
 
 
 def test_tactile_sensor_lists_detectable_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The link is shown as written, large layouts by their size, and the shapes that the taxels can feel are listed."""
+    """The link is shown as written, large layouts by their size, and the detectable shapes are listed."""
     assert main(["explain", MODEL, "--rig", rig(tmp_path, SKIN), "--json"]) == 0
     skin = json.loads(capsys.readouterr().out)["sensors"]["skin"]
     assert skin["selector"] == {"link_name": "FL_shank"} and skin["mounts"] == [

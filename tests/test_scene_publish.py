@@ -48,7 +48,7 @@ def test_outputs_have_independent_cursors() -> None:
     assert taken[0] == taken[2] and taken[0].count("slow") == 3 and taken[0].count("fast") == 9
     assert taken[1].count("fast") == 5 and taken[1].count("slow") == 3
     scene.publish()
-    assert one.pending() == [] and two.of() == [] and not scene.publish(since=three)
+    assert one.pending() == [] and two.pending() == [] and not scene.publish(since=three)
 
 
 def test_pending_takes_and_evaluates_nothing() -> None:

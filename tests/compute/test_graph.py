@@ -237,7 +237,7 @@ def test_given_number_of_shards_is_used(count: int, envs: int, made: int) -> Non
     assert segment.shards == made and segment.is_captured and bool((values == 9.0).all())
 
 
-# What a device is told and tells, without memory that the host shares -------------------------------------------------
+# Transfers to and from a device without memory that the host shares ---------------------------------------------------
 
 
 def test_time_is_sent_to_the_device_in_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:

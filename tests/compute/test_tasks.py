@@ -69,7 +69,7 @@ def as_task(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], 
 
 
 def as_launch(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
-    """Return a hook that does the same as a launch of its own."""
+    """Return a hook that does the same as a separate launch."""
     return lambda: compute.launch(_step_launch, (y.shape[1],), [task_of(x, y)])
 
 

@@ -113,7 +113,7 @@ def test_evaluation_is_lazy_if_no_sample_can_be_missed(name: str) -> None:
         scene = built(name, **options, evaluate="wanted")
         syn.advance(scene, 8)
         assert scene["x"].frame.tolist() == [2] * 3  # at the start and at the first tick: before then it was unread
-        scene["x"].data  # noqa: B018 - somebody does
+        scene["x"].data  # noqa: B018 - a read is the point
         syn.advance(scene)
         assert scene["x"].frame.tolist() == [3] * 3
 

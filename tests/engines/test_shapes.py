@@ -249,7 +249,7 @@ def test_welded_bodies_are_static_and_mocap_bodies_are_not(make: Callable[[str],
     assert engine.geoms("stone") == ("big", "small") and engine.geoms("world") == ("ground", "field", "rock")
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 SEEN = f"""
 <mujoco>
@@ -477,7 +477,7 @@ def test_robots_of_dm_control_have_a_shape_for_each_geom(path: str) -> None:
     assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) == len(used)
 
 
-# Shapes of one's own --------------------------------------------------------------------------------------------------
+# Custom shapes --------------------------------------------------------------------------------------------------------
 
 
 def box(name: str, **more: Any) -> sn.Shape:

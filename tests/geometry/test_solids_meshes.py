@@ -167,7 +167,7 @@ def test_mesh_can_be_far_from_its_origin() -> None:
 
 
 def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -> None:
-    """And what its grid tells is what its tree tells, near the surface and deep inside."""
+    """Its grid and its tree give equal results, near the surface and deep inside."""
     points, faces = icosphere(4)
     mesh = Mesh(single(points * (1.0 + 0.1 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2]))), faces)
     prepared = prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu")
@@ -180,7 +180,7 @@ def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -
 
 @pytest.mark.slow
 def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded_memory() -> None:
-    """Cells without a list ask the tree: both tell what the tree tells."""
+    """Cells without a list use the tree, so both give equal results."""
     points, faces = icosphere(6)
     waves = 1.0 + 0.2 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2])
     mesh = Mesh(single(points * waves * (1.0, 0.5, 0.3)), faces)
@@ -334,7 +334,7 @@ def test_coincident_corners_are_one_vertex(apart: float) -> None:
 
 
 def test_a_vertex_on_an_edge_splits_it_and_the_mesh_is_closed() -> None:
-    """Where a triangle without an area was left out; several on one edge, and on each edge of a triangle."""
+    """Where a triangle without area was omitted; several on one edge, and on each edge of a triangle."""
     box = box_mesh((0.5, 0.4, 0.3))
     faces, points = box.faces.tolist(), box.vertices.tolist()
     for a, b, shares in ((0, 4, (0.5,)), (4, 5, (0.2, 0.3, 0.9)), (5, 0, (0.1, 0.7))):

@@ -152,7 +152,7 @@ def test_delay_and_jitter_per_env(as_tensor: bool) -> None:
                                  sn.Uniform((0.0, 10.0, 20.0), (1.0, 11.0, 21.0)),
                                  sn.Choice(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))], ids=str)  # fmt: skip
 def test_distributions_are_drawn_per_env_at_reset(law: Any) -> None:
-    """A distribution is drawn per env at reset, in bounds, by its law, constant in an episode; others keep theirs."""
+    """A distribution is drawn per env at reset, in bounds, constant in an episode; others keep theirs."""
     scene = syn.world([syn.ProbeCfg(name="p", bias=law)], 64, seed=3)
 
     def bias() -> np.ndarray:
@@ -185,7 +185,7 @@ def test_negative_draws_are_clipped() -> None:
 
 
 def test_delay_is_drawn_per_env_at_reset() -> None:
-    """A delay drawn per env follows its law, in ticks, and is redrawn at reset."""
+    """A delay drawn per env follows its distribution, in ticks, and is redrawn at reset."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=sn.Choice((0.0, 0.02, 0.05)))], 64)
     syn.advance(scene, 10)
     first = scene.tick - scene["p"].capture_tick

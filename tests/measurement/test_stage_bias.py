@@ -1,4 +1,4 @@
-"""Changing biases, checked by their laws: flicker by its Allan deviation, temperature by the exponential."""
+"""Changing biases, checked by their statistics: flicker by its Allan deviation, temperature by the exponential."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def gauss_markov_variance(t: Array, tau: float, sd: float) -> Array:
 
 
 def allan_deviation(samples: Array, m: int) -> float:
-    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]` of one law."""
+    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]`."""
     total = np.vstack([np.zeros((1, samples.shape[1])), np.cumsum(samples, axis=0)])
     means = (total[m:] - total[:-m]) / m
     return math.sqrt(0.5 * float(np.mean((means[m:] - means[:-m]) ** 2)))
@@ -76,7 +76,7 @@ def test_the_allan_deviation_of_flicker_is_flat_at_its_floor() -> None:
     sizes = np.unique(np.geomspace(10, 400, 12).round().astype(int))
     measured = np.array([allan_deviation(samples, m) for m in sizes])
     chance = 1.0 / math.sqrt(2.0 * samples.shape[1] * (len(samples) // sizes[-1] - 1))  # where clusters are fewest
-    assert 5.0 * chance < 0.05  # so that 10 % reflects the law, not chance
+    assert 5.0 * chance < 0.05  # so that 10 % reflects the process, not chance
     np.testing.assert_allclose(measured, FLOOR, rtol=0.10)
     assert abs(np.polyfit(np.log(sizes), np.log(measured), 1)[0]) < 0.1
     assert math.log10(sizes[-1] / sizes[0]) > 1.5

@@ -42,7 +42,7 @@ def test_skew_in_ppm() -> None:
 
 
 def test_clock_offset_is_drawn_per_env_and_episode() -> None:
-    """Offsets follow their law and differ between episodes, and skew counts from the reset."""
+    """Offsets follow their distribution and differ between episodes, and skew counts from the reset."""
     scene = scene_of(N, offset=sn.Normal(0.0, 0.5), skew_ppm=1e5)
     first = scene["p"].stamp - scene["p"].capture_time
     assert stats.kstest(first.numpy() / 0.5, "norm").pvalue > 0.01

@@ -89,7 +89,7 @@ def test_drift_is_per_hour_since_the_reset() -> None:
 
 
 def test_amounts_are_drawn_per_env_and_axis() -> None:
-    """Drifts of a normal law differ per env and axis and are constant in an episode."""
+    """Normally distributed drifts differ per env and axis and are constant in an episode."""
     out = drive(sn.Creep(drift=sn.Normal(0.0, 2.0)), np.zeros(21), 180.0, envs=300)
     half, hour = out[10], out[20]
     np.testing.assert_allclose(hour, 2.0 * half, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Crosstalk, checked against matrix products in float64 and the law of a drawn distribution."""
+"""Crosstalk, checked against matrix products in float64 and the statistics of a drawn distribution."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def identified(loads: Array, readings: Array) -> Array:
 
 
 def test_distribution_draws_off_diagonal_entries_once_per_env() -> None:
-    """Six loads determine C of each env: ones on the diagonal, 30 draws of the law off it, others at a reset."""
+    """Six loads determine C of each env: ones on the diagonal, 30 draws off it, others at a reset."""
     envs, sd = 200, 0.02
     loads = np.broadcast_to(np.eye(6)[:, None, None], (6, envs, 1, 6))
     stage = sn.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, sd))

@@ -1,4 +1,4 @@
-"""Faults: onset, duration and reported values, checked against their configured laws."""
+"""Faults: onset, duration and reported values, checked against their configured distributions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def series(stage: sn.StageCfg, ticks: int, num_envs: int = N, reset: dict[int, l
 
 
 def binomial(count: int, trials: int, p: float) -> None:
-    """Assert that a count lies in the 99.9 % interval of its law."""
+    """Assert that a count lies in the 99.9 % interval of its distribution."""
     from scipy import stats
 
     low, high = stats.binom.ppf([0.0005, 0.9995], trials, p)
@@ -110,7 +110,7 @@ def test_dropouts_come_in_bursts() -> None:
 
 
 def test_a_probability_is_drawn_per_env() -> None:
-    """A law draws each env's and axis's probability for an episode, and redraws it after a reset."""
+    """A distribution draws each env's and axis's probability for an episode, and redraws it after a reset."""
     stage = sn.Dropout(probability=sn.Choice((0.0, 1.0)), mode="zero")
     truth, value = series(stage, 8, 512, reset={4: [0, 1]})
     lost = (value == 0.0) & (truth != 0.0)
@@ -155,7 +155,7 @@ def test_fault_starts_and_elements_are_selectable() -> None:
 
 
 def test_a_start_is_drawn_per_env() -> None:
-    """The onsets of a uniform law pass a Kolmogorov-Smirnov test; per sample all axes start together."""
+    """The onsets of a uniform distribution pass a Kolmogorov-Smirnov test; per sample all axes start together."""
     from scipy import stats
 
     stage = spike(start=sn.Uniform(0.0, 0.5), duration=None, per="sample")

@@ -45,7 +45,7 @@ def test_one_or_three_numbers_give_the_diagonal() -> None:
 
 
 def test_distribution_draws_nine_numbers_per_env() -> None:
-    """Three forces determine the matrix of an env: nine draws of the law, constant in an episode."""
+    """Three forces determine the matrix of an env: nine draws, constant in an episode."""
     scene = run(sn.GSensitivity(matrix=sn.Normal(0.0, 0.01)), num_envs=256, ticks=1)
     forces, errors = [], []
     for _ in range(40):

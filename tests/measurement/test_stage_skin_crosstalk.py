@@ -252,7 +252,7 @@ def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.St
 @pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": (1.0, 0.5), "spacing": 0.5, "border": "leak"},
                                    {"kernel": PEAK, "components": (0, 1)}, {"matrix": np.eye(12)}])  # fmt: skip
 def test_contract_holds(given: dict[str, Any]) -> None:
-    """A skin with crosstalk passes every law, files among them."""
+    """A skin with crosstalk passes every rule, including files."""
     cfg = SkinCfg(stages=(sn.TaxelCrosstalk(fields=BOTH, **given),))
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

@@ -172,7 +172,7 @@ def test_two_samples_match_the_recursion_exactly() -> None:
 
 
 def test_a_strength_can_be_drawn_per_env_and_number() -> None:
-    """Just after a step the excess is the strength, within its law and different in each env."""
+    """Just after a step the excess is the strength, within its distribution and different in each env."""
     stage = sn.Viscoelastic(fields=FORCE, strength=sn.Uniform(0.1, 0.2), tau=1.0)
     x = np.concatenate([np.zeros((1, 300, 4, 3)), np.ones((1, 300, 4, 3))])
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), x)[1] - 1.0

@@ -1,4 +1,4 @@
-"""Gains, dead and stuck taxels: checked against their laws, and taxel by taxel."""
+"""Gains, dead and stuck taxels: checked against their distributions, and taxel by taxel."""
 
 from __future__ import annotations
 

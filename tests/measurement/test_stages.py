@@ -1,4 +1,4 @@
-"""Stages: built-in stages by their laws, a plugin's by the contract of places, states and resets."""
+"""Stages: built-in stages by their statistics, a plugin's by the contract of places, states and resets."""
 
 from __future__ import annotations
 

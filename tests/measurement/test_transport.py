@@ -1,4 +1,4 @@
-"""Delay, jitter, loss and history: an exact model of the displayed sample, and the laws of the draws."""
+"""Delay, jitter, loss and history: an exact model of the displayed sample, and the distributions of the draws."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_gilbert_elliott_bursts_have_their_lengths() -> None:
 
 @pytest.mark.parametrize("law", ["uniform", "range", "normal", "choice"])
 def test_jitter_follows_its_distribution(law: str) -> None:
-    """Arrival minus capture follows the configured law: Kolmogorov-Smirnov over one sample of each env."""
+    """Arrival minus capture follows the configured distribution: Kolmogorov-Smirnov over one sample of each env."""
     dt, delay = 0.001, 0.1
     given: dict[str, tuple[Any, Any]] = {
         "uniform": (0.1, stats.uniform(0.1, 0.1)),

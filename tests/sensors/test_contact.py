@@ -229,7 +229,7 @@ def test_dropped_box_touches_when_mujoco_reports_contact() -> None:
     assert lands >= 3 and not any(flags[:60])
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# Refused configs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

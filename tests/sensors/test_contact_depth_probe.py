@@ -1,4 +1,4 @@
-"""The contact depth probe: known depths, a slow reference, MuJoCo's distances, and the law of the radius noise."""
+"""The contact depth probe: known depths, a slow reference, MuJoCo's distances, and radius noise."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_depth_equals_mujocos_penetration_of_a_ball() -> None:
     assert min(touched.values()) >= 5, touched
 
 
-# What is felt ---------------------------------------------------------------------------------------------------------
+# Detected shapes ------------------------------------------------------------------------------------------------------
 
 
 def test_own_link_is_ignored_and_every_other_shape_detected() -> None:

@@ -234,7 +234,7 @@ def test_bouncing_bodies_read_as_the_sum_of_mujocos_contacts() -> None:
     assert seen > 50
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# Refused configs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

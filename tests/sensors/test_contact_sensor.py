@@ -127,7 +127,7 @@ def tick(scene: sn.Scene, touches: list[Touch]) -> Any:
     return scene["contact_sensor"]
 
 
-# What is reported -----------------------------------------------------------------------------------------------------
+# Reports --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reduce", ["none", "mindist", "maxforce"])
@@ -446,7 +446,7 @@ def test_an_update_without_time_holds_the_sample() -> None:
             tick(scene, [pressing(0, "FL", 4.0)])
 
 
-# A rate of its own ----------------------------------------------------------------------------------------------------
+# Separate rate --------------------------------------------------------------------------------------------------------
 
 
 def test_slow_sensor_observes_every_tick() -> None:

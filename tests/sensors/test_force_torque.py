@@ -343,7 +343,7 @@ def test_compensation_follows_full_scale_and_quantisation() -> None:
         assert scene["ft"].data.force[0].tolist() == [expected, 0.0, 0.0]
 
 
-# What is said and refused ---------------------------------------------------------------------------------------------
+# Notes and errors -----------------------------------------------------------------------------------------------------
 
 
 def test_notes_and_specs_describe_the_wrench() -> None:

@@ -1,4 +1,4 @@
-"""The GNSS receiver, checked against WGS84 in NumPy, its error law over many envs, and a drive through a tunnel."""
+"""The GNSS receiver, checked against WGS84 in NumPy, error statistics over many envs, and a drive through a tunnel."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_slow_error_sampled_fast_keeps_its_correlation_time() -> None:
 
 
 def test_half_of_all_fixes_are_within_the_cep() -> None:
-    """The ellipse of the horizontal error is a circle; its median radius is 1.1774 deviations (Rayleigh's law)."""
+    """The ellipse of the horizontal error is a circle; its median radius is 1.1774 deviations (Rayleigh)."""
     envs, sd = 20000, 2.0
     east, north, _ = numpy(scene_of(sn.TensorEngine(envs, 0.1), horizontal_sd=sd)["gnss"].data.pos_enu).T
     radius = np.hypot(east, north)

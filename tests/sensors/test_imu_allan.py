@@ -23,7 +23,7 @@ COLUMNS = 3 * ENVS
 
 
 def allan_deviation(samples: Array, m: int) -> float:
-    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]` of one law."""
+    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]`."""
     total = np.vstack([np.zeros((1, samples.shape[1])), np.cumsum(samples.astype(np.float64), axis=0)])
     means = (total[m:] - total[:-m]) / m
     steps = means[m:] - means[:-m]

@@ -102,7 +102,7 @@ def test_no_value_from_before_a_reset_appears(mode: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*shots, strict=True))
 
 
-# What is read ---------------------------------------------------------------------------------------------------------
+# Readings -------------------------------------------------------------------------------------------------------------
 
 
 def test_fields_are_the_engines_values_of_the_selected_joints() -> None:

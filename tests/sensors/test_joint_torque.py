@@ -133,7 +133,7 @@ def test_ripple_has_two_cycles_per_turn_of_the_wave_generator() -> None:
 
 
 def test_the_phase_of_ripple_is_drawn_per_env_joint_and_episode() -> None:
-    """At rest the ripple is A sin(p) with p uniform (arcsine law), constant within an episode."""
+    """At rest the ripple is A sin(p) with p uniform (arcsine distribution), constant within an episode."""
     scene = sn.Scene(engine_of(3000), [cfg := sn.JointTorqueCfg(joints=".*", ripple=0.5)], seed=3)
     first = numpy(scene[cfg].read())
     assert stats.kstest(first.ravel() / 0.5, stats.arcsine(loc=-1.0, scale=2.0).cdf).pvalue > 1e-6

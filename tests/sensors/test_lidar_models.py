@@ -1,4 +1,4 @@
-"""Lidar return models: range noise, detection, intensity, footprints and CARLA's model, checked against their laws."""
+"""Lidar return models: range noise, detection, intensity, footprints CARLA's model, checked against formulas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lidar_at(*shapes: Shape, envs: int = 1, seed: int = 4, **kwargs: Any) -> Any
 
 
 def is_normal(values: Array, mean: float, sd: float) -> None:
-    """Assert that a sample has a law's mean and standard deviation, both within their 99.9 % bounds."""
+    """Assert that a sample has a distribution's mean and standard deviation, both within their 99.9 % bounds."""
     n = len(values)
     assert abs(values.mean() - mean) < 3.29 * sd / math.sqrt(n) + 2e-5
     low, high = stats.chi2.ppf([0.0005, 0.9995], n - 1)
@@ -54,7 +54,7 @@ def is_normal(values: Array, mean: float, sd: float) -> None:
 
 
 def is_share(count: int, total: int, p: float) -> None:
-    """Assert that a count is inside the 99 % interval of the binomial law."""
+    """Assert that a count is inside the 99 % interval of the binomial distribution."""
     low, high = stats.binom.ppf([0.005, 0.995], total, p)
     assert low <= count <= high, f"{count} of {total}, expected {low} to {high}"
 
@@ -103,7 +103,7 @@ def test_signal_ratio_follows_a_power_law() -> None:
 
 
 def test_channel_biases_are_drawn_per_channel_and_env_and_stay_in_an_episode() -> None:
-    """Channel errors follow their law over channels and envs, are constant over samples, and are redrawn at a reset."""
+    """Channel errors follow their distribution over channels and envs, are constant in an episode and redrawn at a reset."""
     pattern = LidarPatternCfg(
         channels=64, vertical_fov_range=(-5.0, 5.0), horizontal_fov_range=(-2.0, 2.0), horizontal_res=2.0
     )

@@ -339,7 +339,7 @@ def test_points_are_split_by_area_over_links_and_shapes() -> None:
     }  # fmt: skip
 
 
-# The law --------------------------------------------------------------------------------------------------------------
+# Force law ------------------------------------------------------------------------------------------------------------
 
 
 def test_sliding_adds_shear_and_approach_adds_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The radar, checked against closed forms, statistical laws with their bounds, and MuJoCo's rays and velocities."""
+"""The radar, checked against closed forms, statistics with their bounds, and MuJoCo's rays and velocities."""
 
 from __future__ import annotations
 
@@ -668,8 +668,8 @@ def test_range_and_velocity_noise_follow_cells_and_signal_ratio() -> None:
 
 
 def test_false_alarms_are_a_poisson_process_uniform_in_range_and_velocity() -> None:
-    """The number per scan has a Poisson law (chi-square over 800 scans), and false alarms only fill rays without a
-    target.
+    """The number per scan has a Poisson distribution (chi-square over 800 scans). False alarms only fill rays without
+    a target.
     """
     rate, envs, rays = 6.0, 800, 3000
     radar = radar_of(engine_of([BEHIND], envs), points=rays, clutter_rate=rate, clutter_speed=12.0, min_distance=5.0,
@@ -703,7 +703,7 @@ def test_false_alarms_do_not_replace_detections_and_exceed_the_threshold() -> No
 
 
 def test_false_alarm_is_independent_of_an_undetected_target() -> None:
-    """Half of the looks at a plate fail; the ranges and strengths of the false alarms follow their own laws."""
+    """Half of the looks at a plate fail; the ranges and strengths of false alarms follow their own distributions."""
     options: dict[str, Any] = {"pattern": AheadPatternCfg(count=20_000), "fields": "all", "rcs": {"plate": 1.0}}
     snr = math.log(1e-3) / math.log(0.5) - 1.0
     radar = radar_of(ladder((20.0,)), **options, reference_snr=snr, reference_range=20.0, false_alarm_probability=1e-3,

@@ -244,7 +244,7 @@ def test_offsets_are_full_poses_of_starts_and_directions(alignment: str) -> None
     np.testing.assert_allclose(same, 1.0, atol=1e-6)
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 TOWER = [
     sn.Shape("box", "hull", (0.2, 0.2, 0.1), body="base"),

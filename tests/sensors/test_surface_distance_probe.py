@@ -193,7 +193,7 @@ def test_distances_match_mujocos_from_a_point() -> None:
                 np.testing.assert_allclose(numpy(scene[name].data.nearest_points_w)[0, 0], fromto[3:], atol=1e-3)
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 
 def test_own_body_is_ignored_unless_requested() -> None:

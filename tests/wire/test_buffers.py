@@ -137,7 +137,7 @@ VIEWS: dict[str, Callable[[Buffer], Any]] = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_memory_stays_out_while_any_view_lives(name: str) -> None:
-    """The buffer is gone and its pool is asked for another; the content of the view does not change."""
+    """The buffer is gone and its pool lends another; the content of the view does not change."""
     pool = BufferPool()
     buffer = from_pool(pool, 1024, 3)
     kept = VIEWS[name](buffer)

@@ -110,7 +110,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
     assert weights[80, 1][0] > 10 * weights[12, 1][0]
 
 
-# What a step does -----------------------------------------------------------------------------------------------------
+# Work per step --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])

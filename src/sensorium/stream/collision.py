@@ -152,7 +152,7 @@ class Collision(StreamedSensor):
                 default="begin",
                 recommended_values=tuple(_SENT),
                 restrict_to_recommended=True,
-                doc="`begin`: a message at the start of a contact. `all`: also in each further control step of the contact, "
+                doc="`begin`: a message at the start of a contact. `all`: also in each further control step, "
                 "and at its end.",
             ),
             Attribute(

@@ -101,9 +101,11 @@ class Credentials:
             is_everywhere = reaches_all(host)
             where = "all network interfaces of this machine" if is_everywhere else f"{host}"
             if self.keys is None:
-                risk = "clients with the token can read the sensors and move the robot, and data are not encrypted: give keys"
+                risk = (
+                    "clients with the token can read the sensors and move the robot, and data are in clear: give keys"
+                )
             elif not (self.token or self.allowed_keys):
-                risk = "clients with the server's public key can read the sensors and move the robot: give allowed_keys"
+                risk = "clients with the server's public key can read sensors and move the robot: give allowed_keys"
             else:
                 risk = "only clients with valid keys or a valid token are accepted"
             if self.keys is None or is_everywhere or not (self.token or self.allowed_keys):
