@@ -13,7 +13,7 @@ import torch
 from benchmarks import gpu, gpu_cases
 from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
 from benchmarks.gpu_timing import Device, Times, peak_bandwidth
-from sensorium.compute import Found
+from sensorium.compute import DeviceInventory
 
 ROOT = Path(__file__).parents[1]
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
@@ -66,8 +66,8 @@ def test_our_rays_and_those_of_mujoco_warp_agree(case: Callable[..., list[Row]],
 def test_without_cuda_it_says_what_was_found_and_how_to_try_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nothing = Found("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
-    monkeypatch.setattr(Found, "here", classmethod(lambda cls: nothing))
+    nothing = DeviceInventory("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
+    monkeypatch.setattr(DeviceInventory, "here", classmethod(lambda cls: nothing))
     assert gpu.main([]) == 2
     found, hint = capsys.readouterr().err.strip().split("\n")
     assert "--device: got 'cuda:0'" in found and "no NVIDIA driver" in found and "torch 2.13.0" in found

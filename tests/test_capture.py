@@ -177,7 +177,7 @@ def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
 def segments(scene: sn.Scene) -> list[Any]:
     """Return the launch segments of a step."""
     groups = {each.buffers.group: None for each in scene.sensors.values() if each.buffers.group}
-    programs = [program for group in groups for program in (group.program, group._looks)]
+    programs = [program for group in groups for program in (group.program, group._observing)]
     return [
         segment for each in programs if each is not None for segment in each._segments if isinstance(segment, Segment)
     ]

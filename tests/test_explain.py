@@ -148,12 +148,12 @@ def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture
     cfg = sn.KinematicTactileSensorCfg.from_dict(skin["options"])
     scene = sn.Scene(sn.MujocoEngine(MODEL), [cfg])
     felt = scene[cfg]._taxels.query
-    assert [shape["name"] for shape in skin["feels"]] == list(felt.names)
-    names = {shape["name"]: shape["moves"] for shape in skin["feels"]}
+    assert [shape["name"] for shape in skin["detects"]] == list(felt.names)
+    names = {shape["name"]: shape["moves"] for shape in skin["detects"]}
     assert names["terrain"] is False and not any(name.startswith(("FL_", "FR_")) for name in names)
     text = table(tmp_path, capsys, text=SKIN)
     assert "link_name='FL_shank': FL_shank" in text and "probe_local_pos=12 x 3 numbers" in text
-    assert f"feels {len(names)} shapes, {sum(names.values())} of them moving: " in text
+    assert f"detects {len(names)} shapes, {sum(names.values())} of them moving: " in text
 
 
 def test_options_are_those_that_were_given(described: dict[str, Any], scene: sn.Scene) -> None:

@@ -177,15 +177,15 @@ def test_time_is_exact() -> None:
 def test_publish() -> None:
     """Published readings are copies of the sensors' values; `since` omits sensors without a new value."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast", delay=0.01)])
-    news = scene.news()
-    first = scene.publish(since=news)
+    cursor = scene.sample_cursor()
+    first = scene.publish(since=cursor)
     assert set(first) == {"slow", "fast"} and set(scene.publish(["slow"])) == {"slow"}
     value = first["fast"].measured["value"].copy()
     syn.advance(scene)
     assert np.array_equal(first["fast"].measured["value"], value)
-    assert set(scene.publish(since=news)) == {"fast"} and not scene.publish(since=news)
+    assert set(scene.publish(since=cursor)) == {"fast"} and not scene.publish(since=cursor)
     syn.advance(scene, 2)
-    readings = scene.publish(since=news)
+    readings = scene.publish(since=cursor)
     assert set(readings) == {"slow", "fast"} and readings["slow"].tick == 3
     assert readings["fast"].truth["value"].tolist() == syn.signal(3, 4)[:, 0].tolist()
     assert readings["fast"].measured["value"].tolist() == syn.signal(2, 4)[:, 0].tolist()

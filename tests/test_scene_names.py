@@ -219,9 +219,9 @@ def test_publish_takes_what_has_a_config_and_what_was_read() -> None:
     assert list(scene.publish()) == ["imu", "robot/acc"]
     _ = scene["box/quat"].data
     assert list(scene.publish()) == ["imu", "robot/acc", "box/quat"]
-    news = scene.news()
-    assert list(scene.publish(scene, since=news)) == list(scene)
-    assert scene.publish(since=news) == {}
+    cursor = scene.sample_cursor()
+    assert list(scene.publish(scene, since=cursor)) == list(scene)
+    assert scene.publish(since=cursor) == {}
     scene.step()
     assert scene.publish(["acc"])["acc"].name == "robot/acc"
 

@@ -270,7 +270,9 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
     fill(sync, range(10, 13))
     fill(sync, range(15, 18))
     sync.get(12)
-    with pytest.raises(StaleError, match="frame 9 was before this FrameSync began: the first it was told of is 10"):
+    with pytest.raises(
+        StaleError, match="frame 9 is older than this FrameSync: the first frame that was announced is 10"
+    ):
         sync.get(9)
     with pytest.raises(StaleError, match="frame 11 is gone: frame 12 has been handed out"):
         sync.get(11)
@@ -430,8 +432,8 @@ def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) 
             stream.append(lambda s, k=k: s.add("guard", Data("guard", k)))  # type: ignore[misc]
     if run:
         stream.append(lambda s: s.lose("guard", run))
-    marks = [lambda s, k=k: s.done(k, {"guard": counts[k]} if counts[k] else {}) for k in frames]  # type: ignore[misc]
-    sync, left = eventful("guard"), [stream[::-1], marks[::-1]]
+    ends = [lambda s, k=k: s.done(k, {"guard": counts[k]} if counts[k] else {}) for k in frames]  # type: ignore[misc]
+    sync, left = eventful("guard"), [stream[::-1], ends[::-1]]
 
     def arrive() -> None:
         while any(left):

@@ -13,7 +13,7 @@ import torch
 import sensorium as sn
 from sensorium import registry
 from sensorium.compat import carla, genelab, genesis, isaaclab, mjlab
-from sensorium.compat.words import Words, own_defaults, words
+from sensorium.compat.aliases import AliasedCfg, aliases, own_defaults
 from sensorium.testing import tumbling_engine
 
 GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
@@ -62,7 +62,7 @@ def configs() -> Iterator[Any]:
 def test_a_file_holds_our_kind_and_our_names_and_means_the_same(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
-    assert isinstance(cfg, ours) and not issubclass(ours, Words)
+    assert isinstance(cfg, ours) and not issubclass(ours, AliasedCfg)
     assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
@@ -75,7 +75,9 @@ def test_configs_of_all_classes_are_here() -> None:
     modules = (carla, genelab, genesis, isaaclab, mjlab)
     values = [value for module in modules for name, value in vars(module).items() if not name.startswith("_")]
     assert {type(cfg) for cfg in configs()} == {
-        value for value in values if isinstance(value, type) and issubclass(value, Words) and value is not Words
+        value
+        for value in values
+        if isinstance(value, type) and issubclass(value, AliasedCfg) and value is not AliasedCfg
     }
 
 
@@ -90,7 +92,7 @@ def test_either_name_is_taken_but_not_both() -> None:
         isaaclab.RayCasterCfg(prim_path="/World/base", pattern_cfg=DOWN)
     with pytest.raises(AttributeError, match="no_such"):
         cfg.no_such  # noqa: B018
-    assert words(genesis.Raycaster)["min_range"] == "min_distance" and "fields" not in own_defaults(genesis.Raycaster)
+    assert aliases(genesis.Raycaster)["min_range"] == "min_distance" and "fields" not in own_defaults(genesis.Raycaster)
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ import torch
 import warp as wp
 
 import sensorium as sn
-from sensorium.compute import Compute, Found, cuda_devices, resolve_device
+from sensorium.compute import Compute, DeviceInventory, cuda_devices, resolve_device
 from sensorium.compute import devices as devices_module
 from sensorium.errors import DeviceError, SensoriumError
 
 SRC = Path(__file__).parents[2] / "src"
 
-TWO = Found(
+TWO = DeviceInventory(
     torch="2.9.0+cu128",
     torch_for="CUDA 12.8",
     torch_devices=2,
@@ -67,7 +67,7 @@ def test_a_device_gets_its_canonical_name(device: str | torch.device, name: str)
 
 def test_nothing_is_looked_for_where_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device query would load the CUDA driver, which may take a second."""
-    monkeypatch.setattr(Found, "here", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(DeviceInventory, "here", lambda: pytest.fail("it looked"))
     assert resolve_device("cpu") == "cpu"
 
 
@@ -129,7 +129,7 @@ def test_a_gpu_that_only_torch_sees_is_not_there() -> None:
     ids=["nothing", "torch for the CPU", "no driver", "old driver", "hidden", "ROCm", "Warp for the CPU"],
 )
 def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
-    found: Found, parts: list[str], remedy: str
+    found: DeviceInventory, parts: list[str], remedy: str
 ) -> None:
     with pytest.raises(DeviceError) as error:
         resolve_device("cuda", found=found)
@@ -143,7 +143,7 @@ def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
 
 
 def test_what_is_found_here_is_what_torch_and_warp_say() -> None:
-    found = Found.here()
+    found = DeviceInventory.here()
     assert found.torch == torch.__version__ and found.warp == wp.__version__
     assert found.torch_devices == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
     assert len(found.warp_devices) == wp.get_cuda_device_count()
@@ -166,7 +166,7 @@ MODEL = "<mujoco><worldbody><body name='b'><joint/><geom size='1'/></body></worl
 def test_whatever_takes_a_device_resolves_it(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are found at construction; afterwards the canonical name is shown."""
     assert make(torch.device("cpu", 0)).device == "cpu"
-    monkeypatch.setattr(devices_module.Found, "here", lambda: NONE)
+    monkeypatch.setattr(devices_module.DeviceInventory, "here", lambda: NONE)
     for device, expected in (("cuda", "no NVIDIA driver"), ("gpu", "expected 'cpu'")):
         with pytest.raises(DeviceError, match=expected):
             make(device)

@@ -126,7 +126,7 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
     capturing, launched = threading.Event(), threading.Event()
 
     def capture() -> None:
-        with graph.launching.alone():
+        with graph.launching.capturing_alone():
             events.append("capture")
             capturing.set()
             assert not launched.wait(0.1)
@@ -184,7 +184,7 @@ def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
     def build() -> None:
         with graph.launching, graph.launching:
             meeting.wait()
-            with graph.launching.alone():
+            with graph.launching.capturing_alone():
                 done.append(1)
         done.append(2)
 

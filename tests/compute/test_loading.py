@@ -91,11 +91,11 @@ def test_the_line_leaves_another_display_alone(monkeypatch: pytest.MonkeyPatch) 
     """If another display uses the terminal, such as the command line's spinner, nothing is written."""
     taken, real = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", taken)
-    loading._tell(4, 12, "kernel")
+    loading._report(4, 12, "kernel")
     assert taken.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", real)
     monkeypatch.setattr(sys, "__stderr__", real)
-    loading._tell(4, 12, "kernel")
+    loading._report(4, 12, "kernel")
     assert real.getvalue() == "\r\x1b[Kcompiling kernels, first run only: 5 of 12"
 
 
@@ -104,7 +104,7 @@ def test_the_spinner_of_the_command_line_counts_too(monkeypatch: pytest.MonkeyPa
     screen = Console(file=Terminal(), force_terminal=True, width=120)
     monkeypatch.setattr(messages, "stderr", lambda: screen)
     with messages.busy("loading"):
-        loading._tell(4, 12, "kernel")
+        loading._report(4, 12, "kernel")
         time.sleep(0.3)  # it redraws a few times per second
     assert isinstance(screen.file, Terminal)
     assert "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue()

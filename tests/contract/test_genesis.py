@@ -662,5 +662,5 @@ def test_the_proximity_sensor_of_the_guide() -> None:
     away.update()
     assert away[far].data.distance.tolist() == [[1.0]] and away[near].data.distance.item() == pytest.approx(0.2)
     knobs = {"noise": 0.01, "bias": 0.1, "random_walk": 0.001, "resolution": 0.001, "delay": 0.01, "jitter": 0.004}
-    laws = check_sensor(far.replace(**knobs, history_length=3))
-    assert {"truth_is_never_altered", "delay_invents_nothing", "reading_changes_nothing"} <= set(laws)
+    rules = check_sensor(far.replace(**knobs, history_length=3))
+    assert {"truth_is_never_altered", "delay_invents_nothing", "reading_changes_nothing"} <= set(rules)

@@ -30,7 +30,7 @@ def test_fields_of_every_config_are_keyword_only(cfg_class: type[SensorCfg[Any]]
 
 
 PLAIN = [sensor for _, sensor in OURS if sensor is not sn.Contact]
-"""A contact switch undoes the chain where nothing presses: tests/sensors/test_contact.py has its laws."""
+"""A contact switch undoes the chain where nothing presses: tests/sensors/test_contact.py tests it."""
 
 
 @pytest.mark.parametrize("sensor_class", PLAIN, ids=lambda sensor: sensor.__name__)

@@ -1238,8 +1238,8 @@ def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
 
 def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
     """Without CUDA, device="cuda" (the default) reports the devices found."""
-    nothing = dataclasses.replace(devices.Found.here(), warp_devices=(), torch_devices=0)
-    monkeypatch.setattr(devices.Found, "here", lambda: nothing)
+    nothing = dataclasses.replace(devices.DeviceInventory.here(), warp_devices=(), torch_devices=0)
+    monkeypatch.setattr(devices.DeviceInventory, "here", lambda: nothing)
     with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device is available"):
         MujocoWarpEngine(FALL)
     with pytest.raises(sn.DeviceError, match="device: got 'gpu'"):

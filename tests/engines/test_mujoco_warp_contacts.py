@@ -7,7 +7,7 @@ from __future__ import annotations
 import mujoco
 import pytest
 
-from sensorium.engines.mujoco_warp.contacts import mistaken
+from sensorium.engines.mujoco_warp.contacts import misread_primaries
 from sensorium.spec import CONTACT_REPORT, Requirement
 
 MODEL = """
@@ -26,7 +26,7 @@ MODEL = """
 def found(primary: str, secondary: tuple[str, str] | None, reduce: str = "maxforce", version: str = "3.11.0") -> bool:
     model = mujoco.MjModel.from_xml_string(MODEL)
     report: Requirement = CONTACT_REPORT(("geom", (primary,)), secondary, ("found", "force"), reduce, 1)
-    return mistaken(report, model, version) == [primary]
+    return misread_primaries(report, model, version) == [primary]
 
 
 def test_a_primary_between_geoms_of_lesser_and_greater_type_is_named() -> None:

@@ -17,7 +17,7 @@ from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
-from sensorium.geometry.solid_grid import Forms, build_solids, make_form
+from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_mesh
 from sensorium.geometry.solid_mesh import open_edges, require_closed
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.solids import signed_distance
@@ -170,8 +170,8 @@ def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -
     """And what its grid tells is what its tree tells, near the surface and deep inside."""
     points, faces = icosphere(4)
     mesh = Mesh(single(points * (1.0 + 0.1 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2]))), faces)
-    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
-    assert form.nbytes < 8e6 and len(form.entries) > len(form.cells)
+    prepared = prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu")
+    assert prepared.nbytes < 8e6 and len(prepared.entries) > len(prepared.cells)
     p = places_around(mesh, 4000, np.random.default_rng(0))
     by_grid, by_tree = signed(mesh, p), signed(mesh, p, grid=False)
     np.testing.assert_allclose(by_grid[0], by_tree[0], atol=1e-6, rtol=1e-6)
@@ -184,9 +184,9 @@ def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded
     points, faces = icosphere(6)
     waves = 1.0 + 0.2 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2])
     mesh = Mesh(single(points * waves * (1.0, 0.5, 0.3)), faces)
-    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
-    listed = (form.cells["count"] > 0).mean()
-    assert form.nbytes < 4e7 and 0.02 < listed < 0.9
+    prepared = prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu")
+    listed = (prepared.cells["count"] > 0).mean()
+    assert prepared.nbytes < 4e7 and 0.02 < listed < 0.9
     p = places_around(mesh, 4000, np.random.default_rng(0))
     np.testing.assert_allclose(signed(mesh, p)[0], signed(mesh, p, grid=False)[0], atol=1e-6, rtol=1e-6)
 
@@ -244,7 +244,7 @@ def test_close_to_a_face_the_gradient_is_its_normal_to_the_last_digit() -> None:
 def test_two_builds_and_two_queries_give_the_same_bits() -> None:
     mesh = bumpy(np.random.default_rng(0))
     p = places_around(mesh, 3000, np.random.default_rng(0))
-    first, second = (make_form(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
+    first, second = (prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
     assert (first.cells == second.cells).all() and (first.entries == second.entries).all()
     for a, b in zip(signed(mesh, p), signed(mesh, p), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -262,15 +262,15 @@ def test_rows_with_the_same_triangles_share_all_work() -> None:
     rng = np.random.default_rng(0)
     a, b = hull(rng), bumpy(rng, 1)
     again = Mesh(a.vertices.copy(), a.faces.copy(), "another object")
-    forms = Forms("cpu")
+    prepared = PreparedMeshes("cpu")
     rows = [(a, (1.0, 1.0, 1.0)), None, (b, (1.0, 1.0, 1.0)), (again, (-2.0, 2.0, 2.0)), (a, (1.0, 2.0, 1.0)),
             (again, (1.0, 2.0, -1.0))]  # fmt: skip
-    solids = build_solids(rows, "cpu", forms)
-    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(forms) == 3
-    part = build_solids(rows[2:3], "cpu", forms)
-    assert len(forms) == 3 and part.cells.ptr == solids.cells.ptr and part.vertices.ptr == solids.vertices.ptr
-    more = build_solids([*rows[2:3], (bumpy(rng, 1), (1.0, 1.0, 1.0))], "cpu", forms)
-    assert len(forms) == 4 and more.cells.ptr != solids.cells.ptr
+    solids = build_solids(rows, "cpu", prepared)
+    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(prepared) == 3
+    part = build_solids(rows[2:3], "cpu", prepared)
+    assert len(prepared) == 3 and part.cells.ptr == solids.cells.ptr and part.vertices.ptr == solids.vertices.ptr
+    more = build_solids([*rows[2:3], (bumpy(rng, 1), (1.0, 1.0, 1.0))], "cpu", prepared)
+    assert len(prepared) == 4 and more.cells.ptr != solids.cells.ptr
     p = places_around(a, 300, rng)
     for made, chosen in ((solids, rows), (part, rows[2:3]), (more, rows[2:3])):
         for row, item in enumerate(chosen):

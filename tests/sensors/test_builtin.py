@@ -715,8 +715,8 @@ def vector_engine(envs: int = 4) -> sn.TensorEngine:
 
 @pytest.mark.parametrize("make", [tensor_engine, vector_engine])
 def test_it_keeps_the_contract_of_a_sensor(make: Any) -> None:
-    laws = check_sensor(sn.BuiltinSensorCfg.from_existing("subject"), make)
-    assert {"resuming_is_exact", "lazy_equals_eager", "truth_is_never_altered"} <= set(laws)
+    rules = check_sensor(sn.BuiltinSensorCfg.from_existing("subject"), make)
+    assert {"resuming_is_exact", "lazy_equals_eager", "truth_is_never_altered"} <= set(rules)
 
 
 def test_a_quaternion_takes_rotation_noise_and_stays_unit() -> None:

@@ -684,8 +684,8 @@ def test_captured_graphs_show_the_same(fields: Any) -> None:
 )  # fmt: skip
 def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
     """Every rule of check_sensor holds: reset, resume, re-evaluation, env count, other sensors and round trips."""
-    laws = check_sensor(cfg, scripted)
-    assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(laws)
+    rules = check_sensor(cfg, scripted)
+    assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(rules)
 
 
 @pytest.mark.parametrize(

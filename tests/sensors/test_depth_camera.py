@@ -223,8 +223,8 @@ def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
 
         return sn.TensorEngine(envs, 0.05, shapes=(WALL,), provides=("pose",), motion=motion)
 
-    laws = check_sensor(camera(res=(6, 4), **options), engine=engine, steps=6)
-    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
+    rules = check_sensor(camera(res=(6, 4), **options), engine=engine, steps=6)
+    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*rules}
 
 
 @pytest.mark.parametrize("shown", [{"depth_clipping_behavior": "max", "max_distance": 9.0}, {"no_hit_value": 20.0}])

@@ -753,9 +753,9 @@ def test_a_body_that_is_lost_makes_its_env_invalid_and_is_named() -> None:
     ids=["plural", "history", "selected"],
 )  # fmt: skip
 def test_it_keeps_the_contract(cfg: sn.FrameTransformerCfg) -> None:
-    """Every law of `check_sensor` holds for one and several sources, with delay, history, noise and walks."""
-    laws = check_sensor(cfg, steps=8)
-    assert {"env_count_does_not_matter", "truth_is_never_altered", "nothing_old_after_reset"} <= set(laws)
+    """Every rule of `check_sensor` holds for one and several sources, with delay, history, noise and walks."""
+    rules = check_sensor(cfg, steps=8)
+    assert {"env_count_does_not_matter", "truth_is_never_altered", "nothing_old_after_reset"} <= set(rules)
 
 
 def test_it_needs_poses_only() -> None:

@@ -72,8 +72,8 @@ MODES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mode", MODES)
 def test_the_contract_holds_in_every_mode(mode: str) -> None:
     """`check_sensor` passes for the plain sensor, the encoder, and both ways to derive the velocity."""
-    laws = check_sensor(sn.JointSensorCfg(joints=".*", **MODES[mode]), swinging)
-    assert {"truth_is_never_altered", "resuming_is_exact", "no_time_no_change"} <= set(laws)
+    rules = check_sensor(sn.JointSensorCfg(joints=".*", **MODES[mode]), swinging)
+    assert {"truth_is_never_altered", "resuming_is_exact", "no_time_no_change"} <= set(rules)
 
 
 def test_the_contract_holds_for_one_joint_without_a_joint_axis() -> None:

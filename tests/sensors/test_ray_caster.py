@@ -767,8 +767,8 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
     ids=["clean", "drifting", "mjlab", "misses"],
 )  # fmt: skip
 def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
-    laws = check_sensor(cfg, tumbling)
-    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter", "lazy_equals_eager"} <= {*laws}
+    rules = check_sensor(cfg, tumbling)
+    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter", "lazy_equals_eager"} <= {*rules}
 
 
 @pytest.mark.parametrize(

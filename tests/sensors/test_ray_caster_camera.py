@@ -725,8 +725,8 @@ def test_the_camera_keeps_the_contract(options: Any) -> None:
         return sn.TensorEngine(envs, 0.05, sites={"site": "body"}, shapes=THINGS, provides=("pose",), motion=motion)
 
     pattern = sn.PinholeCameraPatternCfg(width=6, height=4)
-    laws = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
-    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
+    rules = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
+    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*rules}
 
 
 def test_the_config_survives_a_file() -> None:

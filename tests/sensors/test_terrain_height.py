@@ -248,8 +248,8 @@ def tumbling(envs: int) -> sn.TensorEngine:
     ids=["clean", "noisy"],
 )
 def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
-    laws = check_sensor(cfg, tumbling)
-    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter"} <= {*laws}
+    rules = check_sensor(cfg, tumbling)
+    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter"} <= {*rules}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from streaming import PATIENCE, running, until
 
 import sensorium as sn
 from sensorium.presets import presets
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, Record, pack, unpack
 
 COURT = """
@@ -197,20 +197,20 @@ def test_a_listener_is_told_the_names_that_ids_stand_for() -> None:
 # Versions -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", [1, say.PROTOCOL - 1, say.PROTOCOL + 1])
+@pytest.mark.parametrize("protocol", [1, msg.PROTOCOL - 1, msg.PROTOCOL + 1])
 def test_a_client_of_another_protocol_is_refused_with_both_versions(protocol: int) -> None:
     """Older and newer clients are refused with the fix, and the server continues."""
     with sn.serve(court(sn.ImuCfg(name="imu", body="robot/base")), "tcp://127.0.0.1:0") as server:
         with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
             dealer.linger = 0
             dealer.connect(server.address)
-            hello = say.Hello(protocol, "99.0", "", "of tomorrow", "", 0, b"")
-            dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(hello))]))
+            hello = msg.Hello(protocol, "99.0", "", "of tomorrow", "", 0, b"")
+            dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(hello))]))
             assert dealer.poll(1000 * PATIENCE)
             (record,) = unpack([memoryview(part) for part in dealer.recv_multipart()])
-        answer = say.decode_at_client(record.content)
-        assert isinstance(answer, say.Refused) and answer.final
-        assert f"protocol {say.PROTOCOL} (sensorium {sn.__version__})" in answer.reason
+        answer = msg.decode_at_client(record.content)
+        assert isinstance(answer, msg.Refused) and answer.final
+        assert f"protocol {msg.PROTOCOL} (sensorium {sn.__version__})" in answer.reason
         assert f"the client {protocol} (sensorium 99.0)" in answer.reason and "same version" in answer.reason
         assert server.clients == 0
 

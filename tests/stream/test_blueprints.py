@@ -217,7 +217,7 @@ def test_what_there_is_not_is_named_with_the_nearest() -> None:
 
 def test_carlas_word_for_the_period_is_taken_as_well() -> None:
     assert build_cfg("imu", {"sensor_tick": "0.1"}) == build_cfg("imu", {"update_period": 0.1})
-    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected it absent beside update_period"):
+    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected either sensor_tick or update_period"):
         build_cfg("imu", {"sensor_tick": "0.1", "update_period": "0.1"})
 
 

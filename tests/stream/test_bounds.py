@@ -124,8 +124,8 @@ def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
         for _ in range(100):
             scene.step()
             server.poll()
-            assert server._hub.delivery.held <= 8_000_000 + 5 * 140_000
+            assert server._table.delivery.held <= 8_000_000 + 5 * 140_000
         assert not reader.session.subscriptions[number].ended
         ended = [each.reason for listener in hoarders for each in listener.take() if hasattr(each, "reason")]
         assert ended and all("max_queued_mb" in reason for reason in ended)
-        assert any("max_queued_mb" in each for each in server.complaints())
+        assert any("max_queued_mb" in each for each in server.slow_client_reports())

@@ -12,7 +12,7 @@ from streaming import PATIENCE, build, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Cli
         with pytest.raises(sn.ConfigError, match=r"reset\.env_ids"):
             client.reset(wrong)
         with pytest.raises(sn.ServerError, match=r"reset\.env_ids.*each once"):
-            client._session.ask(say.Reset, tuple(wrong))
+            client._session.ask(msg.Reset, tuple(wrong))
     assert client.reset([]) == frame + 1
     assert server.frame == frame + 1
 
@@ -71,9 +71,9 @@ def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Clien
     with pytest.raises(StreamError, match="no_such_knob"):
         client.sensors["gauge"].set("no_such_knob", 1.0)
     with pytest.raises(StreamError, match="nobody"):
-        client._session.ask(say.Set, "nobody", "vec_noise", 1.0, None)
+        client._session.ask(msg.Set, "nobody", "vec_noise", 1.0, None)
     with pytest.raises(sn.ServerError, match=r"set\('vec_noise'\)\.env_ids.*0 to 3"):
-        client._session.ask(say.Set, "gauge", "vec_noise", 1.0, (7,))
+        client._session.ask(msg.Set, "gauge", "vec_noise", 1.0, (7,))
     assert client.step() == 2
 
 
@@ -84,7 +84,7 @@ def test_controls_of_a_wrong_shape_or_that_are_not_finite_are_refused(server: sn
     with pytest.raises(StreamError):
         client.control([1.0, 2.0])
     with pytest.raises(sn.ServerError, match=r"step\.substeps"):
-        client._session.ask(say.Step, 0, (), b"")
+        client._session.ask(msg.Step, 0, (), b"")
     with pytest.raises(sn.ConfigError, match="ctrl"):
         client.step(torch.zeros(2, 2, 2))
     assert server.scene.tick == 0 and client.step() == 1
@@ -129,7 +129,7 @@ def test_more_requests_than_can_wait_end_that_client_alone() -> None:
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as flooder, sn.connect(server.address) as other:
             for i in range(400):
-                flooder._session.link.tell(say.Reset(10_000 + i, None))
+                flooder._session.link.send_control(msg.Reset(10_000 + i, None))
             until(lambda: flooder._session.refusal)
             assert "256 requests" in flooder._session.refusal
             until(lambda: server.clients == 1)
@@ -152,7 +152,7 @@ def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        until(lambda: server._doorkeeper.commands)
+        until(lambda: server._access.commands)
         server.close("the lights went out")
         thread.join(PATIENCE / 2)
         assert failed and "the lights went out" in str(failed[0])

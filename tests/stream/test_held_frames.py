@@ -56,7 +56,7 @@ def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monke
         with sn.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
             until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
-            assert [text for text in server.complaints() if "'keeper'" in text and f"frame {first}" in text]
+            assert [text for text in server.slow_client_reports() if "'keeper'" in text and f"frame {first}" in text]
             for capture in server.streamed.sensors["keeper"].captures:  # type: ignore[attr-defined]
                 capture.drop()
             assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last

@@ -106,7 +106,7 @@ def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
 def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the list of memory that the server has written for listeners."""
     written: list[Any] = []
-    delivery = client.server._hub.delivery
+    delivery = client.server._table.delivery
     offer = delivery.offer
 
     def note(payload: Any, receivers: Any) -> None:

@@ -16,7 +16,7 @@ from sensorium.client.session import Session
 from sensorium.client.subscription import Subscription
 from sensorium.errors import SensoriumWarning
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.world import Snapshot
 
@@ -56,27 +56,27 @@ class Failing(StreamedSensor):
 def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is busy for longer than a client waits before its next greeting."""
     learnt: list[Any] = []
-    learn = Session._learn
+    learn = Session._process_catalogue
 
-    def note(self: Session, catalogue: say.Catalogue) -> None:
+    def note(self: Session, catalogue: msg.Catalogue) -> None:
         learnt.append(catalogue)
         learn(self, catalogue)
 
-    monkeypatch.setattr(Session, "_learn", note)
+    monkeypatch.setattr(Session, "_process_catalogue", note)
     with serving(lockstep=True, world={"columns": 0}) as server:
-        welcome, hear = server._doorkeeper._welcome, server._doorkeeper._hear
+        welcome, hear = server._access._welcome, server._access._handle_message
 
         def slow_welcome(*args: Any) -> None:
             threading.Event().wait(0.8)  # the server is busy with another task
             welcome(*args)
 
         def count(session: Any, message: Any) -> None:
-            again.extend([message] if isinstance(message, say.Hello) else [])
+            again.extend([message] if isinstance(message, msg.Hello) else [])
             hear(session, message)
 
         again: list[Any] = []
-        monkeypatch.setattr(server._doorkeeper, "_welcome", slow_welcome)
-        monkeypatch.setattr(server._doorkeeper, "_hear", count)
+        monkeypatch.setattr(server._access, "_welcome", slow_welcome)
+        monkeypatch.setattr(server._access, "_handle_message", count)
         with sn.connect(server.address) as client:
             got: list[int] = []
             client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
@@ -116,7 +116,7 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
             for _ in range(200):
                 last = client.step()
             until(lambda: got[-1] == last)
-            assert second._doorkeeper.refused == 0 and second.clients == 1
+            assert second._access.refused == 0 and second.clients == 1
             assert got[-200:] == list(range(last - 199, last + 1))
 
 
@@ -125,8 +125,8 @@ def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice(
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
         until(lambda: server.counts.subscriptions == 1)
-        catalogue = server._doorkeeper._catalogue()
-        client._session._learn(catalogue)  # as if it had arrived only now
+        catalogue = server._access._catalogue()
+        client._session._process_catalogue(catalogue)  # as if it had arrived only now
         client.step()
         until(lambda: server.counts.subscriptions == 1)
         assert len(client._session.subscribers) == 1
@@ -195,7 +195,7 @@ def test_the_server_closes_while_clients_are_busy() -> None:
                 clients[0].step()
         asking = threading.Thread(target=lambda client=clients[1]: _swallow(client.reset))
         asking.start()
-        until(lambda server=server: server._doorkeeper.commands)
+        until(lambda server=server: server._access.commands)
         server.close()
         asking.join(PATIENCE)
         assert not asking.is_alive()

@@ -18,7 +18,7 @@ from streaming import PATIENCE, build, running, serving, until
 import sensorium as sn
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError
 from sensorium.stream.security import KeyPair, reaches_all
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, CREDIT, Record, pack, unpack
 
 QUICK = {"columns": 0}
@@ -80,7 +80,7 @@ def test_a_message_that_the_server_would_not_take_is_refused_before_it_is_sent()
             client.control(np.zeros(200_000))
         with pytest.raises(StreamError, match=r"Set of \d+ bytes"):
             client.sensors["gauge"].set("vec_noise", np.zeros(300_000))
-        assert client.step() and client.is_connected and server._doorkeeper.refused == 0
+        assert client.step() and client.is_connected and server._access.refused == 0
 
 
 def test_many_long_messages_at_once_go_one_by_one() -> None:
@@ -90,7 +90,7 @@ def test_many_long_messages_at_once_go_one_by_one() -> None:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        assert client.step() and client.is_connected and server._doorkeeper.refused == 0
+        assert client.step() and client.is_connected and server._access.refused == 0
 
 
 def steps(client: sn.Client) -> None:
@@ -127,12 +127,12 @@ def test_without_the_token_nobody_gets_in() -> None:
             with pytest.raises(StreamError, match="the token is wrong") as caught:
                 sn.connect(server.address, token=token)
             assert "sesame" not in str(caught.value)
-        assert server.clients == 0 and server._doorkeeper.refused == 4
+        assert server.clients == 0 and server._access.refused == 4
         with pytest.raises(ConfigError, match="token"):
             sn.connect(server.address, token="\udcff")
         with sn.connect(server.address, token="open sesame") as client:
             assert "gauge" in client.sensors
-        assert "sesame" not in repr(server) + repr(server._doorkeeper._credentials)
+        assert "sesame" not in repr(server) + repr(server._access._credentials)
 
 
 def test_a_client_without_a_session_can_ask_for_nothing() -> None:
@@ -142,16 +142,16 @@ def test_a_client_without_a_session_can_ask_for_nothing() -> None:
         dealer.linger = 0
         dealer.connect(server.address)
         for message in (
-            say.Subscribe(1, 1, False, 1, 0.0, 0, 0, False, 1, 1),
-            say.Reset(1, None),
-            say.Step(1, 1, (), b""),
+            msg.Subscribe(1, 1, False, 1, 0.0, 0, 0, False, 1, 1),
+            msg.Reset(1, None),
+            msg.Step(1, 1, (), b""),
         ):
-            dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]))
+            dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]))
             assert dealer.poll(5000)
             parts = [memoryview(part) for part in dealer.recv_multipart()]
             (record,) = unpack(parts)
-            assert isinstance(say.decode_at_client(record.content), say.Unknown)
-        assert server.counts.subscriptions == 0 and not server._doorkeeper.commands and server.frame == 0
+            assert isinstance(msg.decode_at_client(record.content), msg.Unknown)
+        assert server.counts.subscriptions == 0 and not server._access.commands and server.frame == 0
         dealer.close()
 
 
@@ -225,23 +225,23 @@ def test_a_long_message_that_takes_long_to_read_is_refused() -> None:
     with serving(lockstep=True, world=QUICK) as server:
         with sn.connect(server.address) as other:
             with sn.connect(server.address) as client:
-                long = say.encode(say.Set(1, "gauge", "x", [0] * 3_000_000, None))
+                long = msg.encode(msg.Set(1, "gauge", "x", [0] * 3_000_000, None))
                 client._session.link.send(Record(CONTROL, 0, 0, long))
                 until(lambda: client._session.refusal)
                 assert "control message" in client._session.refusal
             with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
                 dealer.linger = 0
                 dealer.connect(server.address)
-                hello = say.encode(say.Hello(say.PROTOCOL, "", "", "many words", "", 0, b""))
+                hello = msg.encode(msg.Hello(msg.PROTOCOL, "", "", "many words", "", 0, b""))
                 dealer.send_multipart(pack([Record(CONTROL, 0, 0, hello)]))
                 until(lambda: server.clients == 2)
                 dealer.send_multipart(pack([Record(CREDIT, 7, 1)] * 500_000))
                 until(lambda: server.clients == 1)
                 parts: list[Any] = []
-                while not parts or not isinstance(parts[-1], say.Refused):
+                while not parts or not isinstance(parts[-1], msg.Refused):
                     assert dealer.poll(5000)
                     records = unpack([memoryview(part) for part in dealer.recv_multipart()])
-                    parts += [say.decode_at_client(record.content) for record in records]
+                    parts += [msg.decode_at_client(record.content) for record in records]
                 assert "4096 records" in parts[-1].reason
             assert other.step() == 1
 
@@ -254,7 +254,7 @@ def test_a_flood_of_subscriptions_ends_that_client_alone() -> None:
         with sn.connect(server.address) as flooder:
             number = flooder.streams["gauge"].id
             for i in range(20_000):
-                flooder._session.link.tell(say.Subscribe(10**6 + i, number, True, 1, 0.0, 0, 0, False, 1, 1))
+                flooder._session.link.send_control(msg.Subscribe(10**6 + i, number, True, 1, 0.0, 0, 0, False, 1, 1))
             until(lambda: flooder._session.refusal)
             assert "1024 subscriptions" in flooder._session.refusal
         until(lambda: server.counts.subscriptions == 1)

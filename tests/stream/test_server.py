@@ -22,7 +22,7 @@ from sensorium.stream.delivery import SMALL
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session, Subscription, Topic
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.header import EVENTS, HEADER_BYTES, Header
@@ -51,7 +51,7 @@ class Listener:
     _routes = itertools.count()
 
     def __init__(self, server: sn.Server) -> None:
-        self.server, self.table = server, server._hub
+        self.server, self.table = server, server._table
         self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", hears_frames=True)
         self.session.outbox, self.session.last_seen = _Said(), math.inf
         self.streams: dict[int, StreamInfo] = {}
@@ -65,7 +65,7 @@ class Listener:
         """Subscribe and return the subscription number."""
         number, info = len(self.streams) + 1, self.server.streams[name]
         self.streams[number] = info
-        wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
+        wish = msg.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
         self.table.subscribe(self.session, wish)
         return number
 
@@ -79,7 +79,7 @@ class Listener:
         records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
         for kind, number, _, content in records:
             if kind == CONTROL:
-                said.append(say.decode_at_client(content))
+                said.append(msg.decode_at_client(content))
                 continue
             head, *bodies = content if kind == PARTS else (content,)
             body = bodies[0] if bodies else None
@@ -118,7 +118,7 @@ def steps(server: sn.Server, count: int) -> None:
 
 def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates: sn.Server) -> None:
     """Each listener gets no sample twice and no old sample, whenever it starts, with or without polling."""
-    scene, ears = rates.scene, []
+    scene, listeners = rates.scene, []
     names = ("gauge", "third", "fifth", "late", "later")
     came: dict[str, dict[int, int]] = {name: {} for name in names}
     for k in range(40):
@@ -132,10 +132,10 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
         if k < 20:
             listener = Listener(rates)
             at = rates.frame
-            ears.append((listener, at, k % 2, {name: listener.listen(name, truth=k % 3 == 0) for name in names}))
+            listeners.append((listener, at, k % 2, {name: listener.listen(name, truth=k % 3 == 0) for name in names}))
             if k % 4 == 0:
                 rates.poll()
-    for listener, begun, is_polled, numbers in ears:
+    for listener, begun, is_polled, numbers in listeners:
         said = listener.take()
         for name, number in numbers.items():
             of_it = [each[1] for each in said if isinstance(each, tuple) and each[0] == number]
@@ -174,7 +174,7 @@ def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates:
     for _ in range(12):
         steps(rates, 1)
         said = listener.take()
-        (done,) = (each for each in said if isinstance(each, say.FrameDone))
+        (done,) = (each for each in said if isinstance(each, msg.FrameDone))
         had = sorted(each[0] for each in said if isinstance(each, tuple))
         assert done.subscriptions == tuple(had)
         assert (plain in had) == bool(rates.scene["late"].is_new[0])
@@ -366,7 +366,7 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
         scene.remove("sheet")
         scene.add(cfg)
         server.poll()
-        ends = [each for each in listener.take() if isinstance(each, say.Eos)]
+        ends = [each for each in listener.take() if isinstance(each, msg.Eos)]
         assert [end.subscription for end in ends] == [first]
         assert scene["sheet"].buffers.listeners == 0
         assert computed(40) <= 1
@@ -390,7 +390,7 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
         scene.remove(info.name)
         steps(server, 1)
         assert info.name not in server.streams and "imu" not in scene.sensors
-        assert [each.reason for each in listener.take() if isinstance(each, say.Eos)] == [
+        assert [each.reason for each in listener.take() if isinstance(each, msg.Eos)] == [
             "it was removed from its scene"
         ]
         with pytest.raises(sn.UnknownNameError, match="spawned sensor"):
@@ -515,7 +515,7 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
         steps(server, 2)
         said = listener.take()
         frames = [each[1].frame for each in said if isinstance(each, tuple) and each[0] == gauge]
-        done = [each.frame for each in said if isinstance(each, say.FrameDone)]
+        done = [each.frame for each in said if isinstance(each, msg.FrameDone)]
         assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
         assert set(server.streams) == {"gauge", "world"}
         assert not server.streamed.sensors and not server.streamed.readings
@@ -539,11 +539,11 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
                 steps(server, 1)
             for number in numbers[k % 2 :]:
                 listener.stop(number)
-            server._hub.remove_session(listener.session)
+            server._table.remove_session(listener.session)
         steps(server, 2)
         after = held()
         assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
-        assert server.counts[:2] == (0, 0) and not server._hub.fresh and not server._hub._ready
+        assert server.counts[:2] == (0, 0) and not server._table.fresh and not server._table._ready
         assert scene["gauge"].buffers.listeners == 0 and scene["world"].buffers.listeners == 0
         assert scene["world"].buffers.poses is None
 
@@ -551,15 +551,15 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
 def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
     """Subscriptions that started and ended, and clients that requested frame messages, are forgotten."""
     with sn.Server(build(columns=0)) as server:
-        doorkeeper = server._doorkeeper
+        access = server._access
         for _ in range(50):
             listener = Listener(server)
             for _ in range(20):
-                doorkeeper._hear(listener.session, say.Frames(True))
+                access._handle_message(listener.session, msg.Frames(True))
                 listener.stop(listener.listen("gauge"))
-            assert len(server._hub.fresh) == 0 and len(doorkeeper.new_hearers) == 1
-            doorkeeper.end(listener.session)
-        assert not doorkeeper.new_hearers
+            assert len(server._table.fresh) == 0 and len(access.new_hearers) == 1
+            access.end(listener.session)
+        assert not access.new_hearers
 
 
 def test_the_speed_of_the_loop_is_checked() -> None:
@@ -638,7 +638,7 @@ class Model:
         session, topic = self.random.choice([*self.table.sessions.values()]), self.random.choice([*self.table.topics])
         number, lossless = next(self.numbers), self.random.random() < 0.5
         window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
-        wish = say.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
+        wish = msg.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
         self.table.subscribe(session, wish)
         kind = "events" if topic == 3 else "lossless" if lossless else "latest"
         expected = Expected(session.subscriptions[number], kind, window, limit)
@@ -667,8 +667,8 @@ class Model:
         for session, records in self.table.outgoing():
             for kind, number, dropped, content in records:
                 if kind == CONTROL:
-                    message = say.decode_at_client(content)
-                    if isinstance(message, say.Eos):
+                    message = msg.decode_at_client(content)
+                    if isinstance(message, msg.Eos):
                         self.by_number[session.route, message.subscription].ended = message.reason
                     continue
                 expected = self.by_number[session.route, number]

@@ -109,12 +109,12 @@ def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
         with pytest.raises(sn.UnknownNameError):
             client.spawn("sensor.other.no_such_thing")
         with pytest.raises(StreamError):
-            client._session.spawn(_wish(client, "burst", {"a": 1}), "wrong")
+            client._session.spawn(_order(client, "burst", {"a": 1}), "wrong")
         after = server.ask("held")
         assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
 
 
-def _wish(client: sn.Client, attribute: str, value: Any) -> Any:
+def _order(client: sn.Client, attribute: str, value: Any) -> Any:
     from sensorium.client.session import Wish
 
     blueprint = client.blueprints.find("sensor.other.test_ticker").copy()

@@ -107,7 +107,7 @@ def test_what_deserialize_raises_costs_that_message_and_no_other(
     if policy == "lossless" or kind == "test_event_counter":
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
-    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
+    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
     unreturned = client.sensors["counter"]._slot.subscription._unreturned
     until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
     errors = client.errors
@@ -152,7 +152,7 @@ def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monk
             with pytest.raises(OverflowError, match="too large"):
                 client.sensors["world"].listen(lambda data: None)
         assert len(client._session.subscribers) == 1 and not client.sensors["world"].is_listening
-        client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+        client._session._process_catalogue(server._access._catalogue())  # as on a new connection
         last = client.step()
         until(lambda: got[-1:] == [last])
         assert server.counts.subscriptions == 1 and client.is_connected
@@ -174,7 +174,7 @@ def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Subscription, "begin", fail)
         reason = "listening again failed: OverflowError: a number that is too large"
         with pytest.warns(sn.SensoriumWarning, match=reason):
-            client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+            client._session._process_catalogue(server._access._catalogue())  # as on a new connection
             until(lambda: client.notes)
         assert client.sensors["world"].why_ended == reason
         last = client.step()
@@ -453,7 +453,7 @@ def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn
     threading.Event().wait(2.0 * subscriptions.PROMPT)  # duration of its work, not a synchronisation
     for _ in range(10):
         last = client.step(substeps=200)
-    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
+    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
     waiting = sensor._slot.subscription._queue.items
     until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
     before = len(got)

@@ -18,7 +18,7 @@ from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.session import Wish
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StreamError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.stream_info import StreamInfo
 
@@ -128,7 +128,7 @@ def test_a_mistake_is_told_in_words_and_the_connection_lives(
     frame = server.frame
     with pytest.raises(ConfigError, match=words):
         call(client)
-    assert client.step() == frame + 1 and client.is_connected and server._doorkeeper.refused == 0
+    assert client.step() == frame + 1 and client.is_connected and server._access.refused == 0
     assert len(client._session.requests) == 0 and not client._session.subscribers
     assert client.streams.keys() == {"gauge", "world"}
 
@@ -265,7 +265,7 @@ def test_what_a_sensor_in_the_client_is_told_stays_in_the_client(client: sn.Clie
     """A path of 80 000 points, more than a message to the server may have, does not concern the server."""
     blueprint = client.blueprints.find("sensor.other.test_pathfinder")
     path = np.linspace(0.0, 1e4, 160_000).reshape(-1, 2).tolist()
-    assert len(say.encode(say.Ask(1, path))) > say.MOST_WORDS  # type: ignore[arg-type]
+    assert len(msg.encode(msg.Ask(1, path))) > msg.MOST_WORDS  # type: ignore[arg-type]
     blueprint["path"] = path
     sensor = client.spawn(blueprint, attach_to="body")
     assert sensor.is_alive and sensor.name in client.streams and sensor.path == path

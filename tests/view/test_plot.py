@@ -398,7 +398,7 @@ def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
     made = skin((12,), probe_local_pos=random.normal(size=(12, 3)).tolist(), probe_local_normal=normals.tolist())
     force = random.normal(size=made.truth["force"].shape)
     spec, unit = made.info["fields"][0], normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    felt = taxels._felt(force, np.arange(60), 1, spec, skin_layout(made))
+    felt = taxels._taxel_values(force, np.arange(60), 1, spec, skin_layout(made))
     along = force[:, 1] @ np.eye(3) - (force[:, 1] * unit).sum(-1, keepdims=True) * unit
     assert np.allclose(felt.normal, (force[:, 1] * unit).sum(-1))
     assert np.allclose(felt.net_shear, np.linalg.norm(along.sum(axis=1), axis=-1))
@@ -437,7 +437,7 @@ def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
 
     normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
     spec = {"dtype": "float32", "role": "scalar"}
-    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._Felt(normal, along)))
+    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._TaxelValues(normal, along)))
     assert (low, high) == (0.0, pytest.approx(0.02 * 0.2))
     both = np.array([-1.0, 0.0, 3.0])
     assert taxels._scale(both, both, spec, 0.0) == (-3.0, 3.0, "RdBu_r")

@@ -392,7 +392,7 @@ class _Watch:
             if name not in clients:
                 note(f"client {name} disconnected")
         self._clients = clients
-        for text in server.complaints():
+        for text in server.slow_client_reports():
             _warn(text)
         if self._live is not None:
             self._live.update(self._line(now), refresh=True)

@@ -184,7 +184,7 @@ class FrameCollector(Generic[D]):
             self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
     def lose(self, name: str, count: int) -> None:
         """Record that data of a sensor were lost after its last added data.
@@ -234,7 +234,7 @@ class FrameCollector(Generic[D]):
                 self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
     def end(self, name: str, reason: str = "it was stopped") -> None:
         """Record that the stream of a sensor has ended and all its data have been added.
@@ -278,7 +278,7 @@ class FrameCollector(Generic[D]):
                 if not self._awaited[number]:
                     del self._awaited[number]
                 self._forget()
-                self._let_go()
+                self._release_data()
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
@@ -295,7 +295,7 @@ class FrameCollector(Generic[D]):
             assert number is not None
             bundle = self._hand_out(number)
             self._forget()
-        self._let_go()
+        self._release_data()
         return number, bundle
 
     def close(self) -> None:
@@ -307,9 +307,9 @@ class FrameCollector(Generic[D]):
             self._changed.notify_all()
         frames.clear()
         held.clear()
-        self._let_go()
+        self._release_data()
 
-    def _let_go(self) -> None:
+    def _release_data(self) -> None:
         if self._gone_data:
             self._gone_data = []
 
@@ -349,7 +349,7 @@ class FrameCollector(Generic[D]):
         """Return whether a frame is complete; raise an error if it can never be."""
         assert number is not None
         if number <= self._floor:
-            raise StaleError(self._gone(number))
+            raise StaleError(self._gone_reason(number))
         if not self._announced(number):
             if self._runs and self._runs[-1][1] > number:
                 raise StaleError(f"frame {number} was never announced: there was none between {self._around(number)}.")
@@ -452,9 +452,9 @@ class FrameCollector(Generic[D]):
 
     # Error messages --------------------------------------------------------------------------------------------------
 
-    def _gone(self, number: int) -> str:
+    def _gone_reason(self, number: int) -> str:
         if self._first is not None and number < self._first:
-            return f"frame {number} was before this FrameSync began: the first it was told of is {self._first}."
+            return f"frame {number} is older than this FrameSync: the first frame that was announced is {self._first}."
         if number < self._taken:
             return f"frame {number} is gone: frame {self._taken} has been handed out."
         return f"frame {number} is gone: {self.keep} later ones have come, and no more are kept (`keep`)."

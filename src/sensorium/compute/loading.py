@@ -117,10 +117,10 @@ def load(kernels: Iterable[Any], device: Any) -> None:
         missing = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
         try:
             for done, module in enumerate(missing):
-                _tell(done, len(missing), module.name)
+                _report(done, len(missing), module.name)
                 wp.load_module(module, device=device)
             if missing:
-                _tell(len(missing), len(missing), "")
+                _report(len(missing), len(missing), "")
         finally:
             if missing:
                 _show("")
@@ -136,7 +136,7 @@ def _is_ready(module: Any, device: Any) -> bool:
     return bool(wp.config.cache_kernels) and any(path.suffix in suffixes for path in folder.glob("*"))
 
 
-def _tell(done: int, total: int, name: str) -> None:
+def _report(done: int, total: int, name: str) -> None:
     """Report the progress of compilation to the watchers, the terminal and the log."""
     for watcher in tuple(_watchers):
         watcher(done, total, name)

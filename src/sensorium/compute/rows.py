@@ -68,19 +68,19 @@ def tick_captured(rows: Rows) -> wp.int32:
 
 @wp.func
 def tick_of_control(rows: Rows) -> wp.int32:
-    """Return the tick at which the control step began; -1 before the first."""
+    """Return the start tick of the control step; -1 before the first."""
     return rows.time[3]
 
 
 @wp.func
 def mode_now(rows: Rows) -> wp.int32:
-    """Return what kind of sample is computed: `SAMPLE` or `FIRST` of `sensorium.compute`."""
+    """Return the kind of the computed sample: `SAMPLE` or `FIRST` of `sensorium.compute`."""
     return rows.time[1]
 
 
 @wp.func
 def is_first(rows: Rows, env: int) -> wp.bool:
-    """Whether an env was reset at this tick, so that its states start anew."""
+    """Return whether an env was reset at this tick, so that its states must be initialised."""
     return rows.reset_tick[env] == rows.time[0]
 
 

@@ -65,7 +65,7 @@ class SampleCounter:
         return self.first_tick.clamp(min=self.last_tick)
 
     @property
-    def is_of_now(self) -> bool:
+    def is_current(self) -> bool:
         """Whether at least one env has a capture at the clock's tick."""
         return self._clock.tick in (self.last_tick, self.first_at)
 

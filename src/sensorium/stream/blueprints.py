@@ -151,7 +151,7 @@ def build_cfg(
     fields = definition.choose(given)
     if _TICK in fields:
         if "update_period" in fields:
-            fault = Fault(_TICK, shown(fields[_TICK]), "it absent beside update_period", "Keep one of the two.")
+            fault = Fault(_TICK, shown(fields[_TICK]), f"either {_TICK} or update_period", "Keep one of the two.")
             raise ConfigError(title, [fault])
         fields["update_period"] = fields.pop(_TICK)
     place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)

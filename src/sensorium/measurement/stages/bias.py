@@ -14,7 +14,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
-from sensorium.measurement.draws import Stream, is_law, normals_of
+from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -28,8 +28,8 @@ from sensorium.measurement.stages.amounts import (
     check_fit,
     column_values,
     draw_amount,
-    launch_beginning,
-    no_law,
+    launch_start,
+    not_drawn,
     row,
     state_views,
     ticks_since,
@@ -79,7 +79,7 @@ def _gauss_markov(
             values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
 
 
-Drive = Annotated[Amount, no_law(), within(0.0, math.inf, "a number or vector >= 0")]
+Drive = Annotated[Amount, not_drawn(), within(0.0, math.inf, "a number or vector >= 0")]
 
 
 class GaussMarkov(StageCfg):
@@ -317,12 +317,12 @@ class TemperatureDrift(DrawnStage):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the tick of the first sample and the drawn amounts."""
         check_fit(columns, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
-        drawn = {name: (1,) for name, amount in self._device().items() if is_law(amount)}
+        drawn = {name: (1,) for name, amount in self._device().items() if is_drawn(amount)}
         return {"began": (BEGAN,), **drawn, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Alter bias and scale (one launch per field, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         ticks = 2.0 ** np.arange(_BITS)
         powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)
         for field, columns in key.columns.items():
@@ -340,6 +340,6 @@ class TemperatureDrift(DrawnStage):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw temperatures and coefficients."""
         for name, amount in self._device().items():
-            if is_law(amount):
+            if is_drawn(amount):
                 draw_amount(key, name, amount, 1, "", state[name])
         super().reset(state, key)

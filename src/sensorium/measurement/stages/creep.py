@@ -23,7 +23,7 @@ from sensorium.measurement.stages.amounts import (
     amount_row,
     check_fit,
     column_values,
-    launch_beginning,
+    launch_start,
     state_views,
     ticks_since,
 )
@@ -136,7 +136,7 @@ class Creep(DrawnStage):
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Advance the processes and add their sum (one launch per field, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         rates, weights = self.processes()
         clock = key.clock
         for field, columns in key.columns.items():

@@ -14,7 +14,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import is_law
+from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     Row,
@@ -22,7 +22,7 @@ from sensorium.measurement.stages.amounts import (
     amount_table,
     column_values,
     draw_amount,
-    no_law,
+    not_drawn,
     parts,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -84,7 +84,7 @@ class Crosstalk(StageCfg):
     full_scale: (
         Annotated[
             Amount,
-            no_law("Give fixed numbers for the device."),
+            not_drawn("Give fixed numbers for the device."),
             must(lambda scale: amount_bounds(scale)[0] > 0.0, "numbers > 0"),
         ]
         | None
@@ -101,8 +101,8 @@ class Crosstalk(StageCfg):
         for part in parts(value):
             shape = np.shape(part)
             side = math.isqrt(int(np.size(part)))
-            if shape not in ((), (side * side,) if is_law(value) else (side, side)):
-                raise bad("a distribution of numbers or of whole matrices" if is_law(value) else "a square matrix")
+            if shape not in ((), (side * side,) if is_drawn(value) else (side, side)):
+                raise bad("a distribution of numbers or of whole matrices" if is_drawn(value) else "a square matrix")
         if len({np.size(part) for part in parts(value) if np.ndim(part)}) > 1:
             raise bad("matrices of the same size")
         return value
@@ -141,7 +141,7 @@ class Crosstalk(StageCfg):
         """Return the drawn matrices; check that the full scales fit."""
         size, _ = self._elements(columns)
         self._scales(columns)
-        return {"matrix": (sum(columns.values()) * size,)} if is_law(self.matrix) else {}
+        return {"matrix": (sum(columns.values()) * size,)} if is_drawn(self.matrix) else {}
 
     def _scales(self, columns: Mapping[str, int]) -> Row:
         """Return the full scale of each element, 1 by default."""
@@ -173,7 +173,7 @@ class Crosstalk(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
-        if is_law(self.matrix):
+        if is_drawn(self.matrix):
             draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
 
 
@@ -184,4 +184,4 @@ def _side(matrix: Any) -> int | None:
 
 
 def _flat(matrix: Any) -> Any:
-    return matrix if is_law(matrix) else tuple(np.asarray(matrix, np.float64).reshape(-1).tolist())
+    return matrix if is_drawn(matrix) else tuple(np.asarray(matrix, np.float64).reshape(-1).tolist())

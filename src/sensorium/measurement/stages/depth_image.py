@@ -163,7 +163,7 @@ def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
 
 
 @wp.func
-def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
+def shifted_pixel(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
     """Return the pixel that replaces (u, v) if its centre is shifted by `shift` px.
 
     With `keeps_surface` a shift along the pixel's own surface has no effect, so that it blurs steps and adds no noise
@@ -257,7 +257,7 @@ def noise_of(
 
 
 @kernel
-def keep_what_is_there(
+def keep_true_image(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
     """Store the true image with its misses as +inf, taken from the slot, which still holds them."""
@@ -278,7 +278,7 @@ def keep_and_clear(
 
 
 @kernel
-def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
+def find_second_view(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
     env, mount, v, u = masked_tid(rows)
     image = view.image
@@ -476,7 +476,7 @@ class DepthStage(StageCfg):
         view.normals = wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3)
         view.quats = wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4)
         values = [column_values(record[field]) for record in (slot, truth)]
-        key.compute.launch(keep_what_is_there, (key.columns[field],), values, [view.z])
+        key.compute.launch(keep_true_image, (key.columns[field],), values, [view.z])
         return view
 
     def chances(self, key: StageKey, field: str) -> list[Any]:
@@ -485,12 +485,12 @@ class DepthStage(StageCfg):
             self.draws(key, field), normal_table(key.compute.wp_device)
         ]  # fmt: skip
 
-    def look_around(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
+    def prepare_views(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
         """Store the image for look-ups and compute its second view, both `[env, column]` (one or two launches)."""
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
         if sight.shadow:
-            key.compute.launch(see_from_the_other, image_shape(slot[field]), [view, sight.parallax], [nearest])
+            key.compute.launch(find_second_view, image_shape(slot[field]), [view, sight.parallax], [nearest])
         return before, nearest
 
     def measure(self, kernel: Any, slot: Record, key: StageKey, field: str, inputs: list[Any], others: Any) -> None:

@@ -20,8 +20,8 @@ from sensorium.measurement.stages.depth_image import (
     View,
     inverse,
     is_seen,
-    looked_up,
     noise_of,
+    shifted_pixel,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -68,7 +68,7 @@ def _stereo(
             shift = wp.vec2(
                 stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
             )
-            at = looked_up(view, env, first, u, v, shift, 1)
+            at = shifted_pixel(view, env, first, u, v, shift, 1)
         seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
         d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
         d = d + stereo.noise * noise[j]
@@ -136,5 +136,5 @@ class StereoDepth(DepthStage):
             stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
             stereo.fattening = self.edge_fattening * ratio
             stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
-            seen = self.look_around(slot, view, stereo.sight, key, field)
+            seen = self.prepare_views(slot, view, stereo.sight, key, field)
             self.measure(_stereo, slot, key, field, [view, stereo], seen)

@@ -20,7 +20,7 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
@@ -69,7 +69,7 @@ def _second_order(
     values[env, column] = y
 
 
-SHARED = no_law("Give fixed numbers, shared by all environments.")
+SHARED = not_drawn("Give fixed numbers, shared by all environments.")
 
 
 class LowPass(StageCfg):

@@ -12,7 +12,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, bad
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import converted, is_law
+from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import DrawnStage, parts
 from sensorium.measurement.stages.key import StageKey
@@ -147,8 +147,10 @@ class GSensitivity(DrawnStage):
     def _matrix(cls, value: Any) -> Any:
         for part in parts(value):
             shape = np.shape(part)
-            if shape not in ((), (9,)) if is_law(value) else shape not in ((), (3,), (3, 3)):
-                raise bad("a distribution of numbers or of nine" if is_law(value) else "a number, three numbers or 3x3")
+            if shape not in ((), (9,)) if is_drawn(value) else shape not in ((), (3,), (3, 3)):
+                raise bad(
+                    "a distribution of numbers or of nine" if is_drawn(value) else "a number, three numbers or 3x3"
+                )
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
@@ -164,7 +166,7 @@ class GSensitivity(DrawnStage):
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return G row by row, or the distribution of its elements."""
         matrix = self.matrix
-        if not is_law(matrix):
+        if not is_drawn(matrix):
             numbers = np.asarray(matrix, np.float64)
             matrix = tuple((numbers if numbers.ndim == 2 else np.eye(3) * numbers).reshape(-1).tolist())
         return {"matrix": (matrix, 3 * columns)}

@@ -14,7 +14,7 @@ from pydantic import field_validator, model_validator
 from sensorium.cfg import Amount, Float, Place, Share, StageCfg, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
+from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
@@ -149,10 +149,10 @@ class TaxelCrosstalk(StageCfg):
     in m with `spacing`."""
     spacing: Lengths | None = None
     """Distance between neighbours, m: a number, or from row to row and from column to column."""
-    kernel: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    kernel: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
     """Response to a unit input on one taxel: an odd number of rows of an odd number of weights. The centre weight stays
     on the taxel; the weight below it goes to the taxel of the next row."""
-    matrix: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    matrix: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
     """C itself, with row i for the signal that taxel i picks up from each. For lists of taxels, and for grids row by
     row."""
     border: Literal["keep", "leak"] = "keep"

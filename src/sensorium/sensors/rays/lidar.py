@@ -49,7 +49,7 @@ from sensorium.sensors.rays.lidar_kernels import (
     take_flags,
     true_scan,
 )
-from sensorium.sensors.rays.lidar_scan import Window, bias_law, sub_rays, window_of
+from sensorium.sensors.rays.lidar_scan import Window, bias_distribution, sub_rays, window_of
 from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import Field
@@ -178,7 +178,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         model.weights = self._array(self._weights)
         model.key0, model.key1 = (wp.uint32(word) for word in self.stream("return"))
         model.bias_key0, model.bias_key1 = (wp.uint32(word) for word in self.stream("channel_bias"))
-        model.bias = bias_law(cfg, self.channels, self.compute_on.wp_device)
+        model.bias = bias_distribution(cfg, self.channels, self.compute_on.wp_device)
         return model
 
     # Work -------------------------------------------------------------------------------------------------------------

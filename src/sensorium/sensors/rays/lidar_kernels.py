@@ -12,7 +12,7 @@ import warp as wp
 from sensorium.compute import Rows, captured_words, episode_words, kernel, masked_tid, tick_captured
 from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
-from sensorium.measurement.draws import FIXED, Law, draw_of
+from sensorium.measurement.draws import FIXED, ColumnDistribution, draw_value
 from sensorium.random import F32, word_to_normal, word_to_uniform
 
 MOST_SUB_RAYS = 19
@@ -63,7 +63,7 @@ class Model:
     range_x: wp.array[wp.float32]
     range_y: wp.array[wp.float32]
     weights: wp.array[wp.float32]
-    bias: Law
+    bias: ColumnDistribution
     key0: wp.uint32
     key1: wp.uint32
     bias_key0: wp.uint32
@@ -253,7 +253,7 @@ def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, 
         element = 0
     block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
     words = episode_words(rows, env, block, model.bias_key0, model.bias_key1)
-    return draw_of(model.bias, channel, words[element % 4], table)
+    return draw_value(model.bias, channel, words[element % 4], table)
 
 
 @wp.func

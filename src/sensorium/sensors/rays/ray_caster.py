@@ -88,7 +88,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
-    def _has_what_knobs_act_on(self) -> Any:
+    def _check_knobs(self) -> Any:
         self.refuse_idle_knobs("no distances or hits are computed", "distances")
         return self
 

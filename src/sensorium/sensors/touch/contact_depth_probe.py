@@ -21,7 +21,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxel_cfg import TaxelCfg
@@ -51,7 +51,7 @@ def _depths(
     block: int,
     skin: Skin,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     depth_out: wp.array3d[wp.float32],
     depth_measured: wp.array3d[wp.float32],
 ) -> None:
@@ -81,7 +81,7 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
 
     single: ClassVar[bool] = True
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute the depth of each probe (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, taxels.query.shapes, taxels.query.around]

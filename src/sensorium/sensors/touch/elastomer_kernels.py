@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.geometry.solids import signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
@@ -127,7 +127,7 @@ def _slot(gel: Gel, probe: int) -> wp.int32:
 
 @kernel
 def press(
-    rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: Around, heights: wp.array4d[wp.float32]
+    rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: NearShapes, heights: wp.array4d[wp.float32]
 ) -> None:
     """Write the depth of each probe in the shapes, `heights[env, mount, 0]`, and its power by the exponent."""
     env, mount, first = masked_tid(rows)
@@ -175,7 +175,9 @@ def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
 
 
 @wp.func
-def _is_inside(shapes: Shapes, around: Around, surface: Surface, env: int, mount: int, link: int, p: wp.vec3) -> bool:
+def _is_inside(
+    shapes: Shapes, around: NearShapes, surface: Surface, env: int, mount: int, link: int, p: wp.vec3
+) -> bool:
     """Return whether a point in the mount's frame is inside, or on, a shape of a link."""
     for k in range(around.count[env, mount]):
         row = around.row[env, mount, k]
@@ -198,7 +200,7 @@ def stick(
     law: Law,
     surface: Surface,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
     body_pos_in: wp.array2d[wp.vec3],

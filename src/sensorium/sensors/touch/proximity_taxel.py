@@ -40,7 +40,7 @@ from sensorium.compute import Memory, Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
-from sensorium.geometry.solid_around import Around
+from sensorium.geometry.solid_around import NearShapes
 from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -167,13 +167,13 @@ def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[
 
 
 @kernel
-def _sense(
+def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
     law: Law,
     clouds: Clouds,
-    around: Around,
+    around: NearShapes,
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
     force_measured: wp.array3d[wp.vec3],
@@ -269,11 +269,11 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         """Bytes of memory of this sensor."""
         return super().nbytes + self._filed.nbytes
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Sum over nearby surfaces (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, self._filed.clouds, taxels.query.around]
-        self.compute_on.launch(_sense, taxels.items, inputs, self._wrenches(raw, slot))
+        self.compute_on.launch(_compute_taxels, taxels.items, inputs, self._wrenches(raw, slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return the probes near a surface, as points."""

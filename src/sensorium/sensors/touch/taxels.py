@@ -224,7 +224,7 @@ TaxelDataT = TypeVar("TaxelDataT")
 
 
 class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelDataT]):
-    """Sensor of probes on a link: `feel` computes their readings, for the true and for the drawn radii.
+    """Sensor of probes on a link: `compute_readings` computes their readings, for the true and for the drawn radii.
 
     A subclass gives its config and data types, as for `SimpleSensor`.
     """
@@ -281,18 +281,18 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Find nearby shapes, and compute the readings (one launch, and those of `feel`)."""
+        """Find nearby shapes, and compute the readings (one launch, and those of `compute_readings`)."""
         self._taxels.query.place()
-        self.feel(raw, None)
+        self.compute_readings(raw, None)
 
     @recorded
     @used_if(lambda self: self.cfg.probe_radius_noise != 0.0)  # otherwise only later steps change the measured reading
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Compute the readings for the true radius and the drawn one; the surroundings are found only once."""
         self._taxels.query.place()
-        self.feel(raw, slot)
+        self.compute_readings(raw, slot)
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Write the truth into `raw` and, if given, the reading of the drawn radii into `slot` (launches)."""
         raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
 

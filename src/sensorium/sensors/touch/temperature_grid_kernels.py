@@ -17,7 +17,7 @@ import warp as wp
 
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
 from sensorium.geometry.primitives import MESH, PLANE
-from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
@@ -99,10 +99,10 @@ class Links:
 
 
 @kernel
-def touch(
+def find_contacts(
     rows: Rows,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     skin: Skin,
     links: Links,
     mount_pos_in: wp.array2d[wp.vec3],
@@ -181,7 +181,7 @@ def touch(
 
 
 @wp.func
-def share_gone(x: F64) -> F64:
+def mean_decay(x: F64) -> F64:
     """Return (1 - exp(-x)) / x for x >= 0: the mean of an exponential decay over x time constants."""
     if x < _SMALL:
         return _ONE - x * (_HALF - x * (wp.float64(1.0 / 6.0) - x * wp.float64(1.0 / 24.0)))
@@ -256,7 +256,7 @@ def exchange(
             there = base[other]
             if other < nodes:
                 there = there + theta[env, other]
-            heat = flow * share_gone(flow * both) * (there - base[own] - theta[env, own])
+            heat = flow * mean_decay(flow * both) * (there - base[own] - theta[env, own])
             theta[env, own] = theta[env, own] + heat * per_capacity[own]
             if other < nodes:
                 theta[env, other] = theta[env, other] - heat * per_capacity[other]
@@ -317,7 +317,7 @@ def conduct(
 
 
 @kernel
-def lose(
+def apply_losses(
     rows: Rows,
     cells: int,
     span: wp.array[F64],
@@ -375,7 +375,7 @@ def lose(
                 rate = rate + emissivity[node] * _SIGMA * (hot * hot + cold * cold) * (hot + cold)
             rate = rate * bare
             gain = (power + rate * (ambient - base[node] - start)) * time * per_capacity[node]
-            value = start + gain * share_gone(rate * time * per_capacity[node])
+            value = start + gain * mean_decay(rate * time * per_capacity[node])
             mean = _HALF * (start + value)
             if emissivity[node] == _ZERO:
                 break
@@ -410,7 +410,7 @@ def respond(
         rest[env, column] = 0.0
         return
     before = F64(last[env, column]) + F64(rest[env, column])
-    after = before + x * share_gone(x) * (F64(values[env, column]) - before)
+    after = before + x * mean_decay(x) * (F64(values[env, column]) - before)
     shown = wp.float32(after)
     rest[env, column] = wp.float32(after - F64(shown))
     values[env, column] = shown
