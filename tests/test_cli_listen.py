@@ -326,7 +326,7 @@ def test_it_waits_for_a_server_that_ended_and_goes_on(tmp_path: Path) -> None:
         listener.wait_for(listener.err, "does not answer; waiting until it is back")
         before = len(listener.out)
         with serving(address, step=True, world={"columns": 0}):
-            listener.wait_for(listener.err, "is back; listening goes on")
+            listener.wait_for(listener.err, "is back; listening continues")
             until(lambda: len(listener.out) > before, "samples of the second server")
             assert listener.end() == 130
     assert not any("Traceback" in line for line in listener.err)
@@ -352,7 +352,7 @@ def test_too_few_samples_in_time_are_an_error(capsys: pytest.CaptureFixture[str]
     """A lock-step simulation without steps sends at most one frame."""
     with serving(lockstep=True, world={"columns": 0}) as server:
         code = main(["listen", server.address, "gauge", "--json", "--count", "3", "--seconds", "0.3"])
-    failed(capsys, code, "of 3 samples of 'gauge' came within 0.3 s", "lock-step")
+    failed(capsys, code, "of 3 samples of 'gauge'", "within 0.3 s", "lock-step")
 
 
 def test_secrets_come_from_files_or_the_environment(
@@ -392,11 +392,11 @@ def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture
         other.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
         code = main(["listen", address, "gauge", "--timeout", "0.3"])
-        failed(capsys, code, f"nobody answered at {address} within 0.3 s: nothing listens there", "sensorium serve")
+        failed(capsys, code, f"{address} within 0.3 s", "no program listens", "sensorium serve")
         other.listen()
-        failed(capsys, main(["listen", address, "--timeout", "0.3"]), "no server of sensorium, or it hangs")
+        failed(capsys, main(["listen", address, "--timeout", "0.3"]), "not a sensorium server")
     code = plain(["ipc:///nowhere/server", "--timeout", "0.3"])
-    failed(capsys, code, "there is no such file", "the address the one that it prints")
+    failed(capsys, code, "socket file does not exist", "the address that it prints")
 
 
 @pytest.mark.parametrize("command", [main, plain])
@@ -406,7 +406,7 @@ def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture
         (["gaug"], ["unknown sensor 'gaug'", "Did you mean 'gauge'?", "sheet"]),
         (["gauge", "gaugee"], ["unknown sensor 'gaugee'", "Did you mean 'gauge'?"]),
         (["gauge", "--env", "7"], ["--env: got 7, expected 0 to 3", "'gauge' has 4 envs"]),
-        (["gauge", "--every", "0"], ["--every: got 0", ">= 1"]),
+        (["gauge", "--every", "0"], ["--every: got 0", "a whole number from 1"]),
         (["gauge", "--max-rate", "-1"], ["--max-rate: got -1", ">= 0"]),
         (["gauge", "--count", "-1"], ["--count: got -1"]),
         (["gauge", "--seconds", "nan"], ["--seconds: got nan"]),
@@ -447,13 +447,14 @@ def test_a_port_out_of_range_is_explained(port: str, capsys: pytest.CaptureFixtu
 def test_words_that_are_no_numbers_are_explained(
     options: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both commands name the option, the given word and the expected value, without Python's type names."""
+    """Both commands name the option and the given word; `sensorium listen` also names the expected value."""
     assert main(["listen", "tcp://127.0.0.1:7447", "gauge", *options]) == 2
     err = capsys.readouterr().err
     assert f"Error parsing {text}" in err and "Type" not in err and "literal" not in err
     with pytest.raises(SystemExit, match="2"):
         plain(["tcp://127.0.0.1:7447", "gauge", *options])
-    assert f"error: argument {text}" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"argument {options[0]}: invalid" in err and repr(options[1]) in err
 
 
 def test_options_of_samples_are_refused_beside_blueprints(
@@ -528,7 +529,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     for block in blocks:
         start = header.body_offset + block.offset
         memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
-    return FieldData(RawData.read(memory, info))
+    return FieldData(RawData(memory, info))
 
 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:

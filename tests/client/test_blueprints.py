@@ -87,15 +87,6 @@ def test_filter_takes_wildcards_over_ids_and_tags(wildcard: str, ids: list[str])
     assert LIBRARY.filter(wildcard).ids == ids
 
 
-def test_filter_by_attribute_sees_defaults_and_recommended_values_as_text_and_as_values() -> None:
-    assert LIBRARY.filter_by_attribute("channels", 32).ids == ["sensor.lidar.ray_cast"]
-    assert LIBRARY.filter_by_attribute("channels", "16").ids == ["sensor.lidar.ray_cast"]
-    assert LIBRARY.filter_by_attribute("channels", 64).ids == []
-    assert LIBRARY.filter_by_attribute("evaluate", "always").ids == ["sensor.other.imu"]
-    assert LIBRARY.filter_by_attribute("history_length", 0).ids == ["sensor.other.imu"]
-    assert LIBRARY.filter_by_attribute("nothing", 0).ids == []
-
-
 def test_every_look_up_gives_a_fresh_copy() -> None:
     first = imu()
     first["rate_hz"] = 100
@@ -103,11 +94,6 @@ def test_every_look_up_gives_a_fresh_copy() -> None:
     twin = first.copy()
     twin["rate_hz"] = 50
     assert first["rate_hz"] == 100.0 and twin["rate_hz"] == 50.0
-
-
-def test_a_library_survives_the_way_through_plain_data() -> None:
-    again = BlueprintLibrary.from_dicts([bp.definition.to_dict() for bp in LIBRARY])
-    assert again.ids == LIBRARY.ids and [bp.definition for bp in again] == [bp.definition for bp in LIBRARY]
 
 
 def test_the_library_shows_what_is_in_it() -> None:
@@ -120,7 +106,7 @@ def test_the_library_shows_what_is_in_it() -> None:
 def test_a_blueprint_knows_its_id_tags_and_attributes() -> None:
     bp = LIBRARY.find("lidar")
     assert (bp.id, bp.kind, bp.tags) == ("sensor.lidar.ray_cast", "lidar", ["sensor", "lidar", "ray_cast", "ranging"])
-    assert bp.has_tag("lidar") and not bp.has_tag("lid*") and bp.match_tags("lid*") and bp.match_tags("sensor.lidar.*")
+    assert bp.match_tags("lid*") and bp.match_tags("sensor.lidar.*")
     assert bp.has_attribute("channels") and "channels" in bp and not bp.has_attribute("rate_hz")
     assert [each.id for each in imu()] == ["rate_hz", "history_length", "noise", "debug_vis", "evaluate", "gravity"]
     assert len(imu()) == 6 and imu().doc == "An IMU." and LIBRARY.find("safe_distance").needs == "reserve contact"
@@ -186,7 +172,7 @@ def test_what_must_be_chosen_is_checked_before_spawning() -> None:
 
 def test_a_blueprint_tells_what_is_chosen_and_its_text_tells_everything() -> None:
     bp = LIBRARY.find("safe_distance")
-    assert repr(bp) == "Blueprint('sensor.other.safe_distance': entity to be set, 1 attribute at its default)"
+    assert repr(bp) == "Blueprint('sensor.other.safe_distance')"
     assert str(bp).splitlines() == [
         "sensor.other.safe_distance",
         "  needs: reserve contact",
@@ -195,7 +181,7 @@ def test_a_blueprint_tells_what_is_chosen_and_its_text_tells_everything() -> Non
     ]
     bp["safe_distance_front"] = 2
     bp["entity"] = "robot"
-    assert repr(bp).startswith("Blueprint('sensor.other.safe_distance': safe_distance_front=2.0, entity='robot', 0 ")
+    assert repr(bp) == "Blueprint('sensor.other.safe_distance', safe_distance_front=2.0, entity='robot')"
     assert "* safe_distance_front: float = 2.0 m" in str(bp)
     assert "  evaluate: string = auto (one of auto, always)  When it is computed." in str(imu()).splitlines()
 
@@ -207,24 +193,13 @@ def test_an_attribute_gives_its_value_in_the_type_asked_for() -> None:
     bp = imu().set_attributes(rate_hz=100, history_length=3, debug_vis=True)
     rate, length, shows = (bp.get_attribute(name) for name in ("rate_hz", "history_length", "debug_vis"))
     assert (rate.as_float(), rate.as_int(), rate.as_str()) == (100.0, 100, "100.0")
-    assert (length.as_int(), int(length), float(length), str(length)) == (3, 3, 3.0, "3")
-    assert shows.as_bool() is True and bool(shows) and not bp.get_attribute("rate_hz").as_str() == "100"
-    assert (rate.type, rate.is_modifiable, rate.restrict_to_recommended) == ("float", True, False)
+    assert (length.as_int(), length.as_float(), length.as_str()) == (3, 3.0, "3")
+    assert shows.as_bool() is True and rate.type == "float"
     assert bp.get_attribute("evaluate").recommended_values == ("auto", "always")
     with pytest.raises(ConfigError, match=r"rate_hz: got 100.0, expected true or false"):
         rate.as_bool()
-    with pytest.raises(ConfigError, match=r"rate_hz: got None, expected a number\. It is not set"):
+    with pytest.raises(ConfigError, match=r"rate_hz: got None, expected a number\. Set it"):
         imu().get_attribute("rate_hz").as_float()
-
-
-def test_attributes_compare_with_python_values_and_with_text() -> None:
-    bp = imu().set_attributes(rate_hz=100, debug_vis=True, history_length=1, gravity=[0, 0, 1])
-    rate, shows, length = bp.get_attribute("rate_hz"), bp.get_attribute("debug_vis"), bp.get_attribute("history_length")
-    assert rate == 100 and rate == 100.0 and rate == "100" and rate != 99 and rate != "fast" and rate is not None
-    assert shows == True and shows == "true" and shows != 1 and length != True and length == 1  # noqa: E712
-    assert bp.get_attribute("gravity") == (0, 0, 1) and bp.get_attribute("gravity") == [0.0, 0.0, 1.0]
-    assert rate == bp.copy().get_attribute("rate_hz") and rate != imu().get_attribute("rate_hz")
-    assert imu().get_attribute("rate_hz") == None and hash(rate) == hash(bp.get_attribute("rate_hz"))  # noqa: E711
 
 
 def test_an_attribute_is_what_it_was_when_it_was_asked_for() -> None:
@@ -232,9 +207,6 @@ def test_an_attribute_is_what_it_was_when_it_was_asked_for() -> None:
     before = bp.get_attribute("rate_hz")
     bp["rate_hz"] = 100
     assert before.value is None and not before.is_chosen and bp.get_attribute("rate_hz").is_chosen
-    assert repr(before) == "ActorAttribute(rate_hz: float = not set, the default)"
-    assert repr(bp.get_attribute("rate_hz")) == "ActorAttribute(rate_hz: float = 100.0 Hz)"
-    assert repr(bp.get_attribute("evaluate")) == "ActorAttribute(evaluate: const string = 'auto', the default)"
     assert isinstance(before, ActorAttribute)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -37,11 +38,18 @@ class Data:
         return f"{self.name}{self.frame}"
 
 
-def collector(*names: str, **options: Any) -> FrameCollector[Data]:
-    return FrameCollector(names or ("imu", "lidar"), **options)
+class Collector(FrameCollector[Data]):
+    """A collector whose announcements may name sensors with one data item each."""
+
+    def done(self, frame: int, due: Iterable[str] | Mapping[str, int], mark: Any = None) -> None:
+        super().done(frame, due if isinstance(due, Mapping) else dict.fromkeys(due, 1), mark)
 
 
-def fill(sync: FrameCollector[Data], frames: range, lidar_every: int = 1) -> None:
+def collector(*names: str, **options: Any) -> Collector:
+    return Collector(names or ("imu", "lidar"), **options)
+
+
+def fill(sync: Collector, frames: range, lidar_every: int = 1) -> None:
     """Deliver imu data in all frames and lidar data in every n-th frame, and announce them."""
     for k in frames:
         due = ["imu", "lidar"] if k % lidar_every == 0 else ["imu"]
@@ -117,7 +125,7 @@ def test_any_order_of_arrival_gives_the_same_frames(seed: int) -> None:
     """Announcements come in order; data come in order per stream, before or after them, in any interleaving."""
     rng, frames = random.Random(seed), range(5, 30)
     due = {k: [n for n, every in (("imu", 1), ("lidar", 3), ("gnss", 7)) if k % every == 0] for k in frames}
-    lines: list[list[Callable[[FrameCollector[Data]], None]]] = [[], [], [], []]
+    lines: list[list[Callable[[Collector], None]]] = [[], [], [], []]
     for k in frames:
         lines[0].append(lambda s, k=k: s.done(k, due[k]))  # type: ignore[misc]
         for line, name in zip(lines[1:], ("imu", "lidar", "gnss"), strict=True):
@@ -170,7 +178,7 @@ def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
     assert shown(sync.get()) == {"imu": "None", "lidar": "lidar3"}
     sync.add("imu", Data("imu", 5))
     assert sync.next()[0] == 5
-    with pytest.raises(FrameTimeoutError, match=r"no frame with data was announced within 0.02 s \(the newest is 5\)"):
+    with pytest.raises(FrameTimeoutError, match=r"a frame with data within 0\.02 s.*newest frame is 5"):
         sync.get(timeout=SOON)
 
 
@@ -185,7 +193,7 @@ def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
     sync.add("lidar", Data("lidar", 2))
     assert shown(call.result()) == {"imu": "imu1", "lidar": "None"}
     assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "lidar2"}
-    with pytest.raises(FrameTimeoutError, match=r"'lidar' \(late, its newest data are of frame 2\)"):
+    with pytest.raises(FrameTimeoutError, match=r"frame 3 .*'lidar' \(.*frame 2\)"):
         sync.get(3, SOON)
 
 
@@ -200,10 +208,11 @@ def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> No
     sync.done(5, ["imu", "lidar", "camera"])
     with pytest.raises(TimeoutError) as caught:
         sync.get(5, SOON)
-    assert str(caught.value) == (
-        "frame 5 is not complete after 0.02 s. Missing: 'lidar' (late, its newest data are of frame 4), "
-        "'camera' (late, nothing of it has come). There: imu. Not due in this frame: gnss."
-    )
+    text = str(caught.value)
+    assert text.startswith("frame 5 ") and "0.02 s" in text
+    missing, received, not_due = text.split(". ")[1:]
+    assert re.fullmatch(r"Missing: 'lidar' \(.*frame 4\), 'camera' \(no data.*\)", missing)
+    assert (received, not_due) == ("Received: imu", "Not due in this frame: gnss.")
     assert isinstance(caught.value, FrameTimeoutError) and isinstance(caught.value, StreamError)
     assert caught.value.frame == 5 and list(caught.value.missing) == ["lidar", "camera"]
     sync.add("lidar", Data("lidar", 5))
@@ -213,11 +222,11 @@ def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> No
 
 def test_a_time_out_says_when_the_frame_was_not_announced() -> None:
     sync = collector()
-    with pytest.raises(FrameTimeoutError, match=r"frame 8 was not announced within 0.02 s \(none was yet\)"):
+    with pytest.raises(FrameTimeoutError, match=r"frame 8 within 0\.02 s.*no frame"):
         sync.get(8, SOON)
     sync.end("lidar", "it was destroyed")
     sync.done(6, [])
-    message = r"frame 8 was not announced within 0.02 s \(the newest is 6\). Ended: 'lidar' \(it was destroyed\)"
+    message = r"frame 8 within 0\.02 s.* 6\. Ended: 'lidar' \(it was destroyed\)"
     with pytest.raises(FrameTimeoutError, match=message):
         sync.get(8, SOON)
 
@@ -253,7 +262,7 @@ def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_wai
     sync.done(2, ["imu"])
     assert shown(call.result()) == {"imu": "imu2"}
     for frame in (3, None):
-        with pytest.raises(StreamError, match=r"all streams have ended: 'imu' \(the server was closed\)"):
+        with pytest.raises(StreamError, match=r"all streams .*'imu' \(the server was closed\)"):
             sync.get(frame, None)
 
 
@@ -270,17 +279,15 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
     fill(sync, range(10, 13))
     fill(sync, range(15, 18))
     sync.get(12)
-    with pytest.raises(
-        StaleError, match="frame 9 is older than this FrameSync: the first frame that was announced is 10"
-    ):
+    with pytest.raises(StaleError, match=r"frame 9 .*first.* 10\."):
         sync.get(9)
-    with pytest.raises(StaleError, match="frame 11 is gone: frame 12 has been handed out"):
+    with pytest.raises(StaleError, match=r"frame 11 was dropped.* 12 "):
         sync.get(11)
-    with pytest.raises(StaleError, match="frame 14 was never announced: there was none between 12 and 15"):
+    with pytest.raises(StaleError, match="frame 14 does not exist"):
         sync.get(14)
     assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest delivered frame is still available
     sync.get(17)
-    with pytest.raises(StaleError, match="frame 9 was before"):
+    with pytest.raises(StaleError, match=r"frame 9 .*first.* 10\."):
         sync.get(9)
 
 
@@ -288,33 +295,26 @@ def test_a_server_that_counts_anew_ends_it() -> None:
     sync = collector()
     fill(sync, range(10, 12))
     sync.done(0, ["imu"])
-    with pytest.raises(StreamError, match="the server began anew: frame 0 came after 11"):
+    with pytest.raises(StreamError, match=r"server restarted: frame 0 .*frame 11"):
         sync.get(12, LONG)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FrameCollector([]), "names: got (), expected at least one sensor"),
+        (lambda: FrameCollector([]), "FrameSync.names: got (), expected at least one sensor"),
         (lambda: FrameCollector("imu"), "names: got 'imu', expected a list of sensors. Write ['imu']."),
-        (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected each sensor once"),
-        (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a number of frames >= 1"),
-        (lambda: FrameCollector(["imu"], max_events=0), "max_events: got 0, expected a number of events >= 1"),
-        (lambda: FrameCollector(["imu"], keep="many"), "keep: got 'many', expected a number of frames >= 1"),  # type: ignore[arg-type]
-        (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected the number of a frame, >= 0"),
+        (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected at least one sensor, each once"),
+        (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a whole number from 1"),
+        (lambda: FrameCollector(["imu"], max_events=0), "max_events: got 0, expected a whole number from 1"),
+        (lambda: FrameCollector(["imu"], keep="many"), "keep: got 'many', expected a whole number"),  # type: ignore[arg-type]
+        (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected a whole number from 0"),
     ],
 )
 def test_bad_arguments_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make()
     assert message in str(caught.value)
-
-
-def test_data_of_a_sensor_that_is_not_collected_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown sensor 'imv'\. Did you mean 'imu'"):
-        collector().add("imv", Data("imv", 1))
-    with pytest.raises(UnknownNameError):
-        collector().end("imv")
 
 
 # Several messages of a sensor -----------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ class Missing(Data):
         return f"{self.count} lost"
 
 
-def eventful(*names: str, **options: Any) -> FrameCollector[Data]:
+def eventful(*names: str, **options: Any) -> Collector:
     return collector(*names, missing=lambda name, count, mark: Missing(name, -1, count, mark), **options)
 
 
@@ -353,7 +353,7 @@ def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_th
     sync = eventful("guard")
     sync.add("guard", Data("guard", 4))
     sync.done(4, {"guard": 3})
-    with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(late, 1 of 3 have come\)\.$"):
+    with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(1 of 3 received\)\.$"):
         sync.get(4, SOON)
     sync.add("guard", Data("guard", 4))
     call = Call(lambda: sync.get(4, LONG))
@@ -391,7 +391,7 @@ def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
     number, bundle = sync.next()
     assert (number, str(bundle.events["guard"]), bundle["guard"]) == (2, "(2 lost,)", None)
     sync.add("guard", Data("guard", 3))
-    with pytest.raises(FrameTimeoutError, match="3 of 4 have come"):
+    with pytest.raises(FrameTimeoutError, match="3 of 4 received"):
         sync.next(SOON)
     sync.add("guard", Data("guard", 3))
     assert str(sync.next()[1].events["guard"]) == "(guard3, guard3, 2 lost)"
@@ -417,7 +417,7 @@ def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) 
     rng, frames = random.Random(seed), range(5, 40)
     counts = {k: rng.choice([0, 0, 1, 1, 2, 5]) for k in frames}
     expected = {k: [0, 0] for k in frames}  # arrived, lost
-    stream: list[Callable[[FrameCollector[Data]], None]] = []
+    stream: list[Callable[[Collector], None]] = []
     run, is_losing = 0, False
     for k in frames:
         for _ in range(counts[k]):
@@ -457,14 +457,14 @@ def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
     assert repr(bundle) == "FrameBundle(frame=1, {'imu': imu1, 'lidar': lidar1})"
     with pytest.raises(UnknownNameError, match=r"unknown sensor 'imi'\. Did you mean 'imu'"):
         bundle["imi"]
-    with pytest.raises(AttributeError, match="read-only"):
+    with pytest.raises(AttributeError, match="frame"):
         bundle.frame = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
         bundle.events["imu"] = ()  # type: ignore[index]
     again = pickle.loads(pickle.dumps(bundle))
     assert (again.frame, shown(again), str(again.events["imu"])) == (1, shown(bundle), "(imu1,)")
     assert bundle.of("imu", Data) is bundle["imu"]
-    with pytest.raises(TypeError, match="the data of 'imu' are Data, not Missing"):
+    with pytest.raises(TypeError, match=r"'imu' .*Data, not Missing"):
         bundle.of("imu", Missing)
 
 
@@ -497,7 +497,7 @@ def test_what_nobody_asks_for_is_bounded() -> None:
         sync.done(k, ["imu"] if k % 2 else [])
     assert len(alive) == sync.pending == 8
     assert sync.dropped == 992
-    with pytest.raises(StaleError, match="frame 500 is gone: 8 later ones have come, and no more are kept"):
+    with pytest.raises(StaleError, match=r"frame 500 was dropped.*keep=8"):
         sync.get(500)
     for k in range(1000, 2000):  # data without announcements
         sync.add("imu", Data("imu", k))
@@ -525,7 +525,7 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
     assert all(call.is_waiting() for call in calls)
     sync.close()
     for call in calls:
-        with pytest.raises(StreamError, match="this FrameSync is closed"):
+        with pytest.raises(StreamError, match="FrameSync is closed"):
             call.result()
     assert alive() is None
     sync.close()
@@ -561,7 +561,7 @@ def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
             try:
                 number, bundle = sync.next(LONG)
             except StreamError as error:
-                assert "ended" in str(error)
+                assert "all streams ended" in str(error)
                 return
             assert {name: data and data.frame for name, data in bundle.items()} in (
                 {"imu": number, "lidar": number},
@@ -581,8 +581,8 @@ def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
     bringers = [Call(lambda: bring("imu", 1)), Call(lambda: bring("lidar", 5)), Call(announce)]
     for each in bringers:
         each.result()
-    sync.end("imu")
-    sync.end("lidar")
+    sync.end("imu", "it stopped")
+    sync.end("lidar", "it stopped")
     for each in takers:
         each.result()
     assert all(mine == sorted(mine) for mine in taken)
@@ -684,7 +684,7 @@ def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() ->
 @pytest.mark.parametrize("option", ["policy", "every", "max_rate"])
 def test_what_would_leave_data_out_is_not_to_be_chosen(option: str) -> None:
     client, options = FakeClient("imu"), dict[str, Any]({option: 2})
-    with pytest.raises(ConfigError, match=f"{option}: got 2, expected nothing: it has all data of all frames"):
+    with pytest.raises(ConfigError, match=f"FrameSync.{option}: got 2, expected no such option"):
         FrameSync(client, ["imu"], **options)
     assert client.handles == []
 

@@ -157,7 +157,7 @@ def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
         thread.join(PATIENCE / 2)
         assert failed and "the lights went out" in str(failed[0])
         client.timeout = 0.2
-        with pytest.raises(StreamError, match=r"lights went out|nobody answered"):
+        with pytest.raises(StreamError, match=r"lights went out|no server answered"):
             client.step()
 
 

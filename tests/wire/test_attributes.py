@@ -219,7 +219,7 @@ def test_a_text_that_is_nested_without_end_is_refused() -> None:
 def test_the_definition_of_the_tutorial_has_its_attributes_and_defaults() -> None:
     definition = safe_distance()
     assert definition.id == "sensor.other.safe_distance" and definition.tags == ("sensor", "other", "safe_distance")
-    assert {each.id: each.default for each in definition.variations} == {
+    assert {each.id: each.default for each in definition} == {
         "safe_distance_front": "1.0",
         "safe_distance_back": "0.5",
         "safe_distance_lateral": "0.5",

@@ -56,17 +56,17 @@ IDS = make_info((), 4, "test.ids/1")
 
 
 def ids(*numbers: int, **header: int) -> Ids:
-    return Ids(RawData.read(make_message(IDS, np.array(numbers, "<u4"), **header), IDS))
+    return Ids(RawData(make_message(IDS, np.array(numbers, "<u4"), **header), IDS))
 
 
 def fields(truth: bool = False) -> FieldData:
     reading = make_reading()
     memory = field_message(reading, truth=truth, poses=random_poses(4, 2))
-    return FieldData(RawData.read(memory, make_info()))
+    return FieldData(RawData(memory, make_info()))
 
 
 def ragged(envs: int = 4) -> FieldData:
-    return FieldData(RawData.read(field_message(make_reading(RAGGED, envs), truth=True), make_info(RAGGED, envs)))
+    return FieldData(RawData(field_message(make_reading(RAGGED, envs), truth=True), make_info(RAGGED, envs)))
 
 
 # As an array ----------------------------------------------------------------------------------------------------------
@@ -111,16 +111,16 @@ def test_an_array_without_items_is_empty() -> None:
 
 def test_a_long_array_is_looped_over_as_python_numbers() -> None:
     numbers = np.arange(10_000, dtype="<u4")
-    event = Ids(RawData.read(make_message(IDS, numbers), IDS))
+    event = Ids(RawData(make_message(IDS, numbers), IDS))
     assert list(event) == numbers.tolist()
 
 
 def test_records_and_rows_are_items_too() -> None:
-    hits = Hits(RawData.read(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
+    hits = Hits(RawData(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
     assert [(each["body"], each["depth"]) for each in hits] == [(7, 0.5), (8, 0.25)]
     assert hits[1]["depth"] == 0.25
     assert hits.array["body"].tolist() == [7, 8]
-    corners = Corners(RawData.read(make_message(IDS, np.arange(6, dtype="<f4")), IDS))
+    corners = Corners(RawData(make_message(IDS, np.arange(6, dtype="<f4")), IDS))
     assert corners.array.shape == (3, 2)
     assert [each.tolist() for each in corners] == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(ValueError, match="read-only"):
@@ -133,7 +133,7 @@ def test_items_are_little_endian_whatever_was_declared() -> None:
 
 def test_a_body_of_a_part_of_an_item_is_a_wire_error() -> None:
     with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
-        Ids(RawData.read(make_message(IDS, b"1234567"), IDS))
+        Ids(RawData(make_message(IDS, b"1234567"), IDS))
 
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
@@ -161,7 +161,7 @@ def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
         info, b"", poses, seq=11, frame=12, tick=120, time_ns=600_000_000, capture_ns=595_000_000, first_env=4,
         wall_ns=1_700_000_000_500_000_000, lost=2,
     )  # fmt: skip
-    data = SensorData(RawData.read(memory, info))
+    data = SensorData(RawData(memory, info))
     assert (data.sensor, data.seq, data.frame, data.tick, data.events_lost) == ("unit", 11, 12, 120, 2)
     assert (data.time, data.timestamp) == pytest.approx((0.6, 0.595), abs=1e-12)
     assert data.age == pytest.approx(0.005, abs=1e-12)
@@ -182,7 +182,7 @@ def test_a_sensor_that_sits_nowhere_has_no_transform() -> None:
 
 
 def test_a_message_of_no_envs_has_no_first_transform() -> None:
-    data = SensorData(RawData.read(make_message(IDS, b"", random_poses(0, 2)), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", random_poses(0, 2)), IDS))
     assert data.transforms is not None
     assert data.transforms.shape == (0, 2, 7)
     assert data.transform is None
@@ -192,7 +192,7 @@ def test_a_message_of_no_envs_has_no_first_transform() -> None:
 def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 3:] = 2.0
-    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
     with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
         _ = data.transform
@@ -201,7 +201,7 @@ def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for()
 def test_a_transform_that_is_not_known_is_none() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 2] = np.nan
-    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
     assert data.transform is None
 
@@ -262,7 +262,7 @@ def test_arrays_are_views_of_the_received_memory(case: str) -> None:
 
 def test_the_received_memory_itself_is_what_is_seen() -> None:
     memory = make_message(IDS, np.arange(3, dtype="<u4"), random_poses(4, 1))
-    data = Ids(RawData.read(memory, IDS))
+    data = Ids(RawData(memory, IDS))
     assert np.shares_memory(data.array, memory)
     assert np.shares_memory(data.transforms, memory)
     assert np.shares_memory(np.frombuffer(data.raw_data, np.uint8), memory)
@@ -273,7 +273,7 @@ def test_nothing_can_be_written(case: str) -> None:
     """This holds even where the underlying memory is writable."""
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
-    data = type(data)(RawData.read(writable, data.info))
+    data = type(data)(RawData(writable, data.info))
     for array in arrays_of(data).values():
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
@@ -305,7 +305,7 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
         for name in arrays_of(data):
             memory = np.array(np.frombuffer(content, np.uint8))
             gone = weakref.ref(memory)
-            received: SensorData | None = kind(RawData.read(memory, info))
+            received: SensorData | None = kind(RawData(memory, info))
             del memory
             assert received is not None
             kept: Array | None = arrays_of(received)[name]
@@ -326,8 +326,8 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
 def test_a_memoryview_and_two_pieces_are_received_alike() -> None:
     whole = field_message(make_reading(), truth=True, poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
-    one = FieldData(RawData.read(memoryview(whole), make_info()))
-    two = FieldData(RawData.read(bytes(whole[:start]), make_info(), whole[start:]))
+    one = FieldData(RawData(memoryview(whole), make_info()))
+    two = FieldData(RawData(bytes(whole[:start]), make_info(), whole[start:]))
     for name, array in arrays_of(one).items():
         assert array.tobytes() == arrays_of(two)[name].tobytes()
     assert np.shares_memory(two.force, whole)
@@ -347,7 +347,7 @@ COPIES: dict[str, Callable[[SensorData], SensorData]] = {
 def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
-    data = type(data)(RawData.read(writable, data.info))
+    data = type(data)(RawData(writable, data.info))
     copied = COPIES[how](data)
     assert type(copied) is type(data)
     assert copied.raw.header == data.raw.header
@@ -363,7 +363,7 @@ def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
 def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
     whole = field_message(make_reading(), poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
-    data = FieldData(RawData.read(whole[:start], make_info(), whole[start:]))
+    data = FieldData(RawData(whole[:start], make_info(), whole[start:]))
     assert bytes(data.copy().raw.head) == whole.tobytes()
     assert pickle.loads(pickle.dumps(data)).force.tobytes() == data.force.tobytes()
 
@@ -402,7 +402,7 @@ def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped
 
 def test_data_of_one_field_are_used_as_that_array() -> None:
     reading = make_reading((spec("distance"),))
-    data = FieldData(RawData.read(field_message(reading), make_info((spec("distance"),))))
+    data = FieldData(RawData(field_message(reading), make_info((spec("distance"),))))
     expected = reading.measured["distance"]
     assert len(data) == 4
     assert np.array_equal(list(data), expected.tolist(), equal_nan=True)
@@ -434,7 +434,7 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
 
 def test_rows_out_of_order_are_a_wire_error() -> None:
     memory = field_message(make_reading(RAGGED)).copy()
-    data = FieldData(RawData.read(memory, make_info(RAGGED)))
+    data = FieldData(RawData(memory, make_info(RAGGED)))
     assert data.offsets is not None
     offsets = data.offsets.tobytes()
     at = memory.tobytes().index(offsets)
@@ -443,7 +443,7 @@ def test_rows_out_of_order_are_a_wire_error() -> None:
     for wrong in ([1, *good[1:]], [*good[:-1], last - 1], [0, last, 0, last, last], [0, -1, 0, last, last]):
         memory[at : at + len(offsets)] = np.array(wrong, "<i8").view(np.uint8)
         with pytest.raises(WireError, match="the rows of its envs are not in order"):
-            FieldData(RawData.read(memory, make_info(RAGGED)))
+            FieldData(RawData(memory, make_info(RAGGED)))
 
 
 def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
@@ -466,17 +466,17 @@ def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None
     with pytest.raises(
         WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
     ):
-        FieldData(RawData.read(memory, make_info((spec("force"),))))
+        FieldData(RawData(memory, make_info((spec("force"),))))
 
 
 def test_envs_that_the_stream_does_not_have_are_a_wire_error() -> None:
     with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
-        RawData.read(field_message(make_reading()), make_info(envs=3))
+        RawData(field_message(make_reading()), make_info(envs=3))
 
 
 def test_a_field_named_as_an_attribute_is_reached_by_name() -> None:
     specs = (spec("tick", dtype="int32"), spec("height"))
-    data = FieldData(RawData.read(field_message(make_reading(specs)), make_info(specs)))
+    data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
     assert data.tick == 120
     assert data["tick"].dtype == np.int32
 
@@ -603,7 +603,7 @@ def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) ->
                 if data:
                     data[generator.randrange(min(area, len(data)))] = generator.choice((0, 1, 2, 128, 255))
             try:
-                look_at(kind(RawData.read(bytes(data), info)))
+                look_at(kind(RawData(bytes(data), info)))
             except WireError:
                 continue
             accepted += 1
@@ -631,7 +631,7 @@ print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), dat
 
 def test_a_listener_needs_only_numpy() -> None:
     memory = field_message(make_reading(), truth=True, poses=random_poses(4, 1))
-    data = FieldData(RawData.read(memory, make_info()))
+    data = FieldData(RawData(memory, make_info()))
     done = subprocess.run([sys.executable, "-c", LISTEN], input=pickle.dumps(data), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().split() == ["(4,", "2,", "3)", str(truth_is_finite(data)), "True"]

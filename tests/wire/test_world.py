@@ -172,7 +172,7 @@ def body_state(bodies: int | None, envs: int = 2, mounts: tuple[str, ...] = ()) 
     reading = make_reading(specs, envs)
     for name, value in state(envs, bodies or 1).items():
         reading.measured[name][...] = value.reshape(reading.measured[name].shape)
-    return FieldData(RawData.read(field_message(reading), make_info(specs, envs, mounts=mounts)))
+    return FieldData(RawData(field_message(reading), make_info(specs, envs, mounts=mounts)))
 
 
 @pytest.mark.parametrize("mounts", [(), BODIES.names])
@@ -203,7 +203,7 @@ def test_data_of_other_bodies_or_fields_are_no_snapshot() -> None:
     with pytest.raises(ConfigError, match=r"Snapshot\.pos_w: got \(2, 3, 3\)"):
         Snapshot.of(body_state(3), BODIES)
     specs = (spec("pos_w", ("mount", "xyz"), (4, 3)), spec("height"))
-    data = FieldData(RawData.read(field_message(make_reading(specs)), make_info(specs)))
+    data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
     with pytest.raises(WireError, match="data of 'unit' are no snapshot: they lack quat_w, lin_vel_w, ang_vel_w"):
         Snapshot.of(data, BODIES)
 

@@ -155,7 +155,7 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
     chosen = [library.find(name) for name in names]
     if as_json:
         for blueprint in chosen or library:
-            print(show.definition_json(blueprint.definition), flush=True)
+            print(show.description_json(blueprint.definition), flush=True)
     elif names:
         for blueprint in chosen:
             console.print(str(blueprint), markup=False)

@@ -201,7 +201,7 @@ class Client:
         with session.changed:
             if not session.changed.wait_for(lambda: sensor in session.streams or session.closed, timeout):
                 known = errors.listed(session.streams)
-                raise TimeoutError(f"the server has no sensor {sensor!r} within {timeout:g} s; it has {known}")
+                raise TimeoutError(f"the server has no sensor {sensor!r} after {timeout:g} s. Available: {known}")
         return self.sensors[sensor]
 
     @property
@@ -253,7 +253,7 @@ class Client:
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
         """Sensors by name; new sensors appear automatically."""
-        return _Sensors(self, self._session, self._sensors, self._slots)
+        return _Sensors(self)
 
     @property
     def bodies(self) -> Bodies:
@@ -487,8 +487,8 @@ class Client:
         checks.function("on_tick", "callback", callback, "the snapshot")
         if WORLD not in self.streams:
             raise StreamError(
-                "the server has no stream of the bodies' states: its engine was prepared without them. Reserve it: "
-                "Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
+                "the server cannot send the states of the bodies, because its engine was prepared without them. Create "
+                "the scene with Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
         return self.subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
 
@@ -559,27 +559,20 @@ class _TickListener:
 
 
 class _Sensors(Mapping[str, RemoteSensor]):
-    """Current sensors of the server by name. Each name has a single object, so that a new listener replaces the old."""
+    """Current sensors of the server by name. Each name has a single object while a reference to it exists."""
 
-    def __init__(
-        self,
-        client: Client,
-        session: Session,
-        made: WeakValueDictionary[str, RemoteSensor],
-        slots: dict[str, ListenerSlot],
-    ) -> None:
-        self._client, self._session, self._made, self._slots = client, session, made, slots
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def __getitem__(self, name: str) -> RemoteSensor:
-        session = self._session
+        client, session = self._client, self._client._session
         session.known()
         with session.lock:
-            if name not in session.streams:
-                raise UnknownNameError("sensor", name if isinstance(name, str) else repr(name), session.streams)
-            sensor = self._made.get(name)
+            session.info(name)
+            sensor = client._sensors.get(name)
             if sensor is None:
-                slot = self._slots.setdefault(name, ListenerSlot(session, name))
-                sensor = self._made[name] = RemoteSensor(self._client, slot)
+                slot = client._slots.setdefault(name, ListenerSlot(session, name))
+                sensor = client._sensors[name] = RemoteSensor(client, slot)
             return sensor
 
     def __iter__(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from sensorium.wire import messages as msg
 PUMP_S = 0.01
 """Longest wait of a server loop on the calling thread while a request is pending, s."""
 
-_GONE = msg.Reply(-1, None, "the request was forgotten", "StreamError")
+_GONE = msg.Reply(-1, None, "the request was cancelled", "StreamError")
 
 
 class ServerError(StreamError):
@@ -82,7 +82,7 @@ class Requests:
             self._worked[number] = time.monotonic()
             if text and number not in self._told:
                 self._told.add(number)
-                LOGGER.warning("the server at %s is at work: %s; waiting for its answer", self._address, text)
+                LOGGER.warning("waiting for the server at %s: %s", self._address, text)
 
     def fail(self, reason: str) -> None:
         """Answer all pending requests with an error."""
@@ -118,8 +118,8 @@ class Requests:
             self._told.discard(number)
         if answer is None:
             raise StreamError(
-                f"{what}: the server at {self._address} did not answer within {timeout:g} s. It answers between two "
-                "steps: does its loop run, and call server.poll()?"
+                f"{what}: the server at {self._address} did not answer within {timeout:g} s. Check that its loop runs "
+                "and calls server.poll() between steps."
             )
         if answer.error:
             cls = getattr(errors, answer.kind, None)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.client import checks
-from sensorium.client.callbacks import LOGGER
 from sensorium.client.checks import Envs, Policy
 from sensorium.client.session import Session
 from sensorium.client.subscription import Stats, Subscription
@@ -44,11 +43,8 @@ class ListenerSlot:
             if ended is not None and ended.ended:  # otherwise another listener is active
                 self.last_stats, self.subscription = ended.stats, None
                 self.reason = reason
-        if self.session.closed:
-            return
-        text = f"listening to {self.name!r} ended: {reason}"
-        LOGGER.warning(text)
-        self.session.note(text)
+        if not self.session.closed:
+            self.session.note(f"listening to {self.name!r} ended: {reason}")
 
 
 class RemoteSensor:
@@ -96,7 +92,7 @@ class RemoteSensor:
             yield
         except UnknownNameError:
             raise StaleError(
-                f"sensor {self._name!r} is gone: the server has it no more. client.sensors lists what there is."
+                f"the server no longer has the sensor {self._name!r}. client.sensors lists the available sensors."
             ) from None
 
     # Listeners --------------------------------------------------------------------------------------------------------
@@ -219,7 +215,7 @@ class RemoteSensor:
                 pass  # the loop is on this thread: the server sends the sample here
             if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
-                    f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
+                    f"sensor {self._name!r} sent no sample within {timeout:g} s. Does the simulation run?"
                 )
         finally:
             subscription.stop()

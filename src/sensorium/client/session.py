@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sensorium.client.subscription import Subscription
 
 _NOTHING = StreamInfo(2**32 - 1, "", "", "")
+_REMOVED = "the server no longer has this sensor"
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Session:
         self.requests = Requests(address, self.changed, lambda: self.closed, self.pump)
         self._numbers = itertools.count(1)
         self.subscribers: dict[int, Subscription] = {}
-        self.frame_listeners: dict[int, FrameListener] = {}
+        self.frame_listeners: list[FrameListener] = []
         self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
@@ -128,8 +129,8 @@ class Session:
             if self.refusal:
                 raise StreamError(f"the server at {self.address} refused: {self.refusal}")
             raise StreamError(
-                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
-                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
+                f"no server answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Start one "
+                "with `sensorium serve` or sn.serve(scene, address), and connect to the address that it prints."
             )
 
     def known(self) -> msg.Catalogue:
@@ -152,7 +153,7 @@ class Session:
             info = self.streams.get(name)
             known = list(self.streams)
         if info is None:
-            raise UnknownNameError("sensor", name, known)
+            raise UnknownNameError("sensor", str(name), known)
         return info
 
     def note(self, text: str) -> None:
@@ -171,12 +172,12 @@ class Session:
 
     def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
         if threading.current_thread() is self.link.thread:
-            raise StreamError("a request from the thread of the connection could never be answered")
+            raise StreamError("a frame listener cannot send a request, because it runs on the thread of the connection")
         self.known()
         with self.changed:
             if self.closed or self.catalogue is None:
-                why = "this client is closed" if self.closed else "it broke just now"
-                raise StreamError(f"no connection to the server at {self.address}: {why}")
+                why = "the client is closed" if self.closed else "the connection was lost"
+                raise StreamError(f"the server at {self.address} is not connected: {why}")
             number = next(self._numbers)
             self.requests.begin(number)
             try:
@@ -204,7 +205,7 @@ class Session:
         """
         with self.lock:
             if self.closed:
-                raise StreamError(f"listening to {subscriber.name!r}: this client is closed")
+                raise StreamError(f"cannot listen to {subscriber.name!r}: the client is closed")
             if subscriber.ended:
                 return  # stopped while it waited for a new connection
             number = next(self._numbers)
@@ -240,9 +241,11 @@ class Session:
             keeps: object kept alive until the listener stops.
         """
         with self.lock:
-            number = next(self._numbers)
-            listener = self.frame_listeners[number] = FrameListener(self, number, callback, keeps)
-            self.link.send_control(msg.Frames(True))  # even if active: the server then repeats the last frame
+            listener = FrameListener(self, callback, keeps)
+            self.frame_listeners.append(listener)
+            self.link.send_control(
+                msg.Frames(True)
+            )  # sent again even if active, so that the server repeats the last frame
         if self.server is not None:
             self.ask(msg.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
@@ -271,8 +274,8 @@ class Session:
         """Record that the connection broke."""
         with self.changed:
             self.catalogue = None
-            self.requests.fail(f"the connection to the server at {self.address} broke")
-        LOGGER.info("the connection to %s broke; connecting again", self.address)
+            self.requests.fail(f"the connection to the server at {self.address} was lost")
+        LOGGER.info("the connection to %s was lost; reconnecting", self.address)
 
     def note_frame(self, frame: int) -> None:
         """Record that a frame was announced or received."""
@@ -315,7 +318,7 @@ class Session:
 
     def _end_frame(self, message: msg.FrameDone) -> None:
         self.note_frame(message.frame)
-        for listener in list(self.frame_listeners.values()):
+        for listener in list(self.frame_listeners):
             try:
                 listener.callback(message)
             except Exception as error:
@@ -353,7 +356,7 @@ class Session:
                 if subscriber.name in self.streams:
                     self._begin_again(subscriber)
                 elif subscriber.name not in lost:
-                    subscriber.finish("the server has this sensor no more")
+                    subscriber.finish(_REMOVED)
             self.changed.notify_all()
         if lost:
             again = [each for each in waiting if each.name in lost and each.name not in self.streams]
@@ -374,12 +377,12 @@ class Session:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
                 if not self.closed:
-                    self.note(f"{name!r} could not be spawned again: {error}")
+                    self.note(f"cannot respawn {name!r}: {error}")
         for subscriber in waiting:
             if subscriber.name in self.streams:
                 self._begin_again(subscriber)
             else:
-                subscriber.finish("the server has this sensor no more")
+                subscriber.finish(_REMOVED)
 
     # End --------------------------------------------------------------------------------------------------------------
 
@@ -407,17 +410,16 @@ class Session:
 class FrameListener:
     """Handle of a listener of frames, created by `Session.add_frame_listener`."""
 
-    def __init__(
-        self, session: Session, number: int, callback: Callable[[msg.FrameDone], object], keeps: object
-    ) -> None:
+    def __init__(self, session: Session, callback: Callable[[msg.FrameDone], object], keeps: object) -> None:
         self.callback = callback
-        self._session, self._number, self._keeps = session, number, keeps
+        self._session, self._keeps = session, keeps
 
     def stop(self) -> None:
-        """Stop the listener."""
+        """Stop the listener. Repeated calls are allowed."""
         session = self._session
         with session.lock:
-            if session.frame_listeners.pop(self._number, None) is not None and not session.frame_listeners:
-                if not session.closed:
+            if self in session.frame_listeners:
+                session.frame_listeners.remove(self)
+                if not session.frame_listeners and not session.closed:
                     session.link.send_control(msg.Frames(False))
         self._keeps = None

@@ -31,7 +31,7 @@ MOST_REQUESTS = 256
 LAST_WORDS_S = 0.2
 """Longest wait for clients to read the end of the server, s. Unread messages are lost with the connection."""
 
-Command = msg.Step | msg.Control | msg.Reset | msg.Spawn | msg.Destroy | msg.Ask | msg.Set
+Command = msg.Request
 
 
 class AccessControl:
@@ -259,7 +259,7 @@ class AccessControl:
                 self.end(session)
             case msg.Hello():  # repeated by the client before the answer arrived
                 self._greet(session, resumed=bool(session.sensors))
-            case _:
+            case msg.Request():
                 if session.requests >= MOST_REQUESTS:
                     raise WireError(f"{MOST_REQUESTS} requests that wait for an answer")
                 session.requests += 1
