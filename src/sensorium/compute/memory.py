@@ -173,7 +173,7 @@ class Memory:
 
 
 def _title(configs: tuple[Any, ...]) -> str:
-    return f"{type(configs[0]).__name__}({configs[0].label!r})" if len(configs) == 1 else "Scene"
+    return str(configs[0].title) if len(configs) == 1 else "Scene"
 
 
 def _integers(value: object) -> list[int]:

@@ -402,7 +402,7 @@ def with_full_names(cfg: BuiltinSensorCfg, names: Callable[[NameKind], Sequence[
         SelectionError: a reference matches no element or several.
     """
     found = {
-        field: _element(reference, names, f"{type(cfg).__name__}({cfg.label!r})", field)
+        field: _element(reference, names, cfg.title, field)
         for field, reference in (("obj", cfg.obj), ("ref", cfg.ref)) if reference is not None
     }  # fmt: skip
     if all(_words(getattr(cfg, field)) == _words(reference) for field, reference in found.items()):

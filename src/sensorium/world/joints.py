@@ -114,7 +114,7 @@ class ScalarJoints:
             return [float(value)] * self.count
         if len(value) != self.count:
             fix = f"The joints are {listed(self.names)}."
-            raise ConfigError.single(_title(cfg), field, value, f"one number, or {self.count} of them", fix)
+            raise ConfigError.single(cfg.title, field, value, f"one number, or {self.count} of them", fix)
         return [float(number) for number in value]
 
 
@@ -132,11 +132,11 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
         if isinstance(pattern, ObjRef):
             if pattern.type != "joint":
                 fault = Fault(field, shown(pattern), "a reference to a joint")
-                raise SelectionError(_title(cfg), [fault])
+                raise SelectionError(cfg.title, [fault])
             pattern = entity_pattern(pattern, engine)
         try:
             found = match_names(
-                pattern, scalars, config=_title(cfg), field=field, what="joint", exactly_one=not cfg.is_plural
+                pattern, scalars, config=cfg.title, field=field, what="joint", exactly_one=not cfg.is_plural
             )
         except SelectionError as error:
             others = _of_several_coordinates(pattern, engine.names("joint"), scalars)
@@ -149,7 +149,7 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
             raise SelectionError(error.config, [Fault(field, repr(pattern), "a hinge or a slide", fix)]) from None
         names.extend(name for name in found if name not in names)
     if not names:
-        raise SelectionError(_title(cfg), [Fault(field, shown(value), "at least one joint")])
+        raise SelectionError(cfg.title, [Fault(field, shown(value), "at least one joint")])
     slides = engine.slide_joints()
     return ScalarJoints(
         tuple(names),
@@ -166,7 +166,3 @@ def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequen
         return [] if any(re.fullmatch(pattern, name) for name in scalars) else others
     except re.error:
         return []
-
-
-def _title(cfg: JointsCfg[Any]) -> str:
-    return f"{type(cfg).__name__}({cfg.label!r})"

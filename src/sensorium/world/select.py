@@ -133,9 +133,8 @@ def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[
     Raises:
         SelectionError: no element, or too many, matched.
     """
-    config = f"{type(cfg).__name__}({cfg.label!r})"
     selector, value = cfg.selector
-    return resolve_frames(selector, value, engine, config=config, field=selector, exactly_one=not cfg.is_plural)
+    return resolve_frames(selector, value, engine, config=cfg.title, field=selector, exactly_one=not cfg.is_plural)
 
 
 def resolve_frames(
