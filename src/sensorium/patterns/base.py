@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, field_validator
+from torch import Tensor
 
 from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Vec3, bad, find_kind, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
 from sensorium.plugins import Registry
 from sensorium.spec import snake_case
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Device = str | torch.device
 Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]

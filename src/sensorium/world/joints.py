@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must, name_in
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
@@ -52,12 +52,7 @@ class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         if len(given) != 1:
             got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
             faults.append(Fault("joints", got, "exactly one of joint and joints", 'Give joints=".*" for all.'))
-        try:
-            super().__init__(**data)
-        except ConfigError as error:
-            raise ConfigError(error.config, [*error.faults, *faults]) from None
-        if faults:
-            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
+        self._init_with(data, faults)
 
     @property
     def is_plural(self) -> bool:
