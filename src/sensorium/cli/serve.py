@@ -294,8 +294,7 @@ class Serve:
 
         return controls, substeps
 
-    # Output
-    # ---------------------------------------------------------------------------------------------------------------
+    # Output -----------------------------------------------------------------------------------------------------------
 
     def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str) -> None:
         from sensorium.cli.listen import catalogue_table

@@ -70,8 +70,7 @@ class Memory:
                 title, where, value = self._driver(())
                 raise ConfigError.single(title, where, value, f"a size that fits: {error}", _FIX) from error
 
-    # Checks before an allocation
-    # ------------------------------------------------------------------------------------------
+    # Checks before an allocation --------------------------------------------------------------------------------------
 
     def check(
         self,
