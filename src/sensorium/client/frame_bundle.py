@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from sensorium.errors import UnknownNameError
 
@@ -54,7 +54,7 @@ class FrameBundle(Mapping[str, Any]):
         """
         data = self[name]
         if data is not None and not isinstance(data, kind):
-            raise TypeError(f"the data of {name!r} are {type(data).__name__}, not {kind.__name__}")
+            raise TypeError(f"sensor {name!r} sent {type(data).__name__}, not {kind.__name__}")
         return data
 
     def __getitem__(self, name: str) -> Any:
@@ -64,26 +64,11 @@ class FrameBundle(Mapping[str, Any]):
         except KeyError:
             raise UnknownNameError("sensor", name, self._newest) from None
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._newest
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._newest)
 
     def __len__(self) -> int:
         return len(self._newest)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, "_events"):
-            self._refuse(name)
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        self._refuse(name)
-
-    @staticmethod
-    def _refuse(name: str) -> NoReturn:
-        raise AttributeError(f"FrameBundle.{name} cannot be assigned to: received data are read-only")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrameBundle, (self._frame, self._newest, dict(self._events))

@@ -18,7 +18,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, DATA, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
@@ -63,7 +63,7 @@ class Link:
         self,
         address: str,
         session: Session,
-        hello: Callable[[bytes], say.Hello],
+        hello: Callable[[bytes], msg.Hello],
         *,
         prepare: Callable[[Any], None],
         context: zmq.Context[Any] | None,
@@ -81,7 +81,7 @@ class Link:
         self._route = b""
         self._server = b""
         self._sessions = 0
-        self._heard = 0.0
+        self._last_received = 0.0
         self._is_up = False
         self._wants_catalogue = False
         self._gives_up = False
@@ -104,28 +104,28 @@ class Link:
     @property
     def is_up(self) -> bool:
         """Whether the server has answered and still sends messages."""
-        return self._is_up and time.monotonic() - self._heard < SILENCE_S
+        return self._is_up and time.monotonic() - self._last_received < SILENCE_S
 
     def send(self, *records: Record) -> None:
         """Send records, from any thread and during garbage collection. Without a connection the records are lost."""
         self._outbox.extend(records)
         self._waker.wake()
 
-    def tell(self, message: say.Message) -> None:
+    def send_control(self, message: msg.Message) -> None:
         """Send a control message.
 
         Raises:
             StreamError: the message cannot be encoded, or is longer than the server accepts.
         """
         try:
-            content = say.encode(message)
+            content = msg.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
             raise StreamError(f"a {type(message).__name__} that cannot be sent: {error}") from None
-        limit = self._most_taken - ENVELOPE if isinstance(message, say.LONG) else say.MOST_WORDS
+        limit = self._most_taken - ENVELOPE if isinstance(message, msg.LONG) else msg.MOST_WORDS
         if len(content) > limit:
             raise StreamError(
                 f"a {type(message).__name__} of {len(content)} bytes, and the server takes at most {limit}: send less"
-                " at a time" + (", or serve(..., max_message=...)." if isinstance(message, say.LONG) else ".")
+                " at a time" + (", or serve(..., max_message=...)." if isinstance(message, msg.LONG) else ".")
             )
         self.send(Record(CONTROL, 0, 0, content))
 
@@ -149,22 +149,22 @@ class Link:
                 events = dict(self._poller.poll(wait))
                 self._waker.rest(self._waker.fileno() in events)
                 if self._monitor is not None and self._monitor in events:
-                    self._look_at_connection()
+                    self._monitor_connection()
                 if self._dealer in events:
                     self._take()
                 if self._is_up:
                     self._give()
                 if time.monotonic() >= self._next_ping:
-                    self._next_ping = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)
                     self._ping()
             if self._is_up:
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Bye())))
                 self._give()
         except zmq.ContextTerminated:  # a server in this process was closed
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
-            LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
+            LOGGER.exception("the thread of the connection to %s ended by an internal error", self.address)
             self._is_up = False
             self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
         finally:
@@ -213,7 +213,7 @@ class Link:
             self._poller.unregister(self._dealer)
         self._dealer.close(linger=linger)
 
-    def _look_at_connection(self) -> None:
+    def _monitor_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.EVENT_DISCONNECTED:
             self._take()  # read earlier messages, e.g. the reason why the server ended
@@ -235,14 +235,14 @@ class Link:
         if self._gives_up:
             return
         if self._is_up:
-            self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Ping(self._server))))
+            self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Ping(self._server))))
             self._give()
         else:
             self._send_now(self._hello(self._before))
 
-    def _send_now(self, message: say.Message) -> None:
+    def _send_now(self, message: msg.Message) -> None:
         try:
-            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
+            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]), zmq.NOBLOCK)
         except zmq.Again:
             return  # not connected yet
 
@@ -268,16 +268,16 @@ class Link:
                 frames = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             first = memoryview(frames[0].bytes)
             parts = [first, *(frame.buffer for frame in frames[1:])]
             del frames
             try:
                 self._read(parts)
             except WireError as error:
-                LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
+                LOGGER.error("the server at %s sent data outside the sensorium protocol: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                self._session.on_refused(f"the server sent data outside the sensorium protocol: {error}", True)
                 return
 
     def _read(self, parts: list[Any]) -> None:
@@ -291,7 +291,7 @@ class Link:
                 messages = []
             number = a
             if kind == CONTROL:
-                self._hear(say.decode_at_client(content))
+                self._handle_message(msg.decode_at_client(content))
                 continue
             if kind == DATA:
                 memory: Any = bytes(content)  # a copy, so that a small message does not keep its whole block
@@ -313,15 +313,15 @@ class Link:
             raise WireError(f"a slot of segment {place.segment}, which was not announced")
         return reader.memory(place.slot, place.length)
 
-    def _hear(self, message: say.ToClient) -> None:
+    def _handle_message(self, message: msg.ToClient) -> None:
         match message:
-            case say.Pong(server=server):
+            case msg.Pong(server=server):
                 if server != self._server:
                     self._start_over()
-            case say.Unknown():
+            case msg.Unknown():
                 if self._is_up:
                     self._start_over()
-            case say.Welcome():
+            case msg.Welcome():
                 if self._is_up and message.server == self._server:
                     return
                 self._server, self._is_up = message.server, True
@@ -333,18 +333,18 @@ class Link:
                     reader.close()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.ProbeResult(can_read))))
                 self._session.on_welcome(message)
-            case say.Catalogue():
+            case msg.Catalogue():
                 if self._wants_catalogue:  # a repeated greeting causes a repeated catalogue
                     self._wants_catalogue = False
                     self._session.on_control(message)
-            case say.Refused(reason=reason, final=final):
+            case msg.Refused(reason=reason, final=final):
                 if self._is_up:
-                    self._send_now(say.Bye())  # received: the server need not wait
+                    self._send_now(msg.Bye())  # received: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
-            case say.Segment():
+            case msg.Segment():
                 number = message.segment
 
                 def give_back(slot: int, number: int = number, session: int = self._sessions) -> None:
@@ -358,7 +358,7 @@ class Link:
                 except StreamError as error:
                     raise WireError(f"shared memory that cannot be read: {error}") from None
                 self._segments[number] = reader
-            case say.Unmap(segment=segment):
+            case msg.Unmap(segment=segment):
                 reader_or_none = self._segments.pop(segment, None)
                 if reader_or_none is not None:
                     reader_or_none.close()
@@ -366,13 +366,13 @@ class Link:
                 self._session.on_control(message)
 
 
-def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
+def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], msg.Hello]:
     """Return a function that makes the greeting of this process."""
 
-    def hello(before: bytes) -> say.Hello:
+    def hello(before: bytes) -> msg.Hello:
         from sensorium import __version__ as version
 
-        return say.Hello(say.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
+        return msg.Hello(msg.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
 

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -26,12 +25,8 @@ from sensorium.wire.data import SensorData
 
 LINES_EVERY = 1.0
 """Seconds between two lines of a sensor if there is no live table."""
-RATE_OVER = 2.0
-"""Seconds over which megabytes per second are averaged."""
-NO_SENSOR = ("a SENSOR beside it", "Without one there are no samples: name one after ADDRESS, or leave it out.")
+NO_SENSOR = ("a SENSOR beside it", "Name a sensor after ADDRESS, or omit the option.")
 """Error texts for options that apply to samples if no sensor is given."""
-SAME_WITHIN = 1.0
-"""Seconds within which the same text is reported only once."""
 
 
 class Monitor:
@@ -57,7 +52,6 @@ class Monitor:
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
         self._taken: dict[str, int] = {}
-        self._bytes: dict[str, deque[tuple[float, int]]] = {}
         self._failure: OSError | None = None
         self._lock = threading.Lock()
         self._changed = threading.Condition()
@@ -68,12 +62,10 @@ class Monitor:
         for name, sensor in self._sensors.items():
             envs = sensor.info.num_envs
             if options.env is not None and not -envs <= options.env < envs:
-                there = f"0 to {envs - 1}" if envs > 1 else "0"
-                fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}; leave the option out for all."
-                raise UsageError.of("--env", options.env, there, fix)
+                fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}. Omit the option for all."
+                raise UsageError.of("--env", options.env, f"0 to {envs - 1}", fix)
         for sensor in self._sensors.values():
             self._taken[sensor.name] = 0
-            self._bytes[sensor.name] = deque([(time.monotonic(), 0)])
             with UsageError.naming(
                 envs="--env", name="SENSOR", **{each: option_of(each) for each in ("every", "max_rate", "policy")}
             ):
@@ -107,18 +99,12 @@ class Monitor:
                 self._changed.notify_all()
 
     def flow(self, name: str) -> Flow:
-        """Return the data flow of a sensor; call it at regular intervals."""
+        """Return the data flow of a sensor."""
         sensor = self._sensors[name]
-        stats, now, marks = sensor.stats, time.monotonic(), self._bytes[name]
-        marks.append((now, stats.nbytes))
-        while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
-            marks.popleft()
-        (_, before), span = marks[0], now - marks[0][0]
         state = "" if self._connected else "no server"
         if not sensor.is_listening:
             state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
-        rate = 1e-6 * (stats.nbytes - before) / span if span > 0.0 and not state else 0.0
-        return Flow(stats, rate, state)
+        return Flow(sensor.stats, state)
 
     def news(self) -> list[str]:
         """Return messages about changes of the connection since the last call."""
@@ -126,8 +112,8 @@ class Monitor:
         if before == self._connected:
             return []
         if self._connected:
-            return [f"the server at {self.client.address} is back; listening goes on"]
-        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C ends this)"]
+            return [f"the server at {self.client.address} is back; listening continues"]
+        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C to stop)"]
 
     def wait(self, seconds: float) -> bool:
         """Wait for some time, or until all listening has ended; return whether it has.
@@ -157,10 +143,8 @@ class Monitor:
             if sensor.why_ended:
                 raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
             if taken < count:
-                raise StreamError(
-                    f"{taken} of {count} samples of {name!r} came within {self.options.seconds:g} s. Does the "
-                    "simulation run (in lock-step it runs when a client steps it)?"
-                )
+                text = f"{taken} of {count} samples of {name!r} arrived within {self.options.seconds:g} s."
+                raise StreamError(f"{text} Does the simulation run? In lock-step it runs when a client steps it.")
 
     def close(self) -> None:
         """Stop listening."""
@@ -218,7 +202,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
             streams = client.streams.values()
             if options.json:
                 for info in streams:
-                    write(show.stream_json(info))
+                    write(show.description_json(info))
             else:
                 write(about(client))
                 write(show.table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams))))
@@ -247,13 +231,13 @@ def about(client: Client) -> str:
 
 @contextmanager
 def words(say: Callable[[str], None]) -> Iterator[None]:
-    """Report warnings and log messages as plain text, without immediate repetition."""
+    """Report warnings and log messages as plain text."""
     handler = _Words(say)
     before = warnings.showwarning
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, SensoriumWarning):
-            handler.say(str(message))
+            say(str(message))
         else:
             before(message, category, *where, **more)
 
@@ -268,22 +252,15 @@ def words(say: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Words(logging.Handler):
-    """Log handler that reports messages as plain text."""
+    """Log handler that reports messages as plain text, without tracebacks."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._say, self._said = say, ("", 0.0)
+        self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        lines = record.getMessage().splitlines()
-        self.say(lines[-1] if "Traceback" in record.getMessage() else "\n".join(lines))
-
-    def say(self, text: str) -> None:
-        """Report a text, unless it has just been reported: some texts are both logged and issued as warnings."""
-        now, (last, when) = time.monotonic(), self._said
-        self._said = (text, now)
-        if text != last or now - when > SAME_WITHIN:
-            self._say(text)
+        text = record.getMessage()
+        self._say(text.splitlines()[-1] if "Traceback" in text else text)
 
 
 def to_stderr(text: str) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from sensorium.client.address import check_address
 from sensorium.client.checks import Policy
 from sensorium.client.client import Client
 from sensorium.errors import StreamError, UsageError
-from sensorium.wire.keyfiles import KEY_CHARACTERS, TOKEN_VARIABLE, find_keys, find_token, is_key
+from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
 OF_SAMPLES = ("env", "every", "max_rate", "policy", "truth", "count", "seconds")
 """Options that have no effect if no sensor is given."""
@@ -34,10 +33,9 @@ class Options:
         server_key: public key of the server.
         key_file: file with the keys of this client.
         timeout: longest wait for the connection to the server, s.
-        shared_memory: read large data from shared memory if the server runs on the same machine.
 
     Raises:
-        UsageError: an address or key is invalid, or a number is out of range.
+        UsageError: a number is negative or not finite, or the key of the server is missing.
     """
 
     address: str
@@ -54,23 +52,13 @@ class Options:
     server_key: str = ""
     key_file: Path | None = None
     timeout: float = 5.0
-    shared_memory: bool = True
 
     def __post_init__(self) -> None:
-        with UsageError.naming(address="ADDRESS"):
-            check_address(self.address)
-        if self.every < 1:
-            raise UsageError.of("--every", self.every, "a whole number >= 1", "1 is for all samples.")
         for name in ("max_rate", "count", "seconds"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise UsageError.of(option_of(name), getattr(self, name), "a number >= 0", "0 is for no limit.")
-        if not 0.0 < self.timeout < float("inf"):
-            raise UsageError.of("--timeout", self.timeout, "a finite number of seconds > 0")
-        if self.server_key and not is_key(self.server_key):
-            expected = f"a key of {KEY_CHARACTERS} characters, as the server prints it"
-            raise UsageError.of("--server-key", self.server_key, expected)
+                raise UsageError.of(option_of(name), getattr(self, name), "a number >= 0", "0 means no limit.")
         if self.key_file is not None and not self.server_key:
-            fix = "Add --server-key KEY, which the server prints; leave both out where it has none."
+            fix = "Add --server-key KEY, which the server prints. Omit both if the server has no keys."
             raise UsageError.of("--keys", str(self.key_file), "--server-key beside it", fix)
 
     def refuse_of_samples(self, expected: str, fix: str) -> None:
@@ -105,32 +93,24 @@ class Options:
 
         Raises:
             StreamError: no server answers, or the server refuses; the message suggests a correction.
-            UsageError: a file is invalid.
+            UsageError: the address, a key, the time-out or a file is invalid.
         """
-        keys = self.keys()
-        with UsageError.naming(file="--token-file"):
+        options = {"address": "ADDRESS", "file": "--token-file", "timeout": "--timeout", "server_key": "--server-key"}
+        with UsageError.naming(**options):
             token = find_token(self.token_file)
-        try:
-            return Client(
-                self.address,
-                name=name,
-                token=token,
-                server_key=self.server_key,
-                keys=keys,
-                timeout=self.timeout,
-                shared_memory=self.shared_memory,
-            )
-        except StreamError as error:
-            text = str(error)
-            if "token" in text:
-                where = f"--token-file FILE, or the environment variable {TOKEN_VARIABLE}"
-                text = f"the server at {self.address} refused: the token is {'wrong' if token else 'missing'}. "
-                text += f"Give the server's: {where}."
-            elif "keys" in text:
-                text += ". Give --server-key KEY, as the server prints it, where it has keys, else none"
-            elif self.server_key:
-                text += " A server without keys, or with other ones, does not answer to --server-key."
-            raise StreamError(text) from None
+            try:
+                return Client(
+                    self.address, name=name, token=token, server_key=self.server_key, keys=self.keys(),
+                    timeout=self.timeout,
+                )  # fmt: skip
+            except StreamError as error:
+                text = str(error)
+                if "token" in text:
+                    text = f"the server at {self.address} refused: the token is {'wrong' if token else 'missing'}. "
+                    text += f"Use --token-file FILE or the environment variable {TOKEN_VARIABLE}."
+                elif "key" in text or self.server_key:
+                    text += " If the server has keys, pass the key that it prints as --server-key KEY. Else omit it."
+                raise StreamError(text) from None
 
 
 def option_of(name: str) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from sensorium import errors
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 
 PUMP_S = 0.01
 """Longest wait of a server loop on the calling thread while a request is pending, s."""
 
-_GONE = say.Reply(-1, None, "the request was forgotten", "StreamError")
+_GONE = msg.Reply(-1, None, "the request was cancelled", "StreamError")
 
 
 class ServerError(StreamError):
@@ -44,7 +44,7 @@ class Requests:
         self, address: str, changed: threading.Condition, is_over: Callable[[], bool], pump: Callable[[float], bool]
     ) -> None:
         self._address, self._changed, self._is_over, self._pump = address, changed, is_over, pump
-        self._answers: dict[int, say.Reply | None] = {}
+        self._answers: dict[int, msg.Reply | None] = {}
         self._worked: dict[int, float] = {}
         """Time of the last progress report of the server, for pending requests that need it."""
         self._told: set[int] = set()
@@ -61,7 +61,7 @@ class Requests:
         """Record that the request was not sent."""
         self._answers.pop(number, None)
 
-    def take(self, reply: say.Reply) -> bool:
+    def take(self, reply: msg.Reply) -> bool:
         """Store an answer; return whether a request waits for it."""
         waits = reply.request in self._answers
         if waits:
@@ -82,16 +82,16 @@ class Requests:
             self._worked[number] = time.monotonic()
             if text and number not in self._told:
                 self._told.add(number)
-                LOGGER.warning("the server at %s is at work: %s; waiting for its answer", self._address, text)
+                LOGGER.warning("waiting for the server at %s: %s", self._address, text)
 
     def fail(self, reason: str) -> None:
         """Answer all pending requests with an error."""
         for number, answer in self._answers.items():
             if answer is None:
-                self._answers[number] = say.Reply(number, None, reason, "StreamError")
+                self._answers[number] = msg.Reply(number, None, reason, "StreamError")
         self._changed.notify_all()
 
-    def answer(self, number: int, what: str, timeout: float) -> say.Reply:
+    def answer(self, number: int, what: str, timeout: float) -> msg.Reply:
         """Wait for the answer to a request and return it.
 
         Args:
@@ -118,8 +118,8 @@ class Requests:
             self._told.discard(number)
         if answer is None:
             raise StreamError(
-                f"{what}: the server at {self._address} did not answer within {timeout:g} s. It answers between two "
-                "steps: does its loop run, and call server.poll()?"
+                f"{what}: the server at {self._address} did not answer within {timeout:g} s. Check that its loop runs "
+                "and calls server.poll() between steps."
             )
         if answer.error:
             cls = getattr(errors, answer.kind, None)

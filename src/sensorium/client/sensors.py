@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.client import checks
-from sensorium.client.callbacks import LOGGER
 from sensorium.client.checks import Envs, Policy
 from sensorium.client.session import Session
 from sensorium.client.subscription import Stats, Subscription
 from sensorium.errors import StaleError, StreamError, UnknownNameError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -44,11 +43,8 @@ class ListenerSlot:
             if ended is not None and ended.ended:  # otherwise another listener is active
                 self.last_stats, self.subscription = ended.stats, None
                 self.reason = reason
-        if self.session.closed:
-            return
-        text = f"listening to {self.name!r} ended: {reason}"
-        LOGGER.warning(text)
-        self.session.note(text)
+        if not self.session.closed:
+            self.session.note(f"listening to {self.name!r} ended: {reason}")
 
 
 class RemoteSensor:
@@ -71,7 +67,7 @@ class RemoteSensor:
         Raises:
             StaleError: the server no longer has the sensor.
         """
-        with self._while_there():
+        with self._requires_alive():
             return self._session.info(self._name)
 
     @property
@@ -90,13 +86,13 @@ class RemoteSensor:
         return self.info.cfg
 
     @contextlib.contextmanager
-    def _while_there(self) -> Iterator[None]:
+    def _requires_alive(self) -> Iterator[None]:
         """Convert the error for an unknown name to `StaleError`, because the sensor existed earlier."""
         try:
             yield
         except UnknownNameError:
             raise StaleError(
-                f"sensor {self._name!r} is gone: the server has it no more. client.sensors lists what there is."
+                f"the server no longer has the sensor {self._name!r}. client.sensors lists the available sensors."
             ) from None
 
     # Listeners --------------------------------------------------------------------------------------------------------
@@ -139,7 +135,7 @@ class RemoteSensor:
             StaleError: the server no longer has the sensor.
         """
         slot = self._slot
-        with slot.lock, self._while_there():
+        with slot.lock, self._requires_alive():
             options = checks.listening(
                 self._name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
                 queue=queue,
@@ -209,7 +205,7 @@ class RemoteSensor:
             got.append(StreamError(f"reading {self._name!r}: {reason}"))
             event.set()
 
-        with self._while_there():
+        with self._requires_alive():
             asked = checks.listening(self._name, self.info.num_envs, **options)
             subscription = Subscription(self._session, self._name, take, asked, on_end=end, keeps=self._client)
             self._session.begin(subscription)
@@ -219,7 +215,7 @@ class RemoteSensor:
                 pass  # the loop is on this thread: the server sends the sample here
             if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
-                    f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
+                    f"sensor {self._name!r} sent no sample within {timeout:g} s. Does the simulation run?"
                 )
         finally:
             subscription.stop()
@@ -243,7 +239,7 @@ class RemoteSensor:
         """
         call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
         envs = checks.env_ids(call, env_ids, self._client.num_envs)
-        self._session.ask(say.Set, self._name, knob, checks.knob_value(call, value), envs)
+        self._session.ask(msg.Set, self._name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
         """Remove the sensor from the server and stop its listener; only the spawning client can remove it.

@@ -39,7 +39,6 @@ class Flow(NamedTuple):
     """Data flow of a sensor."""
 
     stats: Stats
-    megabytes_per_second: float = 0.0
     state: str = ""
     """Reason why no data arrive; empty if they do."""
 
@@ -53,7 +52,7 @@ def catalogue(streams: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
         own = (info.name, info.kind, _rate(info), str(info.num_envs))
         mounts = _named(info.mounts)
         if not info.specs:
-            what = {"client": "runs in the client that spawned it"}.get(info.where, info.type_name or "no data")
+            what = "runs in a client" if info.where == "client" else info.type_name or "no data"
             yield (*own, what, "", "", mounts)
         for i, spec in enumerate(info.specs):
             first = own if i == 0 else ("", "", "", "")
@@ -61,7 +60,7 @@ def catalogue(streams: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
 
 
 def _rate(info: StreamInfo) -> str:
-    return "events" if info.events else f"{info.rate_hz:.4g} Hz" if info.rate_hz else "as it sends"
+    return "events" if info.events else f"{info.rate_hz:.4g} Hz" if info.rate_hz else "irregular"
 
 
 def _unit(spec: FieldSpec) -> str:
@@ -89,17 +88,10 @@ def stats_row(name: str, flow: Flow, data: SensorData | None) -> tuple[str, ...]
     stats = flow.stats
     if data is None:
         return (name, flow.state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
-    return (
-        name,
-        flow.state or f"{stats.rate:.4g}/s",
-        milliseconds(stats.age),
-        milliseconds(stats.latency),
-        str(stats.received),
-        str(stats.dropped),
-        str(stats.lost),
-        f"{flow.megabytes_per_second:.3g}",
-        _envs(data),
-    )
+    megabytes = 0.0 if flow.state else 1e-6 * stats.rate * stats.nbytes / max(stats.received, 1)
+    times, counts = (stats.age, stats.latency), (stats.received, stats.dropped, stats.lost)
+    rate = flow.state or f"{stats.rate:.4g}/s"
+    return (name, rate, *map(milliseconds, times), *map(str, counts), f"{megabytes:.3g}", _envs(data))
 
 
 def _envs(data: SensorData) -> str:
@@ -114,18 +106,16 @@ def milliseconds(seconds: float) -> str:
 
 def line(name: str, flow: Flow, data: SensorData | None) -> str:
     """Return the data flow of a sensor as one line of text."""
-    stats = flow.stats
     if data is None:
-        return f"{name}: {flow.state or 'nothing yet'}"
-    lost = f", {stats.lost} events lost" if stats.lost else ""
+        return f"{name}: {flow.state or 'waiting'}"
+    _, rate, age, latency, received, dropped, lost, megabytes, _ = stats_row(name, flow, data)
     shown = []
     for _, field, shape, unit, text in values_rows(name, data):
         numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
         shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
     return (
-        f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(stats.age)}, "
-        f"latency {milliseconds(stats.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
-        f"{flow.megabytes_per_second:.3g} MB/s; {'; '.join(shown)}"
+        f"{name}: {rate}, age {age}, latency {latency}, {received} received, {dropped} dropped, {lost} lost, "
+        f"{megabytes} MB/s; {'; '.join(shown)}"
     )
 
 
@@ -228,27 +218,14 @@ def as_json(data: SensorData, received: int, stats: Stats) -> str:
         received: number of samples received so far, including this sample.
         stats: statistics of its subscription.
     """
-    transforms = data.transforms
-    about: dict[str, Any] = {
-        "sensor": data.sensor,
-        "frame": data.frame,
-        "seq": data.seq,
-        "tick": data.tick,
-        "time": round(data.time, 9),
-        "timestamp": round(data.timestamp, 9),
-        "age": round(data.age, 9),
-        "latency": round(data.latency(), 6),
-        "first_env": data.first_env,
-        "num_envs": data.num_envs,
-        "received": received,
-        "dropped": stats.dropped,
-        "lost": stats.lost,
-    }
-    if transforms is not None:
+    about = {name: getattr(data, name) for name in ("sensor", "frame", "seq", "tick", "first_env", "num_envs")}
+    about |= {name: round(getattr(data, name), 9) for name in ("time", "timestamp", "age")}
+    about["latency"] = round(data.latency(), 6)
+    about |= {"received": received, "dropped": stats.dropped, "lost": stats.lost}
+    if (transforms := data.transforms) is not None:
         about["transforms"] = _plain(transforms)
     if isinstance(data, FieldData):
-        offsets = data.offsets
-        if offsets is not None:
+        if (offsets := data.offsets) is not None:
             about["offsets"] = _plain(offsets)
         about["fields"] = _fields(data)
         if data.truth is not None:
@@ -279,28 +256,18 @@ def _plain(array: Array) -> dict[str, Any]:
     return {**about, **spread, "finite": int(known.size)}
 
 
-def _finite(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_finite(each) for each in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values
-
-
-def stream_json(info: StreamInfo) -> str:
-    """Return the description of a stream as one line of JSON."""
-    return json.dumps(_finite_everywhere(info.to_dict()), allow_nan=False)
-
-
-def definition_json(definition: SensorDefinition) -> str:
-    """Return the definition of a blueprint as one line of JSON."""
-    return json.dumps(_finite_everywhere(definition.to_dict()), allow_nan=False)
-
-
-def _finite_everywhere(value: Any) -> Any:
+def _finite(value: Any) -> Any:
+    """Return plain data with None instead of numbers that are not finite."""
     if isinstance(value, Mapping):
-        return {key: _finite_everywhere(each) for key, each in value.items()}
+        return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite_everywhere(each) for each in value]
-    return _finite(value)
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def description_json(described: StreamInfo | SensorDefinition) -> str:
+    """Return the description of a stream or a blueprint as one line of JSON."""
+    return json.dumps(_finite(described.to_dict()), allow_nan=False)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
+from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.geometry.transforms import quat_rotate
 
 QuatOrder = Literal["wxyz", "xyzw"]
@@ -45,10 +45,7 @@ def convert_bodies(
     torque_out: wp.array2d[wp.vec3],
 ) -> None:
     """Convert one body; an output of length 0 is not needed."""
-    i, body = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, body = masked_tid(rows)
     q = quat[env, body]
     if is_xyzw != 0:
         q = wp.vec4(q[3], q[0], q[1], q[2])
@@ -113,6 +110,3 @@ class BodyState:
         """Convert the current values of all environments, or of those in `compute.reset_envs`."""
         if self._segments:
             self._segments[masked].run()
-
-
-__all__ = ["AT_COM", "BodyState", "QuatOrder"]

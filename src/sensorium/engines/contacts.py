@@ -8,16 +8,16 @@ work by environment. Contacts keep the order of the list, so equal lists give eq
 # Without `from __future__ import annotations`: Warp must see the types of the kernels' arguments.
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
+from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import Engine, NameKind
 from sensorium.engines.envs import as_tensor, mark
 from sensorium.errors import ArgumentError, UnknownNameError, listed, nearest, shown
-from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array, contact_columns
+from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
 _KINDS: dict[str, NameKind] = {"geom": "geom", "body": "body", "subtree": "body"}
 _REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
@@ -143,6 +143,13 @@ _TABLES = ("count", "sides", "rows", "envs")
 _WIDTHS = {"sides": (2,), **dict.fromkeys(("point", "normal", "force", "torque", "tangent"), (3,))}
 
 
+if TYPE_CHECKING:
+    _Parts: TypeAlias = Any
+else:
+    _Parts = wp.types.matrix((len(CONTACT_FIELDS), 3), dtype=wp.float32)
+"""The fields of one slot, in the order of CONTACT_FIELDS; numbers are in the first column."""
+
+
 @wp.struct
 class Contacts:
     """A `ContactList` for kernels, linked by environment; absent arrays have length 0.
@@ -177,13 +184,13 @@ class Report:
         primary: 1 if an element belongs to a primary `[primary, element]`.
         secondary: 1 if an element belongs to the secondary `[element]`.
         reduce: index in `_REDUCTIONS`.
-        columns: first column of each of CONTACT_FIELDS, -1 if not reported.
+        sources: for each column, 3 times the index of its field in CONTACT_FIELDS plus its component.
     """
 
     primary: wp.array2d[wp.uint8]
     secondary: wp.array[wp.uint8]
     reduce: wp.int32
-    columns: wp.array[wp.int32]
+    sources: wp.array[wp.int32]
 
 
 @wp.func
@@ -227,9 +234,7 @@ def link_contacts(contacts: Contacts) -> None:
 @kernel(group="contacts")
 def order_contacts(rows: Rows, contacts: Contacts) -> None:
     """Link the contacts of an environment in the order of the list."""
-    env = rows.start + wp.tid()
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     ordered = wp.int32(-1)
     if contacts.places > 0:
         start = env * contacts.places
@@ -255,13 +260,6 @@ def order_contacts(rows: Rows, contacts: Contacts) -> None:
 
 
 @wp.func
-def _put(out: wp.array[wp.float32], column: int, value: wp.vec3) -> None:
-    if column >= 0:
-        for k in range(3):
-            out[column + k] = value[k]
-
-
-@wp.func
 def _torque(contacts: Contacts, i: int) -> wp.vec3:
     torque = wp.vec3()
     if contacts.torque.shape[0] > 0:
@@ -270,26 +268,9 @@ def _torque(contacts: Contacts, i: int) -> wp.vec3:
 
 
 @wp.func
-def _write(
-    columns: wp.array[wp.int32],
-    out: wp.array[wp.float32],
-    found: int,
-    dist: float,
-    force: wp.vec3,
-    torque: wp.vec3,
-    pos: wp.vec3,
-    normal: wp.vec3,
-    tangent: wp.vec3,
-) -> None:
-    if columns[0] >= 0:
-        out[columns[0]] = float(found)
-    _put(out, columns[1], force)
-    _put(out, columns[2], torque)
-    if columns[3] >= 0:
-        out[columns[3]] = dist
-    _put(out, columns[4], pos)
-    _put(out, columns[5], normal)
-    _put(out, columns[6], tangent)
+def _write(report: Report, parts: _Parts, out: wp.array[wp.float32]) -> None:
+    for column in range(out.shape[0]):
+        out[column] = parts[report.sources[column] // 3, report.sources[column] % 3]
 
 
 @wp.func
@@ -319,7 +300,14 @@ def _sum(contacts: Contacts, report: Report, first: int, row: int, out: wp.array
         if sign != 0.0:
             torque -= sign * (_torque(contacts, i) + wp.cross(contacts.point[i] - centre, contacts.force[i]))
         i = contacts.next[i]
-    _write(report.columns, out, found, 0.0, force, torque, centre, wp.vec3(1.0, 0.0, 0.0), wp.vec3(0.0, 1.0, 0.0))
+    parts = _Parts()
+    parts[0, 0] = float(found)
+    parts[1] = force
+    parts[2] = torque
+    parts[4] = centre
+    parts[5] = wp.vec3(1.0, 0.0, 0.0)
+    parts[6] = wp.vec3(0.0, 1.0, 0.0)
+    _write(report, parts, out)
 
 
 @wp.func
@@ -339,10 +327,7 @@ def _frame(contacts: Contacts, i: int, sign: float) -> tuple[wp.vec3, wp.vec3]:
 @kernel(group="contacts")
 def reduce_contacts(rows: Rows, contacts: Contacts, report: Report, values: wp.array4d[wp.float32]) -> None:
     """Write a primary's slots of a report `[env, primary, slot, column]`."""
-    k, row = wp.tid()
-    env = rows.start + k
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, row = masked_tid(rows)
     for slot in range(values.shape[2]):
         for column in range(values.shape[3]):
             values[env, row, slot, column] = 0.0
@@ -380,16 +365,17 @@ def reduce_contacts(rows: Rows, contacts: Contacts, report: Report, values: wp.a
         last_key = best_key
         normal, tangent = _frame(contacts, best, best_sign)
         second = wp.cross(normal, tangent)
-        f = best_sign * contacts.force[best]
-        t = best_sign * _torque(contacts, best)
-        dist = wp.float32(0.0)
+        axes = wp.matrix_from_rows(normal, tangent, second)
+        parts = _Parts()
+        parts[0, 0] = float(found)
+        parts[1] = axes * (best_sign * contacts.force[best])
+        parts[2] = axes * (best_sign * _torque(contacts, best))
         if contacts.dist.shape[0] > 0:
-            dist = contacts.dist[best]
-        # in the contact's frame
-        force = wp.vec3(wp.dot(f, normal), wp.dot(f, tangent), wp.dot(f, second))
-        torque = wp.vec3(wp.dot(t, normal), wp.dot(t, tangent), wp.dot(t, second))
-        pos = contacts.point[best]
-        _write(report.columns, values[env, row, slot], found, dist, force, torque, pos, normal, tangent)
+            parts[3, 0] = contacts.dist[best]
+        parts[4] = contacts.point[best]
+        parts[5] = normal
+        parts[6] = tangent
+        _write(report, parts, values[env, row, slot])
 
 
 class ContactReducer:
@@ -456,9 +442,9 @@ class ContactReducer:
         primary = torch.stack([self._elements(kind, name) for name in names])
         form.primary, form.secondary = wp.from_torch(primary.to(device)), wp.from_torch(other.to(device))
         form.reduce = _REDUCTIONS.index(reduce)
-        columns = contact_columns(report)
-        starts = [columns[field].start if field in columns else -1 for field in CONTACT_FIELDS]
-        form.columns = wp.array(starts, dtype=wp.int32, device=device)
+        chosen = [3 * k + i for k, field in enumerate(CONTACT_FIELDS) for i in range(CONTACT_FIELDS[field])
+                  if field in report.args[2]]  # fmt: skip
+        form.sources = wp.array(chosen, dtype=wp.int32, device=device)
         array = torch.zeros((self._compute.num_envs, *contact_shape(report)), device=device)
         self.arrays[name] = array
         self._reports.append((form, array))

@@ -190,9 +190,9 @@ class TensorEngine(Engine):
         joints: names of scalar joints, in the order of the tensors' joint axis, or a mapping from names to frames as
             for `sites` (None: no frame), so that sensors can be mounted on a joint.
         geoms: names of collision shapes and their frames as for `sites`, so that contacts can be selected by geom.
-        shapes: shapes that rays can hit, a mapping from names to shapes that overrides their own names, or a sequence of
-            shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is a
-            row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty world; None
+        shapes: shapes that rays can hit, a mapping from names to shapes that overrides their own names, or a sequence
+            of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
+            a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty world; None
             means that the shapes are unknown.
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to

@@ -101,6 +101,3 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, HeightField) and isinstance(b, HeightField):
         return a is b or ((a.size, a.base) == (b.size, b.base) and np.array_equal(a.heights, b.heights))
     return bool(a == b)
-
-
-__all__ = ["common_shapes", "rows_of_worlds", "short_names"]

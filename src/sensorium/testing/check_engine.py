@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sensorium.engines.base import Engine
 from sensorium.errors import ArgumentError, shown
 from sensorium.testing.engine import EngineFactory
-from sensorium.testing.engine_rules import EngineRules
+from sensorium.testing.engine_rules import RULES, EngineRules
 
 
 def check_engine(
@@ -36,12 +36,4 @@ def check_engine(
     if not callable(engine):
         raise ArgumentError(f"engine: got {shown(engine)}, expected a function of the number of envs: lambda n: ....")
     rules = EngineRules(engine, advance or (lambda each: each.step()), free or {}, ticks)
-    done = []
-    for rule in rules.all:
-        rules.law = rule.__name__
-        if rule():
-            done.append(rule.__name__)
-    return done
-
-
-__all__ = ["check_engine"]
+    return [rule for rule in RULES if rules.holds(rule)]

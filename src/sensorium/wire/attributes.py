@@ -398,11 +398,6 @@ class SensorDefinition:
         object.__setattr__(self, "tags", tuple(self.tags) or tuple(self.id.split(".")))
         object.__setattr__(self, "kind", self.kind or self.id.rpartition(".")[2])
 
-    @property
-    def variations(self) -> tuple[Attribute, ...]:
-        """Alias of `attributes`."""
-        return self.attributes
-
     def with_attributes(self, *attributes: Attribute, **changes: Any) -> SensorDefinition:
         """Return the definition with further attributes, and with other fields changed."""
         return replace(self, attributes=(*self.attributes, *attributes), **changes)
@@ -559,11 +554,6 @@ class ActorDescription:
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def variations(self) -> Mapping[str, Any]:
-        """Alias of `values`."""
-        return self.values
 
     def __getitem__(self, id: str) -> Any:
         """Return a value unchanged.
