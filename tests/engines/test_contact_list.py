@@ -10,7 +10,8 @@ import pytest
 import torch
 from test_mujoco_contact import REPORTS, SCENE, contacts_of, forwarded, throw
 
-from sensorium.engines.contacts import ContactList
+from sensorium.compute import Compute
+from sensorium.engines.contacts import ContactList, ContactReducer
 from sensorium.engines.mujoco.engine import MujocoEngine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import ArgumentError
@@ -162,3 +163,36 @@ def test_a_report_that_the_list_cannot_give_is_rejected() -> None:
         ContactList(contacts.count, **{**arrays, "env": arrays["env"].long()})
     with pytest.raises(ArgumentError, match="count: got 1 counts for 3 places in 2 environments"):
         TensorEngine(2, contact_list=replace(contacts, env=None))
+
+
+def test_a_reset_reduces_the_reports_of_some_envs() -> None:
+    """With env ids, only these rows are written; without, all are."""
+    contacts, arrays = touching()
+    engine = TensorEngine(2, bodies=("cup", "table"), provides=("pose", "contact"))
+    reducer = ContactReducer(engine, contacts, Compute("cpu", 2))
+    report = reducer.add(TOUCH)
+    assert reducer.add(TOUCH) is report and not report.any()
+    reducer.run(torch.tensor([1]))
+    assert not report[0].any() and report[1, 0, 0, 0] == 2
+    arrays["force"].mul_(2.0)
+    reducer.run(torch.tensor([True, False]))
+    assert report[0, 0, 0, 1] == 10 and report[1, 0, 0, 1] == 3
+    reducer.run()
+    assert report[1, 0, 0, 1] == 6
+
+
+def test_a_missing_tangent_is_mujocos() -> None:
+    """Without tangents, the frames of contacts are those that MuJoCo derives from their normals."""
+    engine = MujocoEngine(SCENE, ENVS)
+    report = CONTACT_REPORT(("geom", ("ground", "kerb", "low")), None, ("found", "normal", "tangent"), "none", 12)
+    engine.prepare({report: "probe"})
+    throw(engine.model, engine.qpos, engine.qvel)
+    engine.step(substeps=100)
+    engine.refresh()
+    lists = Lists(engine.model.ngeom)
+    found = [contacts_of(engine.model, forwarded(engine.model, engine.batch.state[env])) for env in range(ENVS)]
+    lists.write([(env, contact) for env, contacts in enumerate(found) for contact in contacts])
+    other = tensors(engine.model, engine, replace(lists.forms()["per env"], tangent=None))
+    its = engine.array(contact_array(report))
+    torch.testing.assert_close(other.contacts[report], its, rtol=0, atol=1e-6)
+    assert (its[..., 0] > 0).sum() > 5

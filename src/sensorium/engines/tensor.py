@@ -311,7 +311,7 @@ class TensorEngine(Engine):
         com = self._masses(parts.get("com"), words)
         at_com = [name for word in words for name in _COM_NAMES if name in _WORDS[word]]
         self._given = {name: _COM_NAMES[name] for name in at_com}
-        if quat_order == "xyzw":
+        if quat_order == "xyzw" and "pose" in self.provides:
             self._given["body_quat_w"] = "body_quat"
         self._open: dict[str, torch.Tensor] = {}
         for name, size in sizes.items():
@@ -331,7 +331,7 @@ class TensorEngine(Engine):
         if not isinstance(contact_list, ContactList | None):
             raise ArgumentError(f"contact_list: got {shown(contact_list)}, expected a ContactList.")
         compute = Compute(self.device, self.num_envs) if self._given or contact_list is not None else None
-        if compute is not None and self._given and "pose" in self.provides:
+        if compute is not None and self._given:
             bodies = {name: array for name, array in self._arrays.items() if name.startswith("body_")}
             self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com)
             self._arrays |= self._state.arrays
