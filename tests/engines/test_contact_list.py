@@ -159,8 +159,12 @@ def test_a_report_that_the_list_cannot_give_is_rejected() -> None:
     ):
         assert why in str(engine.supports(report))
     contacts, arrays = touching()
-    with pytest.raises(ArgumentError, match=r"ContactList env: got torch.int64 of shape \(3,\), expected a contiguous"):
+    with pytest.raises(
+        ArgumentError, match=r"ContactList env: got torch.int64 of shape \(3,\) on cpu, expected a contiguous"
+    ):
         ContactList(contacts.count, **{**arrays, "env": arrays["env"].long()})
+    with pytest.raises(ArgumentError, match="kind: got 'site', expected 'geom' or 'body'"):
+        replace(contacts, kind="site")
     with pytest.raises(ArgumentError, match="count: got 1 counts for 3 places in 2 environments"):
         TensorEngine(2, contact_list=replace(contacts, env=None))
 

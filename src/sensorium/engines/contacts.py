@@ -120,6 +120,8 @@ class ContactList:
     kind: NameKind = "geom"
 
     def __post_init__(self) -> None:
+        if self.kind not in ("geom", "body"):
+            raise ArgumentError(f"ContactList kind: got {shown(self.kind)}, expected 'geom' or 'body'.")
         size = None
         for name in (each.name for each in fields(self) if each.name != "kind"):
             if (given := getattr(self, name)) is None:
@@ -129,10 +131,11 @@ class ContactList:
             if name == "sides":
                 size = len(array)
             shape = (len(array), *_WIDTHS.get(name, ())) if name in _TABLES else (size, *_WIDTHS.get(name, ()))
-            if array.dtype != dtype or tuple(array.shape) != shape or not array.is_contiguous():
+            is_here = name == "count" or array.device == self.count.device
+            if array.dtype != dtype or tuple(array.shape) != shape or not array.is_contiguous() or not is_here:
                 raise ArgumentError(
-                    f"ContactList {name}: got {array.dtype} of shape {tuple(array.shape)}, expected a contiguous "
-                    f"{dtype} of shape {shape}."
+                    f"ContactList {name}: got {array.dtype} of shape {tuple(array.shape)} on {array.device}, expected "
+                    f"a contiguous {dtype} of shape {shape} on the device of count."
                 )
             object.__setattr__(self, name, array)
 
@@ -390,11 +393,13 @@ class ContactReducer:
         arrays: name of each report's array to its tensor `[env, primary, slot, column]`, at a fixed address.
 
     Raises:
-        ArgumentError: the list does not have the same number of places for each environment.
+        ArgumentError: the list is on another device, or does not have equally many places for each environment.
     """
 
     def __init__(self, engine: Engine, contacts: ContactList, compute: Compute) -> None:
         size, envs = len(contacts.sides), compute.num_envs
+        if contacts.count.device != compute.all_envs.device:
+            raise ArgumentError(f"ContactList: got arrays on {contacts.count.device}, expected {compute.device}.")
         is_one_list = contacts.env is not None or contacts.envs is not None
         if len(contacts.count) != (1 if is_one_list else envs) or (not is_one_list and size % envs):
             raise ArgumentError(
@@ -407,7 +412,7 @@ class ContactReducer:
             array = getattr(contacts, each.name)
             if isinstance(array, torch.Tensor):
                 dtype = wp.vec3 if _WIDTHS.get(each.name) == (3,) else None
-                setattr(self._contacts, each.name, wp.from_torch(array.to(compute.device), dtype=dtype))
+                setattr(self._contacts, each.name, wp.from_torch(array, dtype=dtype))
         self._contacts.places = 0 if is_one_list else size // envs
         self._first = torch.full((envs,), -1, dtype=torch.int32, device=compute.device)
         self._next = torch.full((max(size, 1),), -1, dtype=torch.int32, device=compute.device)
