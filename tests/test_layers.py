@@ -38,7 +38,7 @@ The wire and client packages import nothing heavy.
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
 """Packages that only the engine adapters import."""
 
-ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp")}
+ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton")}
 """Packages that import a simulator."""
 
 FRAMEWORKS = {"mjlab"}

@@ -29,6 +29,7 @@ from sensorium.engines.base import FrameOnBody as FrameOnBody
 from sensorium.engines.contacts import ContactList as ContactList
 from sensorium.engines.mujoco.engine import MujocoEngine as MujocoEngine
 from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as MujocoWarpEngine
+from sensorium.engines.newton.engine import NewtonEngine as NewtonEngine
 from sensorium.engines.tensor import TensorEngine as TensorEngine
 from sensorium.errors import ArgumentError as ArgumentError
 from sensorium.errors import ConfigError as ConfigError

@@ -98,11 +98,11 @@ class Run:
     first_env: Annotated[int | None, unset("K", "0")] = None
     """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
-    """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp on
-    this device."""
-    engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
-    """Physics engine: MuJoCo on the CPU, or MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a
-    GPU."""
+    """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp and
+    newton on this device."""
+    engine: Literal["mujoco", "mujoco_warp", "newton"] = "mujoco"
+    """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
+    or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
     """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
     0.
@@ -112,7 +112,7 @@ class Run:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, load_model, simulate
+        from sensorium.cli.simulation import Settings, finish, load_run_model, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
@@ -129,7 +129,7 @@ class Run:
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
-            engine = load_model(self.model, self.envs, self.device, self.engine)
+            engine = load_run_model(self.model, self.envs, self.device, self.engine)
             with naming_tables(self.rig, sensors):
                 scene = Scene(  # only the sensors of the rig
                     engine, sensors, seed=self.seed, first_env=self.first_env, discover=False

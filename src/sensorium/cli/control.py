@@ -16,6 +16,7 @@ from sensorium.readings import Array
 
 if TYPE_CHECKING:
     from sensorium.cli.simulation import OwnEngine
+    from sensorium.engines.newton.engine import NewtonEngine
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
@@ -56,7 +57,7 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         raise UsageError.of("--control", name, f"{', '.join(words)}, FILE.npz or module:function", hint)
 
 
-def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, engine: OwnEngine | NewtonEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
@@ -70,6 +71,10 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
     """
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
     if name == "hold":
+        from sensorium.engines.newton.engine import NewtonEngine
+
+        if isinstance(engine, NewtonEngine):  # its targets are the start pose
+            return (lambda scene, time: None), substeps
         return hold(engine, substeps), substeps
     if name == "zero":
         return (lambda scene, time: np.zeros(engine.nu)), slow
@@ -151,7 +156,7 @@ def _lengths(engine: OwnEngine, start: Array) -> Array | None:
     return lengths
 
 
-def random(engine: OwnEngine, seed: int) -> Control:
+def random(engine: OwnEngine | NewtonEngine, seed: int) -> Control:
     """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each."""
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
@@ -163,7 +168,7 @@ def random(engine: OwnEngine, seed: int) -> Control:
     return control
 
 
-def from_file(path: Path, engine: OwnEngine) -> Control:
+def from_file(path: Path, engine: OwnEngine | NewtonEngine) -> Control:
     """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
     option, arrays = "--control", _arrays(path)
     shapes = f"[time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
@@ -201,7 +206,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def from_function(name: str, engine: OwnEngine) -> Control:
+def from_function(name: str, engine: OwnEngine | NewtonEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
     option, function = f"--control {name}", _function(name)
     shapes = ((engine.nu,), (engine.num_envs, engine.nu))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sensorium.cli.control import Control
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
+    from sensorium.engines.newton.engine import NewtonEngine
     from sensorium.scene import Scene
 
     OwnEngine = MujocoEngine | MujocoWarpEngine
@@ -107,6 +108,16 @@ def check_device(device: str) -> str:
 
 
 EngineName = Literal["mujoco", "mujoco_warp"]
+RunEngineName = Literal["mujoco", "mujoco_warp", "newton"]
+
+
+def load_run_model(model: Path, envs: int, device: str, engine: RunEngineName) -> OwnEngine | NewtonEngine:
+    """Return the engine of a model, as `load_model` does, or one of Newton."""
+    if engine != "newton":
+        return load_model(model, envs, device, engine)
+    from sensorium.engines.newton.files import engine_of_file
+
+    return engine_of_file(model, envs, device)
 
 
 def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco") -> OwnEngine:

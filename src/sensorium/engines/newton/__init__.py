@@ -1,0 +1,1 @@
+"""Newton: an engine that steps the worlds of a Newton model, and one over a live loop of its owner."""

@@ -1,0 +1,734 @@
+"""Newton as an engine: the worlds of a Newton model are the environments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, check_envs, graph, keeps_current
+from sensorium.engines.base import ARRAYS, Engine, FrameOnBody, NameKind
+from sensorium.engines.body_state import BodyState
+from sensorium.engines.contacts import ContactReducer, contact_fault, is_contact
+from sensorium.engines.envs import (
+    as_tensor,
+    check_quat,
+    copies,
+    env_rows,
+    env_selection,
+    mark,
+    positive_int,
+    put,
+    restore,
+    row_values,
+    time_step,
+)
+from sensorium.engines.newton.contacts import ContactExport
+from sensorium.engines.newton.layout import Layout, newton
+from sensorium.engines.newton.shapes import shapes_of
+from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
+from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError, listed, shown
+from sensorium.geometry.shapes import Shape
+from sensorium.spec import (
+    BODY_ACCELERATION,
+    BODY_POSE,
+    BODY_VELOCITY,
+    GRAVITY,
+    JOINT_EFFORT,
+    JOINT_STATE,
+    JOINT_WRENCH,
+    MAGNETIC,
+    SHAPES,
+    Requirement,
+    contact_array,
+)
+
+Control = Literal["joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl"]
+CONTROLS: tuple[Control, ...] = ("joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl")
+_NUMBERS = {BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_STATE}
+"""Requirements that every solver provides."""
+
+
+class NewtonEngine(Engine):
+    """Worlds of a Newton model, stepped by one of Newton's solvers.
+
+    Body positions, angular velocities and joint coordinates are Newton's own memory; the rest is converted in one
+    launch. A solver computes accelerations, contacts and forces for the state from which it steps. With `fresh=True` a
+    trial step into a second state gives them for the current state; the solver's internal state is restored after it.
+
+    Args:
+        model: a `newton.Model`. Its worlds are the environments and have the same bodies, joints, sites and shapes.
+        solver: a solver of `newton.solvers` for this model.
+        dt: time step, s.
+        fresh: whether accelerations, contacts and forces are computed for the current state. With False all state is
+            one tick old, at no cost.
+        control: the array of `newton.Control` that `step` writes: ``"joint_target_q"``, ``"joint_target_qd"`` or
+            ``"joint_f"``, with one number per scalar joint, or ``"mujoco.ctrl"``.
+        pipeline: a `newton.CollisionPipeline` that finds contacts before each step; None uses Newton's default where
+            the solver does not find contacts itself.
+
+    Attributes:
+        model: the Newton model.
+        solver: the solver.
+        newton_state: the current `newton.State`. External forces in `body_f` act until they are changed.
+        newton_control: the `newton.Control` of the steps.
+
+    Raises:
+        ModelError: the solver belongs to another model, or the bodies differ between the worlds.
+        MissingDependencyError: newton is not installed.
+    """
+
+    name = "newton"
+    owns_time = True
+
+    @graph.launching
+    @keeps_current
+    def __init__(
+        self,
+        model: Any,
+        solver: Any,
+        *,
+        dt: float,
+        fresh: bool = True,
+        control: Control = "joint_target_q",
+        pipeline: Any = None,
+    ) -> None:
+        package = newton()
+        if not isinstance(model, package.Model):
+            raise ModelError(f"NewtonEngine: got {shown(model)} as model, expected a newton.Model: builder.finalize().")
+        if control not in CONTROLS:
+            raise ArgumentError(f"control: got {shown(control)}, expected one of {listed(CONTROLS)}.")
+        self.model, self.solver = model, solver
+        self._access = SolverAccess(model, solver)
+        self._layout = Layout(model)
+        self.num_envs, self.dt = self._layout.num_envs, time_step(dt, "dt")
+        self.device = str(wp.device_to_torch(model.device))
+        check_envs("NewtonEngine", self.num_envs, 4 * 13 * self._layout.bodies.shape[1], self.device)
+        self.tick, self.lag, self.fresh = 0, 0, fresh
+        self.prepared: frozenset[Requirement] = frozenset()
+        self._compute = Compute(self.device, self.num_envs)
+        self.newton_state = model.state()
+        self.newton_control = model.control()
+        self._spare = model.state()
+        if self._access.is_reduced:
+            package.eval_fk(model, self.newton_state.joint_q, self.newton_state.joint_qd, self.newton_state)
+        self._shown = self.newton_state if fresh else model.state()
+        self._is_implicit = int(model.world_count) < 1 or bool((model.body_world.numpy() < 0).all())
+        self._world_mask = torch.zeros(self.num_envs + 1, dtype=torch.bool, device=self.device)
+        self._pipeline = pipeline
+        if pipeline is None and not self._access.detects_contacts and model.shape_count:
+            self._pipeline = package.CollisionPipeline(model)
+        self._contacts = self._new_contacts()
+        provided = self._access.provided
+        self._observables: Any = solver.observables(provided, contacts=self._contacts) if provided else None
+        self._wanted: Any = None
+        self._arrays: dict[str, torch.Tensor] = {}
+        self._shapes: tuple[Shape, ...] | None = None
+        self._bodies: BodyState | None = None
+        self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self._export: ContactExport | None = None
+        self._reducer: ContactReducer | None = None
+        self._control = control
+        self._ctrl_to = self._control_places(control)
+        self.ctrl = self._ctrl_to[0][self._ctrl_to[1]]
+        """Controls `[env, nu]`, live and writable; `step` writes them to Newton's control."""
+        self._start = copies(self._rows())
+        self._is_current = False
+        self._keep_shown()
+
+    @staticmethod
+    def from_newton(
+        model: Any, solver: Any, state: Any, *, dt: float, control: Any = None, pipeline: Any = None
+    ) -> LiveNewtonEngine:
+        """Wrap a loop that steps a Newton model itself and calls `scene.update()` after each step.
+
+        Args:
+            model: a `newton.Model`.
+            solver: the solver of the loop.
+            state: the `newton.State` that the loop steps in place, or a function that returns the current one, such as
+                ``lambda: state_0`` in a loop that swaps two states.
+            dt: time step of the loop, s.
+            control: the `newton.Control` of the loop; None where it has none.
+            pipeline: as for `NewtonEngine`.
+        """
+        return LiveNewtonEngine(model, solver, state, dt=dt, control=control, pipeline=pipeline)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._access.name}, num_envs={self.num_envs}, dt={self.dt:g} s, "
+            f"{len(self.names('body'))} bodies, device={self.device!r}, tick={self.tick})"
+        )
+
+    def _new_contacts(self) -> Any:
+        """Return the `newton.Contacts` that a step uses or exports to; None without contacts."""
+        if self._pipeline is not None:
+            return self._pipeline.contacts()
+        if self._access.is_mujoco:
+            return newton().Contacts(self.solver.get_max_contact_count(), 0, device=self.model.device)
+        return getattr(self.solver, "contacts", None)
+
+    def _control_places(self, control: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return an array of Newton's control, and the rows `[env, nu]` of the controls in it."""
+        source: Any = self.newton_control
+        for part in control.split("."):
+            source = getattr(source, part, None)
+        if not isinstance(source, wp.array):
+            raise ModelError(f"control: got {control!r}, but the control of this model has no such array.")
+        target = wp.to_torch(source)
+        layout = self._layout
+        rows = layout.joint_q if control == "joint_target_q" else layout.joint_qd
+        if control == "joint_target_q" and len(target) == self.model.joint_dof_count != self.model.joint_coord_count:
+            rows = layout.joint_qd  # targets of older layouts of Newton are per degree of freedom
+        if control == "mujoco.ctrl":
+            rows = np.arange(len(target), dtype=np.int64).reshape(self.num_envs, -1)
+        return target, torch.from_numpy(rows.copy()).to(self.device)
+
+    # Model ------------------------------------------------------------------------------------------------------------
+
+    def names(self, kind: NameKind) -> tuple[str, ...]:
+        """Return the names of a kind in model order: the shortest unique ends of Newton's labels."""
+        return self._layout.names(kind)
+
+    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
+        """Return the body of a named body, site, geom or joint, with the frame's pose on it; body `"world"` is -1.
+
+        Raises:
+            UnknownNameError: there is no such element.
+        """
+        return self._layout.frame(kind, name)
+
+    def offsets(self, frames: Any, inner: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return poses of mounts on their bodies where they differ between worlds; None where they do not."""
+        found = self._layout.mounts(frames, inner)
+        if found is None:
+            return None
+        poses = torch.from_numpy(found).to(device=self.device, dtype=torch.float32)
+        return poses[..., :3].contiguous(), poses[..., 3:].contiguous()
+
+    def slide_joints(self) -> tuple[str, ...]:
+        """Return the names of the sliding joints."""
+        return self._layout.slides
+
+    def parent_body(self, body: int) -> int | None:
+        """Return the index of a body's parent, -1 for the world."""
+        return self._layout.parents[body]
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shapes of one environment, in the order of `names("geom")`.
+
+        Raises:
+            ModelError: the worlds have different shapes.
+        """
+        if self._shapes is None:
+            self._shapes = shapes_of(self.model, self._layout)
+        return self._shapes
+
+    # Support ----------------------------------------------------------------------------------------------------------
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None where model and solver provide the requirement, otherwise the reason and the fix."""
+        if requirement == JOINT_STATE or requirement == JOINT_EFFORT:
+            if "scalar_joint" in self._layout.faults:
+                return self._layout.faults["scalar_joint"]
+        if requirement in _NUMBERS:
+            return None
+        if requirement in OBSERVABLES:
+            return self._access.lacks(OBSERVABLES[requirement])
+        if requirement == MAGNETIC:
+            return None if self._access.is_mujoco else f"{self._access.name} has no magnetic field. Use SolverMuJoCo."
+        if requirement == SHAPES:
+            try:
+                self.shapes()
+            except ModelError as error:
+                return str(error)
+            return None
+        if is_contact(requirement):
+            return self._supports_contacts(requirement)
+        if requirement.kind == "NATIVE_SENSOR":
+            return "Newton models have no sensors of MuJoCo: use sensorium's own sensor of this kind."
+        return f"Newton does not provide it: {self._access.name} has no such quantity."
+
+    def _supports_contacts(self, report: Requirement) -> str | None:
+        if (why := self._access.lacks(CONTACTS)) is not None:
+            return why
+        for kind in ("geom", "body"):
+            if kind in self._layout.faults:
+                return self._layout.faults[kind]
+        if "torque" in report.args[2] and report.args[3] != "netforce":
+            return "Newton's contacts have no torques: omit the field 'torque', or use reduce='netforce'."
+        return contact_fault(self, report)
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    @graph.launching
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        prepared = self.prepared | requirements
+        kinds = {OBSERVABLES[each] for each in prepared if each in OBSERVABLES}
+        reports = sorted(filter(is_contact, prepared), key=contact_array)
+        if reports:
+            kinds.add(CONTACTS)
+        self._wanted = self._observables.select(kinds) if kinds else None
+        self._bind_bodies(prepared)
+        self._bind_joints(prepared)
+        for requirement in (GRAVITY, MAGNETIC):
+            for name in ARRAYS[requirement]:
+                if requirement in prepared and name not in self._arrays:
+                    self._arrays[name] = self._gravity() if requirement == GRAVITY else self._magnetic()
+        if reports and self._reducer is None:
+            self._export = ContactExport(
+                self.model, self._contacts, self._observables.contact_f, self._shown.body_q, self._layout.shapes,
+                self._compute,
+            )  # fmt: skip
+            self._reducer = ContactReducer(self, self._export.list, self._compute)
+        for report in reports:
+            if self._reducer is not None:
+                self._arrays[contact_array(report)] = self._reducer.add(report)
+        self._is_current = False
+
+    def _per_world(self, array: Any) -> torch.Tensor:
+        """Return an array of the bodies as a view `[env, body, ...]`."""
+        values: torch.Tensor = wp.to_torch(array)
+        rows = self._layout.bodies
+        start = int(rows[0, 0]) if rows.size else 0
+        return values[start : start + rows.size].view(self.num_envs, rows.shape[1], *values.shape[1:])
+
+    def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
+        state, observables = self._shown, self._observables
+        given: dict[str, torch.Tensor] = {}
+        sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
+            (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
+            (BODY_VELOCITY, state.body_qd, ("body_lin_vel_w", "body_ang_vel_w"), (3, 6)),
+        ]
+        if observables is not None:
+            twist = observables.body_qdd
+            wrench = observables.body_parent_f
+            sources += [
+                (BODY_ACCELERATION, twist, ("body_lin_acc_w", "body_ang_acc_w"), (3, 6)),
+                (JOINT_WRENCH, wrench, ("body_parent_force_w", "body_parent_torque_w"), (3, 6)),
+            ]
+        needed = set(prepared)
+        if needed & {BODY_VELOCITY, BODY_ACCELERATION, JOINT_WRENCH}:
+            needed.add(BODY_POSE)
+        if BODY_ACCELERATION in needed:
+            needed.add(BODY_VELOCITY)
+        for requirement, source, names, ends in sources:
+            if requirement in needed:
+                values = self._per_world(source)
+                given |= {names[0]: values[..., : ends[0]], names[1]: values[..., ends[0] : ends[1]]}
+        self._bodies = None
+        if given:
+            at_com = ("body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")
+            com = self._per_world(self.model.body_com)
+            self._bodies = BodyState(self._compute, given, quat_order="xyzw", at_com=at_com, com=com)
+            named = {name for requirement in prepared & set(ARRAYS) for name in ARRAYS[requirement]}
+            self._arrays |= {name: array for name, array in self._bodies.arrays.items() if name in named}
+
+    def _bind_joints(self, prepared: frozenset[Requirement]) -> None:
+        layout, sources = self._layout, {}
+        if JOINT_STATE in prepared:
+            sources["joint_pos"] = (self._shown.joint_q, layout.joint_q)
+            sources["joint_vel"] = (self._shown.joint_qd, layout.joint_qd)
+        if JOINT_EFFORT in prepared:
+            sources["joint_effort"] = (self._observables.qfrc_actuator, layout.joint_qd)
+        for name, (source, rows) in sources.items():
+            if name in self._arrays:
+                continue
+            if not rows.size:
+                self._arrays[name] = torch.zeros(rows.shape, device=self.device)
+                continue
+            values = wp.to_torch(source)
+            steps = np.unique(np.diff(rows[:, 0])) if len(rows) > 1 else np.array([rows.shape[1]])
+            if len(steps) == 1 and (np.diff(rows, axis=1) == 1).all():
+                self._arrays[name] = values.as_strided(rows.shape, (int(steps[0]), 1), int(rows[0, 0]))
+                continue
+            places = torch.from_numpy(rows.copy()).to(self.device)
+            self._arrays[name] = torch.zeros(rows.shape, device=self.device)
+            self._gathered.append((values, places.reshape(-1), self._arrays[name].view(-1)))
+
+    def _gravity(self) -> torch.Tensor:
+        values: torch.Tensor = wp.to_torch(self.model.gravity)
+        return values[: self.num_envs]
+
+    def _magnetic(self) -> torch.Tensor:
+        values: torch.Tensor = wp.to_torch(self.solver.mjw_model.opt.magnetic)
+        return values.expand(self.num_envs, 3) if len(values) != self.num_envs else values
+
+    def array(self, name: str) -> torch.Tensor:
+        """Return a derived array by name, float32, fixed address.
+
+        Raises:
+            UnknownNameError: the array's requirement was not prepared (a KeyError).
+        """
+        if name not in self._arrays:
+            raise UnknownNameError("array", name, self._arrays, "Prepare its requirement first.")
+        return self._arrays[name]
+
+    def _convert(self, ids: torch.Tensor | None = None) -> None:
+        """Fill the derived arrays of all environments, or of some, from the shown state."""
+        if ids is not None:
+            mark(self._compute.reset_envs, ids)
+        if self._bodies is not None:
+            self._bodies.run(masked=ids is not None)
+        if ids is not None:
+            self._compute.reset_envs.zero_()
+        for values, places, out in self._gathered:  # rows of other environments do not change
+            torch.index_select(values, 0, places, out=out)
+        if self._export is not None and self._reducer is not None:
+            self._export.run()
+            self._reducer.run(ids)
+
+    # Steps ------------------------------------------------------------------------------------------------------------
+
+    def _move(self, state: Any, out: Any, observables: Any) -> None:
+        """Step from one state to another, which may be the same for `SolverMuJoCo`."""
+        contacts = None
+        if self._pipeline is not None:
+            self._pipeline.collide(state, self._contacts)
+            contacts = self._contacts
+        elif self._access.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
+            contacts = self._contacts
+        self.solver.step(state, out, self.newton_control, contacts, self.dt, observables=observables)
+
+    def _tick(self, observables: Any) -> None:
+        state = self.newton_state
+        if self._access.is_mujoco:
+            self._move(state, state, observables)
+            return
+        forces = [(array, wp.clone(array)) for array in (state.body_f, state.particle_f) if array is not None]
+        self._move(state, self._spare, observables)
+        state.assign(self._spare)
+        for array, kept in forces:  # a solver may add its own forces to those of the user
+            wp.copy(array, kept)
+
+    @graph.launching
+    @keeps_current
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks with one control.
+
+        Args:
+            ctrl: `[env, nu]`, or `[nu]` for all environments; None keeps `engine.ctrl`.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: the control has a wrong shape.
+        """
+        substeps = positive_int(substeps, "substeps")
+        if ctrl is not None:
+            values, shape = as_tensor(ctrl, "ctrl"), tuple(self.ctrl.shape)
+            if tuple(values.shape) not in (shape, shape[1:]):
+                raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}.")
+            self.ctrl.copy_(values)
+        target, rows = self._ctrl_to
+        target[rows] = self.ctrl
+        for k in range(substeps):
+            is_last = k == substeps - 1
+            if is_last and not self.fresh:
+                self._shown.assign(self.newton_state)
+            self._tick(self._wanted if is_last and not self.fresh else None)
+        self.tick += substeps
+        self.lag = 0 if self.fresh else 1
+        self._is_current = False
+
+    def _probe(self) -> None:
+        """Compute accelerations, contacts and forces of the current state by a step into the spare state."""
+        kept = [(array, wp.clone(array)) for _, array in self._access.internals()]
+        state = self.newton_state
+        forces = [] if self._access.is_mujoco else [(state.body_f, wp.clone(state.body_f))]
+        target, rows = self._ctrl_to
+        target[rows] = self.ctrl
+        self._move(state, self._spare, self._wanted)
+        for array, old in (*kept, *forces):
+            wp.copy(array, old)
+
+    def _keep_shown(self) -> None:
+        if self._shown is not self.newton_state:
+            self._shown.assign(self.newton_state)
+
+    def _solve_joints(self) -> None:
+        """Compute joint coordinates of solvers whose state is the poses of bodies."""
+        if not self._access.is_reduced and self.model.joint_count:
+            newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
+
+    @graph.launching
+    @keeps_current
+    def refresh(self) -> None:
+        """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
+        if self._is_current:
+            return
+        if self.lag == 0:
+            if JOINT_STATE in self.prepared:
+                self._solve_joints()
+            self._keep_shown()
+            if self._wanted is not None:
+                self._probe()
+        self._convert()
+        self._is_current = True
+
+    @keeps_current
+    def forward(self) -> None:
+        """Recompute derived state after `joint_q` and `joint_qd` were edited (other solvers: `newton_state.body_q`)."""
+        if self._access.is_reduced:
+            state = self.newton_state
+            newton().eval_fk(self.model, state.joint_q, state.joint_qd, state)
+        self.lag = 0
+        self._is_current = False
+        self.refresh()
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return int(self.ctrl.shape[1])
+
+    @property
+    def ctrl_range(self) -> torch.Tensor:
+        """Lower and upper limits of the controls `[nu, 2]`, infinite where the joints have none."""
+        model, rows = self.model, self._layout.joint_qd[0]
+        low = np.full(self.nu, -np.inf)
+        high = -low
+        if self._control == "joint_target_q" and len(rows):
+            low, high = model.joint_limit_lower.numpy()[rows], model.joint_limit_upper.numpy()[rows]
+        elif self._control == "joint_f" and len(rows):
+            high = model.joint_effort_limit.numpy()[rows]
+            low = -high
+        span = torch.from_numpy(np.stack([low, high], axis=1).astype(np.float64))
+        return torch.where(span.abs() >= 1e6, span * math.inf, span)
+
+    def hold(self) -> None:
+        """Set position targets to the current joint positions, also as controls that `reset` restores.
+
+        Raises:
+            ArgumentError: the controls are no position targets.
+        """
+        if self._control != "joint_target_q":
+            raise ArgumentError(f"hold: got control={self._control!r}, expected 'joint_target_q'.")
+        places = torch.from_numpy(self._layout.joint_q.copy()).to(self.device)
+        self.ctrl.copy_(wp.to_torch(self.newton_state.joint_q)[places])
+        self._start["ctrl"] = self.ctrl.clone()
+
+    @property
+    def joint_q(self) -> torch.Tensor:
+        """Joint coordinates `[env, coordinate]`, Newton's memory; quaternions xyzw."""
+        return self._flat(self.newton_state.joint_q)
+
+    @property
+    def joint_qd(self) -> torch.Tensor:
+        """Joint velocities `[env, degree of freedom]`, Newton's memory."""
+        return self._flat(self.newton_state.joint_qd)
+
+    def _flat(self, array: Any) -> torch.Tensor:
+        """Return an array that is flat over the worlds as `[env, ...]`."""
+        values: torch.Tensor = wp.to_torch(array)
+        return values.view(self.num_envs, -1)
+
+    def _rows(self) -> dict[str, torch.Tensor]:
+        """Return the state of each environment `[env, ...]`, live."""
+        state = self.newton_state
+        rows = {"body_q": self._per_world(state.body_q), "body_qd": self._per_world(state.body_qd)}
+        rows["body_f"] = self._per_world(state.body_f)
+        if state.joint_q is not None and state.joint_q.size:
+            rows |= {"joint_q": self.joint_q, "joint_qd": self.joint_qd}
+        return rows | {"ctrl": self.ctrl}
+
+    @graph.launching
+    @keeps_current
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments to the model's state, write `state` into them, and compute their derived state.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: values for `joint_q` and `joint_qd` (quaternions xyzw), `body_q` and `body_qd` (for solvers whose
+                state is the poses of bodies) and `ctrl`, each `[n, ...]` for the n environments, or values that
+                broadcast to it. Quantities of the model are kept.
+
+        Raises:
+            ArgumentError: env ids or values do not fit.
+            UnknownNameError: a key is not a quantity of the state.
+        """
+        ids = env_selection(env_ids, self.num_envs, self.device)
+        if state and ids is not None and ids.dtype == torch.bool:
+            ids = env_rows(ids, self.num_envs, self.device)
+        if ids is not None and len(ids) == 0:
+            return
+        targets = self._rows()
+        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if "body_q" in values:
+            check_quat(values["body_q"][..., 3:], "body_q")
+        if not self.fresh and ids is not None:
+            self.refresh()  # the last tick of the other envs, which the reset would otherwise lose
+        for name, start in self._start.items():
+            put(targets[name], start, ids)
+        for name, given in values.items():
+            targets[name][slice(None) if ids is None else ids] = given
+        mark(self._world_mask[: self.num_envs], ids)
+        self._world_mask[-1] = self._is_implicit
+        self.solver.reset(self.newton_state, wp.from_torch(self._world_mask), flags=0)
+        if self._access.is_reduced or values.keys() & {"joint_q", "joint_qd"}:
+            self._place_bodies()
+            for name in values.keys() & {"body_q", "body_qd"}:
+                targets[name][slice(None) if ids is None else ids] = values[name]
+        self._show_reset(ids)
+
+    def _place_bodies(self) -> None:
+        """Compute poses and velocities of bodies from joint coordinates, in the environments of the world mask."""
+        model, state = self.model, self.newton_state
+        if not model.articulation_count:
+            return
+        worlds = wp.to_torch(model.articulation_world).long()
+        mask = self._world_mask[worlds]  # world -1 is the last entry
+        newton().eval_fk(model, state.joint_q, state.joint_qd, state, mask=wp.from_torch(mask))
+
+    def _show_reset(self, ids: torch.Tensor | None) -> None:
+        """Compute the derived state of environments after a reset."""
+        if self.fresh or ids is None:
+            self.lag = 0
+            self._is_current = False
+            self.refresh()
+            return
+        shown = {name: self._per_world(getattr(self._shown, name)) for name in ("body_q", "body_qd")}
+        for name in ("joint_q", "joint_qd"):
+            if getattr(self._shown, name) is not None:
+                shown[name] = self._flat(getattr(self._shown, name))
+        rows = self._rows()
+        for name, target in shown.items():
+            put(target, rows[name], ids)
+        self.lag = 0
+        if self._wanted is not None:
+            kinds = [kind for kind in self._wanted.kinds if kind != CONTACTS]
+            old = {kind: wp.to_torch(getattr(self._wanted, kind)).clone() for kind in kinds}
+            self._probe()
+            for kind, values in old.items():
+                now = self._flat(getattr(self._wanted, kind))
+                new = now.clone()
+                now.copy_(values.view(self.num_envs, -1))
+                put(now, new, ids)
+        self._convert(ids)
+        self._is_current = True
+
+    def _saved(self) -> dict[str, torch.Tensor]:
+        """Return all tensors that a step starts from, by name, live."""
+        saved = {f"state.{name}": array for name, array in _arrays_of(self.newton_state)}
+        saved |= {f"control.{name}": array for name, array in _arrays_of(self.newton_control)}
+        saved |= {f"solver.{name}": wp.to_torch(array) for name, array in self._access.internals()}
+        return saved | {"ctrl": self.ctrl}
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to resume: the states of Newton and of its solver, the derived arrays, the tick."""
+        return super().state() | {"rows": copies(self._saved()), "arrays": copies(self._arrays), "lag": self.lag}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state`, in an engine with the same model and solver.
+
+        Raises:
+            ArgumentError: the state belongs to another model or number of environments.
+        """
+        restore(self._saved(), state["rows"])
+        super().load_state(state)
+        self.lag = int(state["lag"])
+        self._keep_shown()
+        self._is_current = False
+        if self.lag:
+            restore(self._arrays, state["arrays"])
+            self._is_current = True
+
+
+def _arrays_of(owner: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
+    """Return the arrays of a State or Control of Newton by name, with those in its namespaces."""
+    found = []
+    for name, value in vars(owner).items():
+        if isinstance(value, wp.array) and value.size:
+            found.append((f"{prefix}{name}", wp.to_torch(value)))
+        elif type(value).__name__ == "AttributeNamespace":
+            found += _arrays_of(value, f"{name}.")
+    return found
+
+
+class LiveNewtonEngine(NewtonEngine):
+    """A Newton model that its owner steps and resets; created by `NewtonEngine.from_newton`.
+
+    The owner calls `solver.step` and then `scene.update()`. The engine copies the owner's state and computes
+    accelerations, contacts and forces for it by a trial step, after which it restores the solver's internal state.
+
+    Args:
+        model: a `newton.Model`.
+        solver: the solver of the loop.
+        state: a `newton.State` or a function that returns the current one.
+        dt: time step of the loop, s.
+        control: the `newton.Control` of the loop.
+        pipeline: as for `NewtonEngine`.
+    """
+
+    owns_time = False
+
+    def __init__(self, model: Any, solver: Any, state: Any, *, dt: float, control: Any, pipeline: Any) -> None:
+        current = state if callable(state) else lambda: state
+        if not isinstance(current(), newton().State):
+            raise ModelError(
+                f"from_newton: got {shown(state)} as state, expected a newton.State or a function of none."
+            )
+        super().__init__(model, solver, dt=dt, pipeline=pipeline)
+        self._current: Callable[[], Any] = current
+        if control is not None:
+            self.newton_control = control
+            self._ctrl_to = self._control_places("joint_target_q")
+        self._read()
+
+    def _read(self) -> None:
+        """Copy the owner's state."""
+        owner = self._current()
+        for name in ("joint_q", "joint_qd", "body_q", "body_qd", "body_f"):
+            target, source = getattr(self.newton_state, name), getattr(owner, name)
+            if target is not None and target.size:
+                wp.copy(target, source)
+        target, rows = self._ctrl_to
+        self.ctrl.copy_(target[rows])
+        self._is_current = False
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Raise `ScheduleError`, because the owner steps the simulation.
+
+        Raises:
+            ScheduleError: always.
+        """
+        raise ScheduleError(
+            "this engine wraps your Newton loop: call solver.step(state_0, state_1, ...), then scene.update()."
+        )
+
+    def count_ticks(self, ticks: int) -> None:
+        """Register `ticks` steps of the owner; derived state is read again at the next `refresh`."""
+        super().count_ticks(ticks)
+        self._read()
+
+    def forward(self) -> None:
+        """Read the owner's state again, with the poses of bodies that are in it."""
+        self._read()
+        self.refresh()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Read environments again after their owner reset them; no state is written.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: must be empty: the owner writes the state.
+
+        Raises:
+            ScheduleError: `state` is not empty.
+        """
+        if state:
+            raise ScheduleError(
+                f"this engine wraps your Newton loop and cannot write its state: write {', '.join(state)} of your "
+                "newton.State yourself, then call scene.reset(env_ids)."
+            )
+        env_selection(env_ids, self.num_envs, self.device)
+        self._read()
+        self.refresh()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the tick and the derived arrays of `state`, after the owner restored the physics."""
+        Engine.load_state(self, state)
+        self._read()

@@ -1,0 +1,140 @@
+"""Shapes of a Newton model that rays can hit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sensorium.engines.newton.layout import Layout, newton, pose_of, poses
+from sensorium.errors import ModelError
+from sensorium.geometry.shapes import HeightField, Mesh, Shape, ShapeKind
+
+_KINDS: dict[str, ShapeKind] = {
+    "PLANE": "plane", "SPHERE": "sphere", "CAPSULE": "capsule", "ELLIPSOID": "ellipsoid", "CYLINDER": "cylinder",
+    "BOX": "box", "MESH": "mesh", "CONVEX_MESH": "mesh", "HFIELD": "hfield",
+}  # fmt: skip
+_SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}
+"""Number of Newton's scales that are the size of a shape; those of a plane are its full sides."""
+
+
+def shapes_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
+    """Return the shapes of one environment, in the order of `names("geom")`.
+
+    Static shapes that all worlds share, and copies of them in each world, are the same shapes here. Equal meshes and
+    height fields are shared.
+
+    Raises:
+        ModelError: the worlds have different shapes.
+    """
+    if "geom" in layout.faults:
+        raise ModelError(layout.faults["geom"])
+    names, rows = layout.names("geom"), layout.shapes
+    if not names:
+        return ()
+    place, scale = poses(model.shape_transform), np.asarray(model.shape_scale.numpy(), dtype=np.float64)
+    kinds, flags = model.shape_type.numpy(), model.shape_flags.numpy()
+    for what, values in (("pose", place), ("size", scale), ("type", kinds), ("flags", flags)):
+        _check_same(what, values, rows, names)
+    sources = model.shape_source
+    for k, name in enumerate(names):
+        first = sources[rows[0, k]]
+        for env, row in enumerate(rows[1:, k], start=1):
+            if sources[row] is not first and not _same_source(first, sources[row]):
+                raise ModelError(_different(name, "mesh or height field", env))
+    made: dict[int, Mesh | HeightField] = {}
+    return tuple(
+        _shape(name, int(row), layout, place[row], scale[row], int(kinds[row]), int(flags[row]), sources[row], made)
+        for name, row in zip(names, rows[0], strict=True)
+    )
+
+
+def _check_same(what: str, values: NDArray[Any], rows: NDArray[np.int64], names: tuple[str, ...]) -> None:
+    differ = (values[rows] != values[rows[:1]]).reshape(*rows.shape, -1).any(axis=-1)
+    if differ.any():
+        env, k = (int(i) for i in np.argwhere(differ)[0])
+        raise ModelError(_different(names[k], what, env))
+
+
+def _different(name: str, what: str, env: int) -> str:
+    return (
+        f"shape {name!r} has another {what} in world {env}. Rays need equal shapes in every environment: build all "
+        "worlds from one model, without spacing, or put the shape on a body and move it."
+    )
+
+
+def _same_source(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if hasattr(a, "vertices"):
+        return np.array_equal(a.vertices, b.vertices) and np.array_equal(a.indices, b.indices)
+    if hasattr(a, "hx"):
+        return (a.hx, a.hy, a.min_z, a.max_z) == (b.hx, b.hy, b.min_z, b.max_z) and np.array_equal(a.data, b.data)
+    return bool(a == b)
+
+
+def _shape(
+    name: str,
+    row: int,
+    layout: Layout,
+    place: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    number: int,
+    flags: int,
+    source: Any,
+    made: dict[int, Mesh | HeightField],
+) -> Shape:
+    package = newton()
+    word = package.GeoType(number).name
+    kind, body = _KINDS.get(word, "mesh"), layout.body_of_shape(row)
+    pos, quat = pose_of(place)
+    parts: dict[str, Any] = {}
+
+    def once(make: Callable[[Any, str], Mesh | HeightField]) -> Mesh | HeightField:
+        if id(source) not in made:
+            made[id(source)] = make(source, name)
+        return made[id(source)]
+
+    if word not in _KINDS:
+        parts["fault"] = f"Newton's shapes of type {word} are not supported."
+    elif kind == "mesh":
+        parts["mesh"], parts["scale"] = once(_mesh), tuple(scale.tolist())
+    elif kind == "hfield":
+        parts["hfield"] = once(_height_field)
+        pos = _raised(pos, quat, scale)
+    elif kind == "plane":
+        parts["size"] = (0.5 * scale[0], 0.5 * scale[1])
+    else:
+        parts["size"] = tuple(scale[: _SIZES[kind]].tolist())
+    collides = package.ShapeFlags.COLLIDE_SHAPES
+    is_visible = bool(flags & int(package.ShapeFlags.VISIBLE))
+    return Shape(
+        kind,
+        name,
+        body=body,
+        pos=pos,
+        quat=quat,
+        is_visual=is_visible,
+        is_visible=is_visible,
+        is_collision=bool(flags & int(collides)),
+        **parts,
+    )
+
+
+def _mesh(source: Any, name: str) -> Mesh:
+    faces = np.asarray(source.indices, dtype=np.int32).reshape(-1, 3)
+    return Mesh(source.vertices, faces, name, drop_degenerate=True)
+
+
+def _height_field(source: Any, name: str) -> HeightField:
+    heights = source.min_z + np.asarray(source.data, dtype=np.float64) * (source.max_z - source.min_z)
+    return HeightField(heights, (source.hx, source.hy), None, name)
+
+
+def _raised(pos: Any, quat: Any, scale: NDArray[np.float64]) -> Any:
+    """Return the position of a height field, whose scale must be 1."""
+    if not np.allclose(scale, 1.0) and scale.any():
+        raise ModelError(f"newton: a height field has scale {scale.tolist()}, expected 1: scale its heights and size.")
+    return pos

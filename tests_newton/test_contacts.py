@@ -1,0 +1,83 @@
+"""Contact reports on Newton are those of Newton's SensorContact."""
+
+from __future__ import annotations
+
+import pytest
+import quadruped
+import torch
+import warp as wp
+from newton.sensors import SensorContact
+
+import sensorium as sn
+from sensorium.errors import UnsupportedError
+from sensorium.spec import BODY_POSE, CONTACT_REPORT, contact_array
+
+FEET = tuple(f"{leg}_foot" for leg in quadruped.LEGS)
+NET = sn.ContactSensorCfg(
+    name="net",
+    primary=sn.ContactMatch(mode="geom", pattern=".*_foot"),
+    fields=("found", "force"),
+    reduce="netforce",
+    global_frame=True,
+)
+SLOTS = CONTACT_REPORT(("geom", FEET), ("geom", "floor"), ("found", "force", "dist", "pos", "normal"), "maxforce", 2)
+
+
+@pytest.fixture(scope="module")
+def scene() -> sn.Scene:
+    return sn.Scene(quadruped.engine_of(), [NET])
+
+
+def test_net_forces_are_those_of_newton(scene: sn.Scene) -> None:
+    engine = scene.engine
+    assert isinstance(engine, sn.NewtonEngine)
+    theirs = SensorContact(
+        engine.model, sensing_shapes="*_foot", counterpart_shapes="*floor", request_contact_attributes=False
+    )
+    scene.reset(**quadruped.start())
+    strongest = 0.0
+    for k in range(40):
+        scene.step(torch.full((8,), 0.1 * k / 40), 2)
+        theirs.update(engine.newton_state, engine._contacts, observables=engine._observables)
+        total = quadruped.per_env(theirs.total_force)
+        ours = scene["net"].ground_truth
+        scale = float(total.abs().max())
+        torch.testing.assert_close(ours.force, total, rtol=1e-5, atol=1e-5 * max(scale, 1.0))
+        strongest = max(strongest, scale)
+    assert strongest > 5.0
+
+
+def test_slots_have_points_and_distances() -> None:
+    engine = quadruped.engine_of()
+    engine.prepare({SLOTS: "test", BODY_POSE: "test"})
+    engine.reset(None, quadruped.start())
+    for k in range(60):
+        engine.step(torch.full((8,), 0.002 * k))
+    engine.refresh()
+    report = engine.array(contact_array(SLOTS))[:, :, 0]
+    touching = report[..., 0] > 0
+    assert bool(touching.any())
+    force, dist, pos, normal = report[..., 1:4], report[..., 4], report[..., 5:8], report[..., 8:11]
+    down = torch.tensor([0.0, 0.0, -1.0])
+    torch.testing.assert_close(normal[touching], down.expand(int(touching.sum()), 3), rtol=0.0, atol=1e-5)
+    assert float(force[touching][:, 0].min()) >= 0.0
+    centre = torch.stack([_centre(engine, name) for name in FEET], dim=1)
+    torch.testing.assert_close(dist[touching], (centre[..., 2] - 0.03)[touching], rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(pos[touching][:, :2], centre[touching][:, :2], rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(pos[touching][:, 2], 0.5 * dist[touching], rtol=0.0, atol=1e-5)
+
+
+def _centre(engine: sn.NewtonEngine, geom: str) -> torch.Tensor:
+    frame = engine.frame("geom", geom)
+    turn = wp.to_torch(engine.newton_state.body_q).view(engine.num_envs, -1, 7)[:, frame.body]
+    axis, w = turn[:, 3:6], turn[:, 6:]
+    place = torch.tensor(frame.pos).expand(engine.num_envs, 3)
+    twice = 2.0 * torch.linalg.cross(axis, place)
+    return turn[:, :3] + place + w * twice + torch.linalg.cross(axis, twice)
+
+
+def test_torques_of_contacts_are_refused() -> None:
+    engine = quadruped.engine_of()
+    report = CONTACT_REPORT(("geom", FEET), None, ("found", "torque"), "maxforce")
+    with pytest.raises(UnsupportedError, match=r"CONTACT_REPORT.*newton.*no torques"):
+        engine.prepare({report: "feet"})
