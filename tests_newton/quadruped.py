@@ -55,7 +55,7 @@ def robot() -> newton.ModelBuilder:
     """Return a builder with one quadruped on a floor."""
     builder = newton.ModelBuilder()
     newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
-    builder.add_mjcf(ROBOT)
+    builder.add_mjcf(ROBOT, force_show_colliders=True)  # by default it hides them where a file has visuals
     return builder
 
 

@@ -56,7 +56,7 @@ def test_other_solvers_provide_what_they_can() -> None:
     force = engine.array(contact_array(report))[:, 0, 0, 1:]
     assert float((force[:, 2] - weight).abs().max()) < 0.2 * weight
     with pytest.raises(UnsupportedError, match=r"'imu'.*BODY_ACCELERATION.*SolverXPBD does not provide 'body_qdd'"):
-        sn.Scene(sn.NewtonEngine(model, newton.solvers.SolverXPBD(model), dt=0.002), [IMU])
+        engine.prepare({BODY_ACCELERATION: "imu"})
 
 
 def test_quantities_that_newton_lacks() -> None:

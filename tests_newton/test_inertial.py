@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import mujoco
+import newton
 import numpy as np
 import pytest
 import quadruped
@@ -48,19 +52,22 @@ def test_imu_is_that_of_newton(scene: sn.Scene) -> None:
     for k in range(60):
         scene.step(torch.full((8,), 0.2 * np.sin(0.1 * k)))
         if k % 10 == 0:
-            theirs.update(engine.newton_state, observables=engine._observables)
             ours = scene["imu"].ground_truth
+            engine.refresh()
+            theirs.update(engine.newton_state, observables=engine._observables)
             accelerometer, gyroscope = (wp.to_torch(each) for each in (theirs.accelerometer, theirs.gyroscope))
             torch.testing.assert_close(ours.ang_vel_b, gyroscope, rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(ours.lin_acc_b, accelerometer, rtol=1e-5, atol=1e-4)
             assert float(accelerometer.norm(dim=-1).max()) > 5.0
 
 
-def test_state_is_that_of_mujoco() -> None:
-    engine = quadruped.engine_of()
-    model = engine.solver.mj_model
-    model.opt.timestep = quadruped.DT
-    other = sn.MujocoEngine(model, num_envs=engine.num_envs)
+def test_state_is_that_of_mujoco(tmp_path: Path) -> None:
+    model, path = quadruped.model_of(4), tmp_path / "compiled.xml"
+    solver = newton.solvers.SolverMuJoCo(model, save_to_mjcf=str(path))
+    engine = sn.NewtonEngine(model, solver, dt=quadruped.DT)
+    spec = mujoco.MjSpec.from_file(str(path))
+    spec.option.timestep = quadruped.DT
+    other = sn.MujocoEngine(spec, num_envs=engine.num_envs)
     for each in (engine, other):
         each.prepare(dict.fromkeys(NEEDED, "test"))
     rows = [_row(other, "body", name) for name in engine.names("body")]

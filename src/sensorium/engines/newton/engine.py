@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from sensorium.engines.envs import (
 from sensorium.engines.newton.contacts import ContactExport
 from sensorium.engines.newton.layout import Layout, newton
 from sensorium.engines.newton.shapes import shapes_of
-from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
+from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess, StepGraphs
 from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError, listed, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
@@ -51,6 +52,24 @@ Control = Literal["joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl"]
 CONTROLS: tuple[Control, ...] = ("joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl")
 _NUMBERS = {BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_STATE}
 """Requirements that every solver provides."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def launches(method: Method) -> Method:
+    """Decorate a method of an engine whose Warp work belongs into the order of torch's work."""
+
+    @graph.launching
+    @keeps_current
+    @functools.wraps(method)
+    def ordered(self: NewtonEngine, *args: Any, **kwargs: Any) -> Any:
+        if self._compute.is_cpu:
+            return method(self, *args, **kwargs)
+        with wp.ScopedStream(self._compute.stream, sync_exit=True):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, ordered)
 
 
 class NewtonEngine(Engine):
@@ -111,6 +130,7 @@ class NewtonEngine(Engine):
         self.tick, self.lag, self.fresh = 0, 0, fresh
         self.prepared: frozenset[Requirement] = frozenset()
         self._compute = Compute(self.device, self.num_envs)
+        self._graphs = StepGraphs(self._access, model, self._compute)
         self.newton_state = model.state()
         self.newton_control = model.control()
         self._spare = model.state()
@@ -126,6 +146,7 @@ class NewtonEngine(Engine):
         provided = self._access.provided
         self._observables: Any = solver.observables(provided, contacts=self._contacts) if provided else None
         self._wanted: Any = None
+        self._saves: list[Any] = []
         self._arrays: dict[str, torch.Tensor] = {}
         self._shapes: tuple[Shape, ...] | None = None
         self._bodies: BodyState | None = None
@@ -264,7 +285,7 @@ class NewtonEngine(Engine):
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
-    @graph.launching
+    @launches
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         prepared = self.prepared | requirements
         kinds = {OBSERVABLES[each] for each in prepared if each in OBSERVABLES}
@@ -391,7 +412,11 @@ class NewtonEngine(Engine):
             contacts = self._contacts
         elif self._access.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
             contacts = self._contacts
-        self.solver.step(state, out, self.newton_control, contacts, self.dt, observables=observables)
+        control = self.newton_control
+        self._graphs.run(
+            (id(state), id(out), id(control), id(observables)),
+            lambda: self.solver.step(state, out, control, contacts, self.dt, observables=observables),
+        )
 
     def _tick(self, observables: Any) -> None:
         state = self.newton_state
@@ -404,8 +429,11 @@ class NewtonEngine(Engine):
         for array, kept in forces:  # a solver may add its own forces to those of the user
             wp.copy(array, kept)
 
-    @graph.launching
-    @keeps_current
+    def capture(self, on: bool) -> None:
+        """Replay the steps of SolverMuJoCo and the engine's own kernels as captured graphs, or launch each."""
+        self._compute.capture = on
+
+    @launches
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Advance `substeps` ticks with one control.
 
@@ -435,14 +463,19 @@ class NewtonEngine(Engine):
 
     def _probe(self) -> None:
         """Compute accelerations, contacts and forces of the current state by a step into the spare state."""
-        kept = [(array, wp.clone(array)) for _, array in self._access.internals()]
         state = self.newton_state
-        forces = [] if self._access.is_mujoco else [(state.body_f, wp.clone(state.body_f))]
+        kept = [array for _, array in self._access.internals()]
+        if not self._access.is_mujoco:
+            kept.append(state.body_f)
+        if not self._saves:
+            self._saves = [wp.empty_like(array) for array in kept]
+        for array, save in zip(kept, self._saves, strict=True):
+            wp.copy(save, array)
         target, rows = self._ctrl_to
         target[rows] = self.ctrl
         self._move(state, self._spare, self._wanted)
-        for array, old in (*kept, *forces):
-            wp.copy(array, old)
+        for array, save in zip(kept, self._saves, strict=True):
+            wp.copy(array, save)
 
     def _keep_shown(self) -> None:
         if self._shown is not self.newton_state:
@@ -453,8 +486,7 @@ class NewtonEngine(Engine):
         if not self._access.is_reduced and self.model.joint_count:
             newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
 
-    @graph.launching
-    @keeps_current
+    @launches
     def refresh(self) -> None:
         """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
         if self._is_current:
@@ -468,7 +500,7 @@ class NewtonEngine(Engine):
         self._convert()
         self._is_current = True
 
-    @keeps_current
+    @launches
     def forward(self) -> None:
         """Recompute derived state after `joint_q` and `joint_qd` were edited (other solvers: `newton_state.body_q`)."""
         if self._access.is_reduced:
@@ -535,8 +567,7 @@ class NewtonEngine(Engine):
             rows |= {"joint_q": self.joint_q, "joint_qd": self.joint_qd}
         return rows | {"ctrl": self.ctrl}
 
-    @graph.launching
-    @keeps_current
+    @launches
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments to the model's state, write `state` into them, and compute their derived state.
 
@@ -678,6 +709,7 @@ class LiveNewtonEngine(NewtonEngine):
             self._ctrl_to = self._control_places("joint_target_q")
         self._read()
 
+    @launches
     def _read(self) -> None:
         """Copy the owner's state."""
         owner = self._current()

@@ -36,9 +36,9 @@ def engine_of_file(path: Path, num_envs: int, device: str) -> NewtonEngine:
     try:
         dt = float(mujoco.MjSpec.from_file(str(path)).option.timestep)
         if path.suffix.lower() == ".urdf":
-            robot.add_urdf(str(path))
+            robot.add_urdf(str(path), floating=False, force_show_colliders=True)
         else:
-            robot.add_mjcf(str(path))
+            robot.add_mjcf(str(path), force_show_colliders=True)
         builder: Any = package.ModelBuilder()
         builder.replicate(robot, num_envs)
         model = builder.finalize(device=device)

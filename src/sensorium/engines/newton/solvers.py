@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import warp as wp
 
+from sensorium.compute import Compute, graph
 from sensorium.engines.newton.layout import newton
 from sensorium.errors import ModelError
 from sensorium.spec import (
@@ -102,3 +106,60 @@ class SolverAccess:
         for name, array in vars(self._solver).items():
             if isinstance(array, wp.array) and array.size:
                 yield name, array
+
+    def parts(self, model: Any) -> list[Any]:
+        """Return the arrays and options that a captured step of SolverMuJoCo may have frozen."""
+        data, compiled = self._solver.mjw_data, self._solver.mjw_model
+        owners = (model, compiled, compiled.opt, data, data.contact, data.efc)
+        return [value for owner in owners for value in vars(owner).values()]
+
+
+class StepGraphs:
+    """Steps of SolverMuJoCo, which consist of hundreds of launches: run directly once, then captured, then replayed.
+
+    Args:
+        access: the solver.
+        model: its model.
+        compute: device of the launches; `capture` selects whether graphs are replayed.
+    """
+
+    def __init__(self, access: SolverAccess, model: Any, compute: Compute) -> None:
+        self._access, self._model, self._compute = access, model, compute
+        self._graphs: dict[Hashable, Any] = {}
+        self._frozen: list[Any] = []
+
+    def run(self, key: Hashable, step: Callable[[], None]) -> None:
+        """Run a step, which always has the same arrays for the same key."""
+        compute = self._compute
+        if not self._access.is_mujoco or not compute.capture:
+            step()
+            return
+        parts = self._access.parts(self._model)
+        if len(parts) != len(self._frozen) or not all(map(operator.is_, parts, self._frozen)):
+            self._graphs.clear()  # an array or option was replaced
+        if key not in self._graphs:
+            step()
+            self._graphs[key] = None
+            self._frozen = self._access.parts(self._model)
+            return
+        if self._graphs[key] is None:
+            self._graphs[key] = self._capture(step)
+        wp.capture_launch(self._graphs[key], None if compute.is_cpu else compute.stream)
+
+    def _capture(self, step: Callable[[], None]) -> Any:
+        device = self._compute.wp_device
+        stream = None if device.is_cpu else wp.Stream(device)
+        collects = gc.isenabled()
+        gc.disable()  # memory freed during a capture would invalidate it
+        try:
+            with (
+                graph.launching.capturing_alone(),
+                wp.ScopedDevice(device),
+                nullcontext() if stream is None else wp.ScopedStream(stream),
+                wp.ScopedCapture(device=device, force_module_load=False) as captured,
+            ):
+                step()
+        finally:
+            if collects:
+                gc.enable()
+        return captured.graph
