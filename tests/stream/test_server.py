@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from streaming import DT, PATIENCE, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
+from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSerializer, build, held
 from synthetic import advance, world
 
 import sensorium as sn
@@ -185,7 +185,7 @@ def test_end_of_frame_lists_subscriptions_with_data(rates: sn.Server) -> None:
 class InTurn(StreamedSensor):
     """Sends an event of one environment in each frame, a different environment each time."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     events: ClassVar[bool] = True
 
     @classmethod
@@ -458,7 +458,7 @@ def test_two_servers_do_not_share_pose_state() -> None:
 class Faulty(StreamedSensor):
     """A sensor with a selectable fault."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     fault: ClassVar[str] = ""
     server: ClassVar[Any] = None
 

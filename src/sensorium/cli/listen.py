@@ -95,7 +95,7 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.client.monitor import NO_SENSOR, listen, words
+        from sensorium.client.monitor import NO_SENSOR, listen, plain_messages
         from sensorium.client.options import Options
 
         options = Options(
@@ -108,7 +108,7 @@ class Listen:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
             note(f"public key of this client: {keys[0]}")
-        with words(_warn):
+        with plain_messages(_warn):
             if self.blueprints:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)

@@ -38,10 +38,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import listen, to_stderr, words
+        from sensorium.client.monitor import listen, plain_messages, to_stderr
         from sensorium.client.options import Options
 
-        with words(lambda text: to_stderr(f"warning: {text}")):
+        with plain_messages(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
             listen(options, sys.stdout, to_stderr, "python -m sensorium.client")
     except SensoriumError as error:

@@ -106,7 +106,7 @@ class Monitor:
             state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
         return Flow(sensor.stats, state)
 
-    def news(self) -> list[str]:
+    def connection_messages(self) -> list[str]:
         """Return messages about changes of the connection since the last call."""
         before, self._connected = self._connected, self.client.is_connected
         if before == self._connected:
@@ -169,7 +169,7 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
     end = time.monotonic() + seconds if seconds else float("inf")
     while True:
         is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
-        for text in monitor.news():
+        for text in monitor.connection_messages():
             say(text)
         refresh()
         if is_over or time.monotonic() >= end:
@@ -230,9 +230,9 @@ def about(client: Client) -> str:
 
 
 @contextmanager
-def words(say: Callable[[str], None]) -> Iterator[None]:
+def plain_messages(say: Callable[[str], None]) -> Iterator[None]:
     """Report warnings and log messages as plain text."""
-    handler = _Words(say)
+    handler = _PlainTextHandler(say)
     before = warnings.showwarning
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -251,7 +251,7 @@ def words(say: Callable[[str], None]) -> Iterator[None]:
             LOGGER.removeHandler(handler)
 
 
-class _Words(logging.Handler):
+class _PlainTextHandler(logging.Handler):
     """Log handler that reports messages as plain text, without tracebacks."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -268,4 +268,4 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-__all__ = ["NO_SENSOR", "Monitor", "about", "listen", "to_stderr", "watch", "words"]
+__all__ = ["NO_SENSOR", "Monitor", "about", "listen", "plain_messages", "to_stderr", "watch"]
