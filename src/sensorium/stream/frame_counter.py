@@ -86,7 +86,7 @@ class FrameCounter:
                 self._outboxes.slow.append(text)
                 with self._outboxes.lock:
                     for session in self._outboxes.sessions.values():
-                        if session.hears_frames:
+                        if session.listens_to_frames:
                             self._outboxes.note(session, text)
 
     def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
@@ -124,9 +124,9 @@ class FrameCounter:
                 frame, tick, time_ns = self._waiting.popleft()
                 self._since = time.monotonic()
                 with self._outboxes.lock:
-                    hearers = [each for each in self._outboxes.sessions.values() if each.hears_frames]
-                    if hearers:
-                        self.announce(hearers, frame, tick, time_ns)
+                    listeners = [each for each in self._outboxes.sessions.values() if each.listens_to_frames]
+                    if listeners:
+                        self.announce(listeners, frame, tick, time_ns)
                 self._told = frame
                 for earlier in [number for number in self._sent if number < frame]:
                     del self._sent[earlier]
