@@ -47,7 +47,7 @@ class Requests:
         self._answers: dict[int, msg.Reply | None] = {}
         self._worked: dict[int, float] = {}
         """Time of the last progress report of the server, for pending requests that need it."""
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         """Requests whose users were already notified of the work of the server."""
 
     def __len__(self) -> int:
@@ -80,8 +80,8 @@ class Requests:
             if number not in self._answers:
                 continue
             self._worked[number] = time.monotonic()
-            if text and number not in self._told:
-                self._told.add(number)
+            if text and number not in self._reported:
+                self._reported.add(number)
                 LOGGER.warning("waiting for the server at %s: %s", self._address, text)
 
     def fail(self, reason: str) -> None:
@@ -115,7 +115,7 @@ class Requests:
                 self._changed.wait(left)
             answer = self._answers.pop(number, _GONE)
             self._worked.pop(number, None)
-            self._told.discard(number)
+            self._reported.discard(number)
         if answer is None:
             raise StreamError(
                 f"{what}: the server at {self._address} did not answer within {timeout:g} s. Check that its loop runs "
