@@ -497,17 +497,10 @@ def without_absent(**values: Any) -> dict[str, Any]:
 class OffsetCfg(Cfg):
     """Fixed pose of a sensor's frame relative to the frame it is mounted on."""
 
-    pos: Vec3 = (0.0, 0.0, 0.0)
+    pos: Annotated[Vec3, must(is_finite, "three finite numbers, m")] = (0.0, 0.0, 0.0)
     """Origin, m."""
     rot: Quat = (1.0, 0.0, 0.0, 0.0)
     """Orientation, unit quaternion (w, x, y, z)."""
-
-    @field_validator("pos")
-    @classmethod
-    def _finite(cls, pos: Vec3) -> Vec3:
-        if not all(map(math.isfinite, pos)):
-            raise bad("three finite numbers, m")
-        return pos
 
     @field_validator("rot")
     @classmethod

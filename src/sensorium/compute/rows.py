@@ -5,18 +5,11 @@ The time is in arrays that the host writes before a launch (see `Clock`), so rec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
-from sensorium.random import normals4, philox, uniforms4
-
-if TYPE_CHECKING:  # Warp's scalars declare no operators for type checkers
-    U32: TypeAlias = Any
-    Words: TypeAlias = Any
-else:
-    U32 = wp.uint32
-    Words = wp.vec4ui
+from sensorium.random import U32, Words, normals4, philox, uniforms4
 
 
 @wp.struct

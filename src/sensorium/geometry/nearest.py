@@ -10,17 +10,13 @@ float32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
 from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 NEWTON = wp.constant(wp.int32(32))
 """Greatest number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""

@@ -12,14 +12,9 @@ precision. The nearest point on it, its distance and the sign are computed in fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR = wp.constant(wp.float32(1.0e30))

@@ -11,7 +11,7 @@ be closed; see `sensorium.geometry.solid_mesh`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
@@ -20,11 +20,6 @@ from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, near
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_walk import Solids, signed_mesh
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 _ZERO: Any = wp.constant(wp.float64(0.0))
 

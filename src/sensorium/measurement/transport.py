@@ -348,8 +348,7 @@ class Ring:
         slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # an index would be copied to the device
         return slots[:length].transpose(0, 1).contiguous()
 
-    # Settings at run time
-    # -------------------------------------------------------------------------------------------------
+    # Settings at run time ---------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
         """Set `delay` or `jitter` (seconds) or `loss` (probability) for all envs or some, from the next sample on.

@@ -131,8 +131,7 @@ class SensorTable:
             with memory.building(cfg):
                 engine.prepare(missing)
 
-    # Add, replace and remove
-    # ----------------------------------------------------------------------------------------------
+    # Add, replace and remove ------------------------------------------------------------------------------------------
 
     def put(self, sensor: Sensor[Any, Any]) -> None:
         """Add a sensor with a config; it replaces a declared sensor of the same name."""
@@ -155,8 +154,7 @@ class SensorTable:
         if (sensor := self.built.pop(name, None)) is not None:
             sensor.retire(why)
 
-    # Declared sensors
-    # -----------------------------------------------------------------------------------------------------
+    # Declared sensors -------------------------------------------------------------------------------------------------
 
     @property
     def _is_fresh(self) -> bool:

@@ -27,7 +27,7 @@ from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
 from sensorium.world.ray_static import IndexKind, Static, building
-from sensorium.world.select import WORLD, below_namespace, match_prim_path
+from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -248,13 +248,7 @@ class RayScene:
 
     def _by_name(self, pattern: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
         """Return the shapes that match a pattern, and whether it matches any body or shape at all."""
-        try:
-            regex = re.compile(pattern)
-        except re.error as error:
-            fault = Fault(
-                field, repr(pattern), "a name or a regular expression", f"The regular expression is invalid: {error}."
-            )
-            raise SelectionError(config, [fault]) from None
+        regex = compiled(pattern, config, field)
         pairs = zip(self.body_names, (shape.name for shape in self.shapes), strict=True)
         hits = [i for i, pair in enumerate(pairs) if any(pattern == name or regex.fullmatch(name) for name in pair)]
         return hits, bool(hits) or any(pattern == name or regex.fullmatch(name) for name in (*bodies, WORLD))

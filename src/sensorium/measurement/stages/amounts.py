@@ -85,6 +85,7 @@ def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor |
 class DrawnStage(StageCfg):
     """Stage with amounts that may be distributions, which are drawn for each field, per env, at reset."""
 
+    is_recorded: ClassVar[bool] = True
     is_non_negative: ClassVar[bool] = False
     """Whether drawn values are clipped at 0."""
 

@@ -58,25 +58,20 @@ def _gauss_markov(
 ) -> None:
     env, quad = masked_tid(rows)
     draws = normals_of(rows, env, tick_now(rows), quad, stream, table)
+    starts = wp.vec4()
     if is_first(rows, env):
         starts = normals_of(rows, env, tick_now(rows), quad, turn_on_stream, table)
-        for j in range(4):
-            column = 4 * quad + j
-            if column < columns:
-                drift[env, column] = start_sd[column] * draws[j]
-                turn_on[env, column] = turn_on_sd[column] * starts[j]
-    else:
-        for j in range(4):
-            column = 4 * quad + j
-            if column < columns:
-                b = drift[env, column]
-                drift[env, column] = b + (
-                    step_sd[column] * draws[j] - leak * b
-                )  # only one rounding, so no systematic error
     for j in range(4):
         column = 4 * quad + j
         if column < columns:
-            values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
+            b = drift[env, column]
+            if is_first(rows, env):
+                b = start_sd[column] * draws[j]
+                turn_on[env, column] = turn_on_sd[column] * starts[j]
+            else:
+                b = b + (step_sd[column] * draws[j] - leak * b)  # only one rounding, so no systematic error
+            drift[env, column] = b
+            values[env, column] = values[env, column] + b + turn_on[env, column]
 
 
 Drive = Annotated[Amount, not_drawn(), within(0.0, math.inf, "a number or vector >= 0")]
@@ -196,7 +191,6 @@ class Flicker(DrawnStage):
     """
 
     place: ClassVar[Place] = "bias"
-    is_recorded: ClassVar[bool] = True
     is_non_negative: ClassVar[bool] = True
 
     bias_instability: Annotated[Amount, within(0.0, math.inf, "an amount >= 0")]
@@ -291,7 +285,6 @@ class TemperatureDrift(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     coefficient: Amount = 0.0
     """Temperature coefficient of the bias (TCO), unit/K: a number, one per axis, or a distribution."""

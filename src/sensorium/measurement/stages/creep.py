@@ -88,7 +88,6 @@ class Creep(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     creep: Amount = 0.0
     """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and

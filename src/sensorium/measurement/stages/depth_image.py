@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
@@ -347,6 +347,8 @@ class DepthStage(StageCfg):
     A miss (+inf) stays a miss. A pixel without a value, a hole, reports `hole_value`.
     """
 
+    is_recorded: ClassVar[bool] = True
+
     fields: tuple[str, ...] = (Z_DEPTH,)
     """Fields that the stage alters: z-depth, `distance_to_image_plane`."""
     focal_px: Positive | None = None
@@ -479,12 +481,6 @@ class DepthStage(StageCfg):
         key.compute.launch(keep_true_image, (key.columns[field],), values, [view.z])
         return view
 
-    def chances(self, key: StageKey, field: str) -> list[Any]:
-        """Return clock, episodes, streams and the normal table for kernels."""
-        return [
-            self.draws(key, field), normal_table(key.compute.wp_device)
-        ]  # fmt: skip
-
     def prepare_views(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
         """Store the image for look-ups and compute its second view, both `[env, column]` (one or two launches)."""
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
@@ -496,5 +492,5 @@ class DepthStage(StageCfg):
     def measure(self, kernel: Any, slot: Record, key: StageKey, field: str, inputs: list[Any], others: Any) -> None:
         """Launch the kernel of a model, four pixels of a row per thread; `others` follow the random numbers."""
         mounts, height, width = image_shape(slot[field])
-        inputs = [*inputs, *self.chances(key, field), *others]
+        inputs = [*inputs, self.draws(key, field), normal_table(key.compute.wp_device), *others]
         key.compute.launch(kernel, (mounts, height, (width + 3) // 4), inputs, [column_values(slot[field])])

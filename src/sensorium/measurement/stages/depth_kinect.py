@@ -150,7 +150,6 @@ class KinectDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     variant: Literal["axial", "redwood"] = "axial"
     """Error model, see above."""

@@ -105,7 +105,6 @@ class StereoDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     baseline: Above0
     """Distance between the two cameras, m."""

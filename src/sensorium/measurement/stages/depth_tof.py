@@ -156,7 +156,6 @@ class TofDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""

@@ -67,7 +67,6 @@ class Viscoelastic(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 a fast change would have no effect.")]
     """Relative overshoot of a fast change, above -1: a number, one per axis, or a distribution drawn per env and axis

@@ -66,7 +66,6 @@ class ScaleError(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     scale: Amount = 0.0
     """Relative error per axis: 0.01 reads 1 % too high. A number, three numbers or a distribution."""
@@ -132,7 +131,6 @@ class GSensitivity(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     fields: tuple[str, ...] = ("ang_vel_b",)
     """Fields that the stage alters, three axes each."""

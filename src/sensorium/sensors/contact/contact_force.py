@@ -94,8 +94,7 @@ def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model
     known, found = model.names(cast(NameKind, kind)), []
     for pattern in value if isinstance(value, tuple) else (value,):
         name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
-        config = f"{type(cfg).__name__}({cfg.label!r})"
-        names = [WORLD] if name == WORLD else match_names(name, known, config=config, field=field, what=kind)
+        names = [WORLD] if name == WORLD else match_names(name, known, config=cfg.title, field=field, what=kind)
         found += [each for each in names if each not in found]
     return tuple(found)
 

@@ -73,8 +73,7 @@ class Readable(Generic[CfgT, DataT]):
         """In a scene with `debug`: copies handed out since time last advanced, measured (True) and true, with their
         contents."""
 
-    # Reading
-    # --------------------------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         if self._stale:
@@ -345,8 +344,7 @@ class Readable(Generic[CfgT, DataT]):
         """Memory of this sensor, bytes."""
         return self.buffers.nbytes + (self.mount.nbytes if self.mount is not None else 0)
 
-    # Knobs at run time
-    # ----------------------------------------------------------------------------------------------------
+    # Knobs at run time ------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
         """Set a knob of the config at run time, for some envs (None: all); other envs keep their values.

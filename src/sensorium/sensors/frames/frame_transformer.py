@@ -254,7 +254,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     @cached_property
     def _targets(self) -> list[_Target]:
         """The target frames in the order of the target axis."""
-        title = f"{type(self.cfg).__name__}({self.name!r})"
+        title = self.cfg.title
         found: list[
             tuple[str | None, str, str, FrameOnBody, OffsetCfg]
         ] = []  # given name, field, element, frame, offset
@@ -336,8 +336,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         Raises:
             SelectionError: a key matches nothing.
         """
-        title = f"{type(self.cfg).__name__}({self.name!r})"
-        return find_names(name_keys, self.body_names, preserve_order, config=title, what="target frame")
+        config = self.cfg.title
+        return find_names(name_keys, self.body_names, preserve_order, config=config, what="target frame")
 
     @property
     def nbytes(self) -> int:

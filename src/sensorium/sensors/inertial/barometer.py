@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
@@ -26,16 +26,12 @@ from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, in_unit, is_fin
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
+from sensorium.random import F64
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import Mounts, flag_state, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 P0 = 101325.0
 """Pressure at sea level, Pa (US Standard Atmosphere 1976, table 1)."""

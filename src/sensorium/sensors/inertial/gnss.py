@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -27,17 +27,12 @@ from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, V
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import normal_table
+from sensorium.random import F64, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import Mounts, is_finite3, mount_motion
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 FIXES: Mapping[str, int] = {"none": 0, "2d": 2, "3d": 3, "float": 4, "fixed": 5}
 """Kinds of fix and their numbers in the field `fix`."""

@@ -217,8 +217,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
         """
         if not self.cfg.tare:
             fix = f"Give tare='manual', or scene.reconfigure({self.name!r}, tare='manual')."
-            title = f"{type(self.cfg).__name__}({self.name!r})"
-            raise ConfigError.single(title, "tare", False, "'manual' or True", fix)
+            raise ConfigError.single(self.cfg.title, "tare", False, "'manual' or True", fix)
         self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows

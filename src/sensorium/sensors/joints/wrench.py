@@ -78,9 +78,8 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         """Reject mounts on the world."""
         for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
             if body < 0:
-                title = f"{type(self.cfg).__name__}({self.name!r})"
                 fix = "Select an element of a body that has a parent; this one belongs to the world."
-                raise ConfigError.single(title, self.cfg.selector[0], name, "an element of a moving body", fix)
+                raise ConfigError.single(self.cfg.title, self.cfg.selector[0], name, "an element of a moving body", fix)
 
     def measure(self, raw: Record, axes: int = JOINT, parents: Tensor | None = None) -> None:
         """Transform the wrenches in one launch, shared by all such sensors of one rate."""

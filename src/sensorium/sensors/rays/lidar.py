@@ -276,8 +276,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 
-    # Reading on the host
-    # --------------------------------------------------------------------------------------------------
+    # Reading on the host ----------------------------------------------------------------------------------------------
 
     @property
     def num_rays(self) -> int:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.geometry.solids import signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 ON_SURFACE = wp.constant(1e-6)
 """Tolerance outside a shape, m, for a foot point on a wall that passes through the skin: rounding, not a gap."""

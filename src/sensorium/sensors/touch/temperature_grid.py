@@ -226,8 +226,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def _doubles(self, values: np.ndarray[Any, Any]) -> Any:
         return wp.array(np.asarray(values, np.float64), dtype=wp.float64, device=self.device)
 
-    # Interface
-    # ------------------------------------------------------------------------------------------------------------
+    # Interface --------------------------------------------------------------------------------------------------------
 
     @property
     def link_cells(self) -> tuple[LinkCells, ...]:

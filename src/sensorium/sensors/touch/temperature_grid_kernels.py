@@ -11,8 +11,6 @@ their rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
 import warp as wp
 
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
@@ -20,11 +18,7 @@ from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 STEFAN_BOLTZMANN = 5.670374419e-8
 """Stefan-Boltzmann constant, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
