@@ -25,7 +25,7 @@ from sensorium.wire.data import SensorData
 
 LINES_EVERY = 1.0
 """Seconds between two lines of a sensor if there is no live table."""
-NO_SENSOR = ("a SENSOR beside it", "Name a sensor after ADDRESS, or omit the option.")
+NO_SENSOR = ("a SENSOR argument as well", "Name a sensor after ADDRESS, or omit the option.")
 """Error texts for options that apply to samples if no sensor is given."""
 
 

@@ -59,7 +59,7 @@ class Options:
                 raise UsageError.of(option_of(name), getattr(self, name), "a number >= 0", "0 means no limit.")
         if self.key_file is not None and not self.server_key:
             fix = "Add --server-key KEY, which the server prints. Omit both if the server has no keys."
-            raise UsageError.of("--keys", str(self.key_file), "--server-key beside it", fix)
+            raise UsageError.of("--keys", str(self.key_file), "--server-key as well", fix)
 
     def refuse_of_samples(self, expected: str, fix: str) -> None:
         """Reject options that have no effect because no samples are shown.
