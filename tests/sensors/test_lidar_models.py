@@ -103,7 +103,7 @@ def test_signal_ratio_follows_a_power_law() -> None:
 
 
 def test_channel_biases_are_drawn_per_channel_and_env_and_stay_in_an_episode() -> None:
-    """Channel errors follow their distribution over channels and envs, constant per episode and redrawn at a reset."""
+    """Channel errors follow their distribution over channels and envs; they change only at a reset."""
     pattern = LidarPatternCfg(
         channels=64, vertical_fov_range=(-5.0, 5.0), horizontal_fov_range=(-2.0, 2.0), horizontal_res=2.0
     )
