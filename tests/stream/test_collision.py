@@ -227,7 +227,7 @@ def test_collisions_without_a_free_row_are_reported_lost(caplog: pytest.LogCaptu
         sensor = world.collision("car", phases="all")
         assert len(world.step(sensor, 60)) == 9
         world.step(sensor, 60)
-    assert caplog.text.count("sensor 'guard': ") == 1 and "are lost" in caplog.text
+    assert caplog.text.count("sensor 'guard': ") == 1 and "were lost" in caplog.text
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

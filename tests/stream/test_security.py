@@ -111,7 +111,7 @@ def test_all_interfaces_addresses_are_recognised_in_any_form(host: str) -> None:
     [
         ({"token": "open sesame"}, "all network interfaces .* in clear: give keys"),
         ({"keys": KeyPair.generate()}, "all network interfaces .* give allowed_keys"),
-        ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only who has"),
+        ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only clients with valid"),
     ],
 )
 def test_server_on_all_interfaces_warns(options: dict[str, Any], words: str) -> None:
