@@ -185,7 +185,7 @@ def test_wrong_keys_are_refused_and_never_shown() -> None:
         assert "secret-text" not in str(caught.value)
     assert keys.secret not in repr(keys)
     for wrong in ({"server_key": "short"}, {"keys": (keys.public, keys.secret)}, {"server_key": "é" * 40}):
-        with pytest.raises(ConfigError, match="server_key|keys"):
+        with pytest.raises(ConfigError, match=r"server_key|keys"):
             sn.connect("tcp://127.0.0.1:9", **wrong)
 
 

@@ -282,7 +282,7 @@ def test_removed_sensor_raises_stale_error(client: sn.Client) -> None:
         lambda: ticker.read(),
     ]  # fmt: skip
     for ask in asked:
-        with pytest.raises(sn.StaleError, match="no longer has the sensor .ticker."):
+        with pytest.raises(sn.StaleError, match="no longer has the sensor 'ticker'"):
             ask()
     assert repr(ticker) == "<RemoteSensor 'ticker': gone>" and 5 not in client.sensors
 
