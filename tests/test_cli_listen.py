@@ -28,6 +28,7 @@ from streaming import DT, PATIENCE, serving, until
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.listen import catalogue_table
+from sensorium.cli.values import milliseconds, values_rows
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
@@ -247,6 +248,15 @@ def test_plain_lines_tell_rates_shapes_and_values(server: sn.Server, capsys: pyt
         assert word in last, (word, last)
     assert float(re.search(r": ([\d.]+)/s", last)[1]) > 10.0  # type: ignore[index]
     assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])
+
+
+def test_the_plain_listener_prints_the_newest_sample_each_second(
+    server: sn.Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plain([server.address, "gauge", "sheet", "--seconds", "1.2"]) == 0
+    samples = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [sample["sensor"] for sample in samples] == ["gauge", "sheet"] * 2
+    assert samples[2]["tick"] > samples[0]["tick"] and samples[2]["received"] > samples[0]["received"]
 
 
 def test_it_works_where_only_the_light_packages_are(server: sn.Server, tmp_path: Path) -> None:
@@ -535,7 +545,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:
     array = np.asarray(values, dtype)
     spec = FieldSpec("f", axes, array.shape[1:], dtype, "m", "", "vector", role)
-    return [row[-1] for row in show.values_rows("s", data_of(array, spec, cfg))]
+    return [row[-1] for row in values_rows("s", data_of(array, spec, cfg))]
 
 
 def test_few_numbers_are_shown_and_many_are_summed_up() -> None:
@@ -571,4 +581,4 @@ def test_json_has_no_number_that_json_has_not() -> None:
     ("seconds", "text"), [(0.0, "0 ms"), (0.0042, "4.2 ms"), (0.9996, "0.9996 s"), (12.0, "12 s"), (-0.003, "-3 ms")]
 )
 def test_times_are_short(seconds: float, text: str) -> None:
-    assert show.milliseconds(seconds) == text
+    assert milliseconds(seconds) == text

@@ -95,6 +95,7 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
+        from sensorium.cli.values import line
         from sensorium.client.monitor import NO_SENSOR, listen, words
         from sensorium.client.options import Options
 
@@ -113,7 +114,7 @@ class Listen:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)
             elif self.json or (self.sensors and not stdout().is_terminal):
-                listen(options, sys.stdout, note, TITLE)
+                listen(options, sys.stdout, note, TITLE, line)
             elif self.sensors:
                 _live(options)
             else:
@@ -203,20 +204,20 @@ def _live(options: Options) -> None:
 
 def picture(monitor: Monitor, width: int) -> Group:
     """Return two tables of at most `width` characters: the rates and counts, and the newest values."""
-    from sensorium.client import show
+    from sensorium.cli.values import STATS_HEADINGS, VALUE_HEADINGS, stats_row, values_rows
 
     names, newest = monitor.names, monitor.newest
-    stats = [show.stats_row(name, monitor.flow(name), newest.get(name)) for name in names]
-    values = [row for name in names if (data := newest.get(name)) is not None for row in show.values_rows(name, data)]
+    stats = [stats_row(monitor, name) for name in names]
+    values = [row for name in names if (data := newest.get(name)) is not None for row in values_rows(name, data)]
     frames = max((data.frame for data in newest.values()), default=0)
     times = max((data.time for data in newest.values()), default=0.0)
     title = f"{monitor.client.address}: frame {frames}, {times:.3f} s"
     stats_table = _table(
-        show.STATS_HEADINGS, stats, width, right=show.STATS_HEADINGS[1:-1], spare=STATS_WORTH,
+        STATS_HEADINGS, stats, width, right=STATS_HEADINGS[1:-1], spare=STATS_WORTH,
     )  # fmt: skip
     parts: list[Any] = [Text(title, style="bold"), stats_table]
     if values:
-        parts.append(_table(show.VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
+        parts.append(_table(VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
     return Group(*parts)
 
 

@@ -18,7 +18,6 @@ from sensorium.client import show
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.client import Client
 from sensorium.client.options import Options, option_of
-from sensorium.client.show import Flow
 from sensorium.client.subscription import Stats
 from sensorium.errors import SensoriumWarning, StreamError, UsageError
 from sensorium.wire.data import SensorData
@@ -98,13 +97,16 @@ class Monitor:
             with self._changed:
                 self._changed.notify_all()
 
-    def flow(self, name: str) -> Flow:
-        """Return the data flow of a sensor."""
+    def stats(self, name: str) -> Stats:
+        """Return the statistics of a sensor."""
+        return self._sensors[name].stats
+
+    def state(self, name: str) -> str:
+        """Return the reason why no data of a sensor arrive; empty if they do."""
         sensor = self._sensors[name]
-        state = "" if self._connected else "no server"
-        if not sensor.is_listening:
-            state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
-        return Flow(sensor.stats, state)
+        if sensor.is_listening:
+            return "" if self._connected else "no server"
+        return f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
 
     def news(self) -> list[str]:
         """Return messages about changes of the connection since the last call."""
@@ -177,7 +179,15 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
     monitor.check()
 
 
-def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str) -> None:
+def newest_json(monitor: Monitor, name: str) -> str:
+    """Return the newest sample of a sensor as one line of JSON."""
+    data, stats = monitor.newest.get(name), monitor.stats(name)
+    return f"{name}: {monitor.state(name) or 'waiting'}" if data is None else show.as_json(data, stats.received, stats)
+
+
+def listen(
+    options: Options, out: TextIO, say: Callable[[str], None], name: str, line: Callable[[Monitor, str], str]
+) -> None:
     """Listen as `options` specify, and print plain lines: a table of the available sensors, a line per second, or JSON.
 
     Args:
@@ -185,6 +195,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
         out: stream for the lines.
         say: function that takes messages about the connection.
         name: name of this client in messages of the server.
+        line: function that returns the line of a sensor for each second.
 
     Raises:
         SensoriumError: see the messages.
@@ -215,7 +226,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
 
             def refresh() -> None:
                 for name in monitor.names:
-                    write(show.line(name, monitor.flow(name), monitor.newest.get(name)))
+                    write(line(monitor, name))
 
             watch(monitor, refresh, say, LINES_EVERY)
         monitor.close()
