@@ -105,11 +105,19 @@ def test_the_library_shows_what_is_in_it() -> None:
 
 def test_a_blueprint_knows_its_id_tags_and_attributes() -> None:
     bp = LIBRARY.find("lidar")
-    assert (bp.id, bp.kind, bp.tags) == ("sensor.lidar.ray_cast", "lidar", ["sensor", "lidar", "ray_cast", "ranging"])
+    assert (bp.id, bp.definition.kind, bp.tags) == (
+        "sensor.lidar.ray_cast",
+        "lidar",
+        ["sensor", "lidar", "ray_cast", "ranging"],
+    )
     assert bp.match_tags("lid*") and bp.match_tags("sensor.lidar.*")
     assert bp.has_attribute("channels") and "channels" in bp and not bp.has_attribute("rate_hz")
     assert [each.id for each in imu()] == ["rate_hz", "history_length", "noise", "debug_vis", "evaluate", "gravity"]
-    assert len(imu()) == 6 and imu().doc == "An IMU." and LIBRARY.find("safe_distance").needs == "reserve contact"
+    assert (
+        len(imu()) == 6
+        and imu().definition.doc == "An IMU."
+        and LIBRARY.find("safe_distance").definition.needs == "reserve contact"
+    )
 
 
 def test_values_are_set_as_text_or_as_python_values_and_read_as_python_values() -> None:

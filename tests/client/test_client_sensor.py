@@ -19,13 +19,12 @@ from client_world import BODIES, CAR, FakeHost, drain, snapshot
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
 from sensorium.client.client_sensor import (
+    REGISTRY,
     ClientEvent,
     ClientSensor,
     Owner,
     definitions,
-    find,
     owner_of,
-    registered,
     spawn,
 )
 from sensorium.errors import (
@@ -58,7 +57,7 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restrict a test's registrations to that test."""
-    monkeypatch.setattr(ClientSensor._registry, "data", registered())
+    monkeypatch.setattr(ClientSensor._registry, "data", REGISTRY.registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,23 +505,23 @@ def test_a_class_with_a_definition_is_found_by_its_id_and_works_in_the_client() 
             speed = Attribute(id="speed", type="float", default="1.0")
             return make_generic_sensor_definition(type="other", id="named", attributes=[speed])
 
-    assert find("sensor.other.named") is Named and registered()["sensor.other.named"] is Named
+    assert REGISTRY.find("sensor.other.named") is Named and REGISTRY.registered()["sensor.other.named"] is Named
     definition = definitions()["sensor.other.named"]
     assert definition.where == "client" and [each.id for each in definition] == ["speed"]
 
     class Heir(Named):
         pass
 
-    assert find("sensor.other.named") is Named
+    assert REGISTRY.find("sensor.other.named") is Named
 
 
 def test_ours_are_known() -> None:
-    assert "sensor.other.lane_invasion" in registered()
+    assert "sensor.other.lane_invasion" in REGISTRY.registered()
 
 
 def test_an_unknown_id_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"client sensor 'sensor\.other\.lane'.*lane_invasion"):
-        find("sensor.other.lane")
+        REGISTRY.find("sensor.other.lane")
 
 
 def test_two_classes_with_one_id_are_refused() -> None:
@@ -535,7 +534,7 @@ def test_two_classes_with_one_id_are_refused() -> None:
 
     define("A")
     again = define("A")  # as in a notebook
-    assert find("sensor.other.twice") is again
+    assert REGISTRY.find("sensor.other.twice") is again
     with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A defines already"):
         define("B")
 
@@ -568,11 +567,11 @@ def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monke
     plugins.tables.append(ClientSensor._registry)
     monkeypatch.setattr(ClientSensor._registry, "plugins", plugins)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
-        assert "sensor.other.good" in registered()
+        assert "sensor.other.good" in REGISTRY.registered()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert find("sensor.other.good").__module__ == "good_plugin"
+        assert REGISTRY.find("sensor.other.good").__module__ == "good_plugin"
     with pytest.raises(UnknownNameError, match=r"It may be in a plugin that is broken: .*'bad' .*SystemExit"):
-        find("sensor.other.bad")
+        REGISTRY.find("sensor.other.bad")
     for name in ("good_plugin", "bad_plugin"):
         sys.modules.pop(name, None)

@@ -411,7 +411,7 @@ def test_lanes_can_be_given_later_and_be_replaced_while_it_works(host: FakeHost)
 
 def test_it_needs_a_body_with_a_box(host: FakeHost) -> None:
     description = LaneInvasion.definition().describe({"lanes": [lane()]})
-    with pytest.raises(ConfigError, match="attach_to: got None, expected a body, whose corners are looked at"):
+    with pytest.raises(ConfigError, match="attach_to: got None, expected a body"):
         spawn(LaneInvasion, host, "lanes", description)
     with pytest.raises(ConfigError, match="attach_to: got 'car/wheel', expected a body with shapes"):
         spawn(LaneInvasion, host, "lanes", description, owner=owner_of(BODIES["car/wheel"], BODIES))

@@ -40,7 +40,7 @@ def test_the_blueprints_of_a_served_scene_offer_the_devices_of_their_kind() -> N
     """The attribute `preset` offers the names of `sn.presets()`; a spawned device is configured as by `sn.preset`."""
     with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
         for blueprint in client.blueprints:
-            names = [name for name, info in presets().items() if info.kind == blueprint.kind]
+            names = [name for name, info in presets().items() if info.kind == blueprint.definition.kind]
             assert blueprint.has_attribute("preset") == bool(names)
             if names:
                 offered = blueprint.get_attribute("preset")

@@ -164,7 +164,9 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
         for blueprint in chosen:
             console.print(str(blueprint), markup=False)
     else:
-        rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
+        rows = [
+            (each.id, each.definition.where, _reserve(each), each.definition.doc.replace("``", "`")) for each in library
+        ]
         if console.width < NARROW:
             for name, where, reserve, doc in rows:
                 notes = [f"in the {where}"] if where != "scene" else []
@@ -179,7 +181,7 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
 
 def _reserve(blueprint: Blueprint) -> str:
     """Return the --reserve argument that the server needs for a blueprint, if any."""
-    needs = blueprint.needs
+    needs = blueprint.definition.needs
     return "RIG.toml" if "(reserve" in needs else needs if blueprint.definition.where == "server" else ""
 
 

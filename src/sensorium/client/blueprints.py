@@ -121,24 +121,9 @@ class Blueprint:
         return self.definition.id
 
     @property
-    def kind(self) -> str:
-        """Short name of the sensor, e.g. ``"imu"``."""
-        return self.definition.kind
-
-    @property
     def tags(self) -> list[str]:
         """Search tags."""
         return list(self.definition.tags)
-
-    @property
-    def doc(self) -> str:
-        """Description of the sensor."""
-        return self.definition.doc
-
-    @property
-    def needs(self) -> str:
-        """Resources to reserve at the start of the server; empty if none are needed."""
-        return self.definition.needs
 
     def match_tags(self, wildcard: str) -> bool:
         """Return whether the id or a tag matches a pattern such as ``"sensor.lidar.*"``."""
@@ -234,9 +219,9 @@ class Blueprint:
 
     def __str__(self) -> str:
         """Return the blueprint with all its attributes, one per line."""
-        lines = [f"{self.id}: {self.doc}" if self.doc else self.id]
-        if self.needs:
-            lines.append(f"  needs: {self.needs}")
+        lines = [f"{self.id}: {self.definition.doc}" if self.definition.doc else self.id]
+        if self.definition.needs:
+            lines.append(f"  needs: {self.definition.needs}")
         for each in self:
             unit = f" {each.attribute.unit}" if each.attribute.unit else ""
             text = each.as_str() or ("to be set" if each.attribute.required else "not set")
@@ -294,7 +279,9 @@ class BlueprintLibrary:
         return Blueprint(found) if isinstance(found, SensorDefinition) else BlueprintLibrary(found)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._definitions or (isinstance(id, str) and any(id == each.kind for each in self))
+        return id in self._definitions or (
+            isinstance(id, str) and any(id == each.kind for each in self._definitions.values())
+        )
 
     def __iter__(self) -> Iterator[Blueprint]:
         return map(Blueprint, self._definitions.values())

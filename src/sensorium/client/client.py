@@ -380,7 +380,7 @@ class Client:
         env = checks.env(call, env, self.num_envs)
         transform = checks.pose(call, "transform", transform)
         body = self._body(call, attach_to)
-        local = client_sensor.registered().get(blueprint.id)
+        local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
         about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here

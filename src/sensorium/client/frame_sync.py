@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sensorium.client.frame_bundle import FrameBundle
 from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameCollector
@@ -16,30 +16,10 @@ from sensorium.wire.messages import FrameDone
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.stream_info import StreamInfo
 
-
-class _Handle(Protocol):
-    def stop(self) -> object: ...
-
-
-class _Subscribed(_Handle, Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-
-
-class SyncClient(Protocol):
-    """Client interface that a `FrameSync` needs."""
-
-    @property
-    def streams(self) -> Mapping[str, StreamInfo]:
-        """Available streams by name."""
-        ...
-
-    def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
-    def on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.session import FrameListener
+    from sensorium.client.subscription import Subscription
 
 
 class FrameSync(FrameCollector[SensorData]):
@@ -76,7 +56,7 @@ class FrameSync(FrameCollector[SensorData]):
 
     def __init__(
         self,
-        client: SyncClient,
+        client: Client,
         names: Iterable[str],
         *,
         hold: bool = False,
@@ -88,14 +68,14 @@ class FrameSync(FrameCollector[SensorData]):
             if option in options:
                 fix = "Omit it: a FrameSync receives all data of all frames."
                 raise ConfigError.single("FrameSync", option, options[option], "no such option", fix)
-        mine: dict[str, _Subscribed] = {}
+        mine: dict[str, Subscription] = {}
         infos: dict[str, StreamInfo] = {}
 
         def missing(name: str, count: int, done: FrameDone) -> SensorData:
             return _lost(infos[name], mine[name], count, done)
 
         super().__init__(names, hold=hold, keep=keep, max_events=max_events, missing=missing)
-        handles: list[_Handle] = []
+        handles: list[Subscription | FrameListener] = []
         self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
         here = weakref.ref(self)
@@ -170,13 +150,13 @@ def _ender(here: weakref.ref[FrameSync], name: str) -> Callable[[str], None]:
     return end
 
 
-def _due(done: FrameDone, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
+def _due(done: FrameDone, subscribed: Mapping[str, Subscription]) -> dict[str, int]:
     """Return the sensors that have data in a frame for these subscriptions, each with its number of data items."""
     counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
     return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
 
 
-def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone) -> LostEvents:
+def _lost(info: StreamInfo, subscribed: Subscription, count: int, done: FrameDone) -> LostEvents:
     """Return the placeholder for a number of events that a frame does not contain."""
     time_ns = done.time_ns
     header = Header(
@@ -186,7 +166,7 @@ def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone
     return LostEvents(RawData(header.pack(), info))
 
 
-def _stop(handles: list[_Handle]) -> None:
+def _stop(handles: list[Subscription | FrameListener]) -> None:
     while handles:
         handles.pop().stop()
 

@@ -120,13 +120,14 @@ class Link:
         try:
             content = say.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
-            raise StreamError(f"a {type(message).__name__} that cannot be sent: {error}") from None
+            raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
         limit = self._most_taken - ENVELOPE if isinstance(message, say.LONG) else say.MOST_WORDS
         if len(content) > limit:
-            raise StreamError(
-                f"a {type(message).__name__} of {len(content)} bytes, and the server takes at most {limit}: send less"
-                " at a time" + (", or serve(..., max_message=...)." if isinstance(message, say.LONG) else ".")
+            fix = (
+                "Send less, or increase serve(..., max_message=...)." if isinstance(message, say.LONG) else "Send less."
             )
+            name, size = type(message).__name__, len(content)
+            raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}. {fix}")
         self.send(Record(CONTROL, 0, 0, content))
 
     def stop(self) -> None:
@@ -164,9 +165,9 @@ class Link:
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
-            LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
+            LOGGER.exception("the thread of the connection to %s failed", self.address)
             self._is_up = False
-            self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
+            self._session.on_refused("the client failed, see the log of 'sensorium.client'", True)
         finally:
             self._disconnect(linger=200)
             for reader in self._segments.values():
@@ -221,7 +222,9 @@ class Link:
                 self._start_over()
         else:
             self._gives_up = True
-            self._session.on_refused("its keys are not those of the server, or it speaks another protocol", True)
+            self._session.on_refused(
+                "the keys do not match those of the server, or the server uses another protocol", True
+            )
 
     def _start_over(self) -> None:
         """Reconnect after the connection broke, under a new name: messages to the old name may have been lost."""
@@ -275,9 +278,9 @@ class Link:
             try:
                 self._read(parts)
             except WireError as error:
-                LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
+                LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                self._session.on_refused(f"the server sent an invalid message: {error}", True)
                 return
 
     def _read(self, parts: list[Any]) -> None:
@@ -303,14 +306,14 @@ class Link:
             elif content is None:
                 return
             else:
-                raise WireError(f"a record of kind {kind}")
+                raise WireError(f"a record has the unknown kind {kind}")
             messages.append((memory, b))
             del memory
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
         if reader is None:
-            raise WireError(f"a slot of segment {place.segment}, which was not announced")
+            raise WireError(f"a message is in segment {place.segment}, which was not announced")
         return reader.memory(place.slot, place.length)
 
     def _hear(self, message: say.ToClient) -> None:
@@ -356,7 +359,7 @@ class Link:
                         message.name, message.token, message.slot_size, message.count, on_release=give_back
                     )
                 except StreamError as error:
-                    raise WireError(f"shared memory that cannot be read: {error}") from None
+                    raise WireError(str(error)) from None
                 self._segments[number] = reader
             case say.Unmap(segment=segment):
                 reader_or_none = self._segments.pop(segment, None)

@@ -101,7 +101,7 @@ class Subscription:
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
-            raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
+            raise wrong("name", name, "a sensor of the server", "This sensor runs in the client that spawned it.")
         self.lossless = options.policy == "lossless" or info.events
         self._options = options
         self._info = info
@@ -165,7 +165,7 @@ class Subscription:
                 except ConfigError:
                     is_whole = False
         if not is_whole:
-            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was asked for")
+            self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
             return
         self._session.link.tell(
             say.Subscribe(
@@ -257,7 +257,7 @@ class Subscription:
         if header.flags & LOST:
             self._received -= 1
             self._lost += header.lost
-            text = "%d events of %r were lost: the listener is too slow, or queue= too small"
+            text = "the server dropped %d events of %r. Make the listener faster, or increase queue=."
             LOGGER.warning(text, header.lost, self.name)
         else:
             age = (header.time_ns - header.capture_ns) * 1e-9
@@ -268,9 +268,9 @@ class Subscription:
         try:
             by_name(info.type_name)
         except UnknownNameError as unknown:
-            self.stop(reason=f"its data cannot be read here: {unknown}")
+            self.stop(reason=f"this process cannot read its data: {unknown}")
         else:
-            self._session.callbacks.errors.report_unreadable(self.name, error)
+            self._session.callbacks.errors.report(self.name, None, error)
 
     def _return(self, delivered: tuple[int, int]) -> None:
         """Return credits: immediately if the server waits for them, otherwise in large portions."""

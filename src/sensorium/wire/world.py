@@ -76,11 +76,11 @@ class Snapshot:
             raise ConfigError.single(
                 "Snapshot", "bodies", list(bodies.names), f"the mounts of sensor {data.sensor!r}: {listed(mounts)}"
             )
-        lacking = [name for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w") if name not in data]
-        if lacking:
-            raise WireError(f"data of {data.sensor!r} are no snapshot: they lack {listed(lacking)}.")
+        names = ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")
+        if lacking := [name for name in names if name not in data]:
+            raise WireError(f"data of {data.sensor!r} cannot become a snapshot, because {listed(lacking)} is missing.")
         shape = (data.num_envs, len(bodies))
-        arrays = [data[name] for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")]
+        arrays = [data[name] for name in names]
         if len(bodies) == 1:  # a singular selector has no mount axis
             arrays = [array.reshape(*shape, array.shape[-1]) if array.ndim == 2 else array for array in arrays]
         pos, quat, lin_vel, ang_vel = arrays
@@ -112,7 +112,7 @@ class Snapshot:
         rows = np.flatnonzero(self.env_ids == env) if env is not None else np.arange(min(len(self.env_ids), 1))
         if not len(rows):
             held = listed(map(str, self.env_ids.tolist()))
-            raise IndexError(f"env {'any' if env is None else env} is not in the snapshot, which holds {held}")
+            raise IndexError(f"the snapshot has no env {'' if env is None else env}. It contains: {held}")
         return int(rows[0])
 
     def find(self, body: int | str) -> Body:
