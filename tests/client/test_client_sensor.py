@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
@@ -25,7 +25,6 @@ from sensorium.client.client_sensor import (
     Owner,
     definitions,
     owner_of,
-    spawn,
 )
 from sensorium.errors import (
     ConfigError,
@@ -46,7 +45,9 @@ LONG = 20.0
 
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
-    yield FakeHost(Callbacks())
+    host = FakeHost(Callbacks())
+    yield host
+    host.close()
 
 
 @pytest.fixture(autouse=True)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import owner_of, spawn
+from sensorium.client.client_sensor import owner_of
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
 from sensorium.wire.pose import Pose
@@ -32,7 +32,9 @@ Point = tuple[Fraction, Fraction]
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
     callbacks = Callbacks()
-    yield FakeHost(callbacks)
+    host = FakeHost(callbacks)
+    yield host
+    host.close()
     assert callbacks.errors.take() == []
 
 

@@ -132,13 +132,13 @@ def test_items_are_little_endian_whatever_was_declared() -> None:
 
 
 def test_a_body_of_a_part_of_an_item_is_a_wire_error() -> None:
-    with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
+    with pytest.raises(WireError, match=r"'unit' has a body of 7 bytes.* 4 bytes"):
         Ids(RawData(make_message(IDS, b"1234567"), IDS))
 
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
 def test_an_item_must_be_of_plain_numbers(dtype: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"\.dtype = "):
+    with pytest.raises(RegistrationError, match=r"\.dtype: got "):
         type("Bad", (ArrayData,), {"dtype": dtype})
 
 
@@ -147,8 +147,8 @@ def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
     assert np.shares_memory(np.asarray(event), event.array)
     assert np.asarray(event, np.float64).tolist() == [5.0, 3.0, 9.0]
     assert not np.shares_memory(np.array(event, copy=True), event.array)
-    with pytest.raises(ValueError, match="needs a copy"):
-        np.asarray(event, dtype=np.float64, copy=False)
+    with pytest.raises(ValueError, match="float64 without a copy"):
+        event.__array__(np.float64, copy=False)  # called by NumPy >= 2
 
 
 # Message metadata -----------------------------------------------------------------------------------------------------
