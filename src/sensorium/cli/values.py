@@ -28,7 +28,7 @@ VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
 
 def stats_row(monitor: Monitor, name: str) -> tuple[str, ...]:
     """Return the row of a sensor in a table of data flow."""
-    stats, state, data = monitor.stats(name), monitor.state(name), monitor.newest.get(name)
+    stats, state, data = monitor.sensors[name].stats, monitor.state(name), monitor.newest.get(name)
     if data is None:
         return (name, state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
     megabytes = 0.0 if state else 1e-6 * stats.rate * stats.nbytes / max(stats.received, 1)

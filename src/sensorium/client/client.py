@@ -484,7 +484,7 @@ class Client:
             ConfigError: an argument is invalid.
             StreamError: the server has no stream of the body states.
         """
-        checks.function("on_tick", "callback", callback, "the snapshot")
+        checks.function("on_tick", "callback", callback)
         if WORLD not in self.streams:
             raise StreamError(
                 "the server cannot send the states of the bodies, because its engine was prepared without them. Create "

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from sensorium.client import checks
 from sensorium.client.callbacks import CallbackQueue, Callbacks
-from sensorium.errors import ConfigError, StaleError
+from sensorium.errors import StaleError
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner, owner_of
@@ -185,8 +186,7 @@ class ClientSensor(SpawnedSensor):
             StaleError: the sensor is destroyed.
             ConfigError: the listener is not callable.
         """
-        if not callable(callback):
-            raise ConfigError.single(type(self).__name__, "listen", callback, "a function of one argument")
+        checks.function(type(self).__name__, "listen", callback)
         with self._lock:
             self._check_alive()
             begins = self._callback is None

@@ -12,12 +12,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
 from sensorium.client import show
 from sensorium.client.callbacks import LOGGER
 from sensorium.client.client import Client
-from sensorium.client.options import Options, option_of
+from sensorium.client.options import Options
 from sensorium.client.subscription import Stats
 from sensorium.errors import SensoriumWarning, StreamError, UsageError
 from sensorium.wire.data import SensorData
@@ -50,32 +50,26 @@ class Monitor:
         self.newest: dict[str, SensorData] = {}
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
-        self._taken: dict[str, int] = {}
         self._failure: OSError | None = None
         self._lock = threading.Lock()
         self._changed = threading.Condition()
         self._connected = True
         self.names = list(dict.fromkeys(options.sensors))
         """Names of the sensors."""
-        self._sensors = {name: client.sensors[name] for name in self.names}  # find all before listening to the first
-        for name, sensor in self._sensors.items():
+        self.sensors = {name: client.sensors[name] for name in self.names}  # find all before listening to the first
+        """The sensors by name."""
+        for name, sensor in self.sensors.items():
             envs = sensor.info.num_envs
             if options.env is not None and not -envs <= options.env < envs:
                 fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}. Omit the option for all."
                 raise UsageError.of("--env", options.env, f"0 to {envs - 1}", fix)
-        for sensor in self._sensors.values():
-            self._taken[sensor.name] = 0
-            with UsageError.naming(
-                envs="--env", name="SENSOR", **{each: option_of(each) for each in ("every", "max_rate", "policy")}
-            ):
+        self._taken = dict.fromkeys(self.names, 0)
+        for sensor in self.sensors.values():
+            with UsageError.naming(name="SENSOR", every="--every"):
                 sensor.listen(
-                    self._take,
-                    policy=options.policy,
-                    every=options.every,
-                    max_rate=options.max_rate or None,
-                    envs=options.env,
-                    truth=options.truth,
-                )
+                    self._take, policy=options.policy, every=options.every, max_rate=options.max_rate or None,
+                    envs=options.env, truth=options.truth,
+                )  # fmt: skip
 
     def _take(self, data: SensorData) -> None:
         name, count = data.sensor, self.options.count
@@ -83,7 +77,7 @@ class Monitor:
             return
         self.newest[name] = data
         self._taken[name] += 1
-        sensor = self._sensors[name]
+        sensor = self.sensors[name]
         if self._on_sample is not None:
             try:
                 with self._lock:
@@ -97,13 +91,9 @@ class Monitor:
             with self._changed:
                 self._changed.notify_all()
 
-    def stats(self, name: str) -> Stats:
-        """Return the statistics of a sensor."""
-        return self._sensors[name].stats
-
     def state(self, name: str) -> str:
         """Return the reason why no data of a sensor arrive; empty if they do."""
-        sensor = self._sensors[name]
+        sensor = self.sensors[name]
         if sensor.is_listening:
             return "" if self._connected else "no server"
         return f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
@@ -132,7 +122,7 @@ class Monitor:
     @property
     def is_over(self) -> bool:
         """Whether no further samples will arrive."""
-        return self._failure is not None or not any(sensor.is_listening for sensor in self._sensors.values())
+        return self._failure is not None or not any(sensor.is_listening for sensor in self.sensors.values())
 
     def check(self) -> None:
         """Raise an error if fewer samples arrived than requested.
@@ -141,7 +131,7 @@ class Monitor:
             StreamError: the server ended a sensor, or fewer than `count` samples arrived in time.
         """
         for name in self.names:
-            sensor, taken, count = self._sensors[name], self._taken[name], self.options.count
+            sensor, taken, count = self.sensors[name], self._taken[name], self.options.count
             if sensor.why_ended:
                 raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
             if taken < count:
@@ -150,7 +140,7 @@ class Monitor:
 
     def close(self) -> None:
         """Stop listening."""
-        for sensor in self._sensors.values():
+        for sensor in self.sensors.values():
             sensor.stop()
 
 
@@ -181,7 +171,7 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
 
 def newest_json(monitor: Monitor, name: str) -> str:
     """Return the newest sample of a sensor as one line of JSON."""
-    data, stats = monitor.newest.get(name), monitor.stats(name)
+    data, stats = monitor.newest.get(name), monitor.sensors[name].stats
     return f"{name}: {monitor.state(name) or 'waiting'}" if data is None else show.as_json(data, stats.received, stats)
 
 
@@ -244,17 +234,9 @@ def about(client: Client) -> str:
 def words(say: Callable[[str], None]) -> Iterator[None]:
     """Report warnings and log messages as plain text."""
     handler = _Words(say)
-    before = warnings.showwarning
-
-    def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, SensoriumWarning):
-            say(str(message))
-        else:
-            before(message, category, *where, **more)
-
     with warnings.catch_warnings():
         warnings.simplefilter("always", SensoriumWarning)
-        warnings.showwarning = show_warning
+        warnings.showwarning = lambda message, *_: say(str(message))
         LOGGER.addHandler(handler)
         try:
             yield

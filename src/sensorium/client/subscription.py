@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.client import checks
 from sensorium.client.callbacks import LOGGER, CallbackQueue
 from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
@@ -92,16 +93,13 @@ class Subscription:
         on_end: Callable[[str], object] | None = None,
         keeps: object = None,
     ) -> None:
-        def wrong(field: str, got: object, expected: str, fix: str = "") -> ConfigError:
-            return ConfigError.single(f"listen({name!r})", field, got, expected, fix)
-
-        if not callable(callback):
-            raise wrong("callback", callback, "a function of one argument, the data")
+        checks.function(f"listen({name!r})", "callback", callback)
         self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
-            raise wrong("name", name, "a sensor of the server", "This sensor runs in the client that spawned it.")
+            fix = "This sensor runs in the client that spawned it."
+            raise ConfigError.single(f"listen({name!r})", "name", name, "a sensor of the server", fix)
         self.lossless = options.policy == "lossless" or info.events
         self._options = options
         self._info = info
@@ -167,20 +165,13 @@ class Subscription:
         if not is_whole:
             self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
             return
+        options = self._options
         self._session.link.tell(
             say.Subscribe(
-                number,
-                info.id,
-                self.lossless,
-                self._options.every,
-                self._options.max_rate or 0.0,
-                self.first,
-                self.count,
-                self._options.truth,
-                self._window,
-                self._room,
+                number, info.id, self.lossless, options.every, options.max_rate or 0.0, self.first, self.count,
+                options.truth, self._window, self._room,
             )
-        )
+        )  # fmt: skip
 
     def take(self, messages: list[Message]) -> None:
         """Queue received messages for the listener; runs on the thread of the link."""
