@@ -65,9 +65,9 @@ def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, ca
         else:
             with running(server), sn.connect(server.address, timeout=PATIENCE) as client:
                 use(client)
-    told = [each.getMessage() for each in caplog.records if "is at work" in each.getMessage()]
+    told = [each.getMessage() for each in caplog.records if "waiting for the server" in each.getMessage()]
     assert len(told) == compiles
-    assert all("compiles kernels, on the first run only; waiting for its answer" in text for text in told)
+    assert all("compiles kernels, on the first run only" in text for text in told)
 
 
 def test_others_wait_behind_it_as_well() -> None:

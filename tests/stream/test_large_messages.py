@@ -139,7 +139,7 @@ def test_memory_is_used_again_and_does_not_grow() -> None:
             until(lambda k=k: count > k)
             if k == 20:
                 before = held()["rss"]
-        # Up to WINDOW_LARGE messages are in transit, each in the server and in the client. A leak is 180 messages.
+        # Up to WINDOW_LARGE messages are in transit, each in server and client. A leak would be 180 messages.
         assert held()["rss"] - before <= 2 * WINDOW_LARGE * nbytes
 
 

@@ -22,8 +22,7 @@ from sensorium.cli.messages import live, note, stderr, stdout
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
-    from sensorium.client.monitor import Monitor
-    from sensorium.client.options import Options
+    from sensorium.client.monitor import Monitor, Options
     from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
@@ -96,8 +95,7 @@ class Listen:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.values import line
-        from sensorium.client.monitor import NO_SENSOR, listen, words
-        from sensorium.client.options import Options
+        from sensorium.client.monitor import NO_SENSOR, Options, listen, words
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,

@@ -38,8 +38,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import listen, newest_json, to_stderr, words
-        from sensorium.client.options import Options
+        from sensorium.client.monitor import Options, listen, newest_json, to_stderr, words
 
         with words(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})

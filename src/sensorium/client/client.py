@@ -20,9 +20,8 @@ from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
-from sensorium.client.requests import ServerError
 from sensorium.client.sensors import ListenerSlot, RemoteSensor
-from sensorium.client.session import FrameListener, Session, Wish
+from sensorium.client.session import FrameListener, ServerError, Session, Wish
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies, Body, SceneDescription

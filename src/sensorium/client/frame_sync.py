@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameCollector
+from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameBundle, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
 from sensorium.wire.data import LostEvents, SensorData
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
