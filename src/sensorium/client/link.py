@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket as hosts
@@ -9,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -121,13 +123,11 @@ class Link:
             content = say.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
             raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
-        limit = self._most_taken - ENVELOPE if isinstance(message, say.LONG) else say.MOST_WORDS
-        if len(content) > limit:
-            fix = (
-                "Send less, or increase serve(..., max_message=...)." if isinstance(message, say.LONG) else "Send less."
-            )
-            name, size = type(message).__name__, len(content)
-            raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}. {fix}")
+        is_long, name, size = isinstance(message, say.LONG), type(message).__name__, len(content)
+        limit = self._most_taken - ENVELOPE if is_long else say.MOST_WORDS
+        if size > limit:
+            fix = " Increase serve(..., max_message=...)." if is_long else ""
+            raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
         self.send(Record(CONTROL, 0, 0, content))
 
     def stop(self) -> None:
@@ -170,8 +170,6 @@ class Link:
             self._session.on_refused("the client failed, see the log of 'sensorium.client'", True)
         finally:
             self._disconnect(linger=200)
-            for reader in self._segments.values():
-                reader.close()
             self._segments.clear()
             if self._owns_context:
                 self._context.destroy(linger=200)
@@ -235,19 +233,15 @@ class Link:
         self._connect()
 
     def _ping(self) -> None:
-        if self._gives_up:
-            return
         if self._is_up:
             self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Ping(self._server))))
             self._give()
-        else:
+        elif not self._gives_up:
             self._send_now(self._hello(self._before))
 
     def _send_now(self, message: say.Message) -> None:
-        try:
+        with contextlib.suppress(zmq.Again):  # not connected yet
             self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
-        except zmq.Again:
-            return  # not connected yet
 
     def _give(self) -> None:
         outbox = self._outbox
@@ -316,6 +310,11 @@ class Link:
             raise WireError(f"a message is in segment {place.segment}, which was not announced")
         return reader.memory(place.slot, place.length)
 
+    def _release(self, session: int, segment: int, slot: int) -> None:
+        """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
+        if session == self._sessions:
+            self.send(Record(RELEASE, segment, slot))
+
     def _hear(self, message: say.ToClient) -> None:
         match message:
             case say.Pong(server=server):
@@ -332,8 +331,6 @@ class Link:
                 self._sessions += 1
                 self._wants_catalogue = True
                 self._outbox.clear()
-                for reader in self._segments.values():
-                    reader.close()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
                 self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
@@ -348,23 +345,15 @@ class Link:
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
             case say.Segment():
-                number = message.segment
-
-                def give_back(slot: int, number: int = number, session: int = self._sessions) -> None:
-                    if session == self._sessions:
-                        self.send(Record(RELEASE, number, slot))
-
+                release = partial(self._release, self._sessions, message.segment)
                 try:
-                    reader = SlotReader(
-                        message.name, message.token, message.slot_size, message.count, on_release=give_back
+                    self._segments[message.segment] = SlotReader(
+                        message.name, message.token, message.slot_size, message.count, on_release=release
                     )
                 except StreamError as error:
                     raise WireError(str(error)) from None
-                self._segments[number] = reader
             case say.Unmap(segment=segment):
-                reader_or_none = self._segments.pop(segment, None)
-                if reader_or_none is not None:
-                    reader_or_none.close()
+                self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:
                 self._session.on_control(message)
 

@@ -155,7 +155,7 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] | None = None
+        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] = lambda *_: None
     ) -> None:
         self.client, self.options = client, options
         self.newest: dict[str, SensorData] = {}
@@ -183,24 +183,20 @@ class Monitor:
                 )  # fmt: skip
 
     def _take(self, data: SensorData) -> None:
-        name, count = data.sensor, self.options.count
+        name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
         if self._failure is not None or (count and self._taken[name] >= count):
             return
         self.newest[name] = data
         self._taken[name] += 1
-        sensor = self.sensors[name]
-        if self._on_sample is not None:
-            try:
-                with self._lock:
-                    self._on_sample(data, self._taken[name], sensor.stats)
-            except OSError as error:
-                self._failure = error
-        is_last = self._taken[name] == count
-        if is_last:
+        try:
+            with self._lock:
+                self._on_sample(data, self._taken[name], sensor.stats)
+        except OSError as error:
+            self._failure = error
+        if self._taken[name] == count:
             sensor.stop()
-        if is_last or self._failure is not None:
-            with self._changed:
-                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def state(self, name: str) -> str:
         """Return the reason why no data of a sensor arrive; empty if they do."""
@@ -224,16 +220,15 @@ class Monitor:
         Raises:
             OSError: raised by `on_sample`.
         """
+
+        def is_over() -> bool:
+            return self._failure is not None or not any(sensor.is_listening for sensor in self.sensors.values())
+
         with self._changed:
-            self._changed.wait_for(lambda: self.is_over, seconds)
+            self._changed.wait_for(is_over, seconds)
         if self._failure is not None:
             raise self._failure
-        return self.is_over
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no further samples will arrive."""
-        return self._failure is not None or not any(sensor.is_listening for sensor in self.sensors.values())
+        return is_over()
 
     def check(self) -> None:
         """Raise an error if fewer samples arrived than requested.
