@@ -18,14 +18,7 @@ from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import (
-    REGISTRY,
-    ClientEvent,
-    ClientSensor,
-    Owner,
-    definitions,
-    owner_of,
-)
+from sensorium.client.client_sensor import REGISTRY, ClientEvent, ClientSensor, definitions
 from sensorium.errors import (
     ConfigError,
     RegistrationError,
@@ -36,6 +29,7 @@ from sensorium.errors import (
 )
 from sensorium.plugins import Plugins
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 

@@ -18,9 +18,9 @@ from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import owner_of
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 

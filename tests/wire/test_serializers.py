@@ -24,9 +24,10 @@ from sensorium.readings import Reading
 from sensorium.wire import serializers
 from sensorium.wire.data import ArrayData
 from sensorium.wire.field_data import FieldData
-from sensorium.wire.header import TRUTH
+from sensorium.wire.header import TRUTH, type_id
+from sensorium.wire.layout import plan
 from sensorium.wire.raw_data import RawData, empty
-from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, plan, read_message, type_id
+from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, read_message
 from sensorium.wire.stream_info import StreamInfo
 
 

@@ -152,10 +152,6 @@ class CallbackQueue(Generic[Item]):
         self.closed = False
         """Whether new items are rejected."""
 
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else f"{len(self.items)} pending{', running' * self._running}"
-        return f"<CallbackQueue {self.name!r}: {state}>"
-
     def put(self, items: Iterable[Item]) -> bool:
         """Append items and return whether they were accepted; a closed queue rejects them."""
         with self.lock:

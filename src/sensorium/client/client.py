@@ -21,7 +21,7 @@ from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
 from sensorium.client.sensors import ListenerSlot, RemoteSensor
-from sensorium.client.session import FrameListener, ServerError, Session, Wish
+from sensorium.client.session import FrameListener, Session, Wish
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies, Body, SceneDescription
@@ -441,12 +441,10 @@ class Client:
             return
         name = sensor.name if isinstance(sensor, RemoteSensor) else sensor
         checks.text("destroy", "sensor", name, "a sensor of this client, or its name")
-        wish = self._session.spawned.get(name)
-        local = wish.sensor() if wish is not None and wish.sensor is not None else None
-        if local is not None:
+        if (local := self._local.get(name)) is not None:
             local.destroy()
             return
-        if wish is not None:
+        if name in self._session.spawned:
             with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
         self._session.ask(say.Destroy, name)
@@ -610,6 +608,3 @@ def _program() -> str:
     from pathlib import Path
 
     return Path(sys.argv[0] or "python").name
-
-
-__all__ = ["Client", "LocalServer", "ServerError", "connect"]

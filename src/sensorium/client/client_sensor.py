@@ -18,7 +18,7 @@ from sensorium.client.callbacks import CallbackQueue, Callbacks
 from sensorium.errors import StaleError
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
-from sensorium.wire.owner import Owner, owner_of
+from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
 from sensorium.wire.world import Snapshot
@@ -370,6 +370,3 @@ def spawn(
 def definitions() -> dict[str, SensorDefinition]:
     """Return the definitions of all known client sensors by id."""
     return {id: replace(cls.definition(), where="client") for id, cls in REGISTRY.registered().items()}
-
-
-__all__ = ["REGISTRY", "ClientEvent", "ClientSensor", "Owner", "definitions", "owner_of", "spawn"]

@@ -522,6 +522,3 @@ class FrameCollector(Generic[D]):
 
 def _reasons(reasons: Mapping[str, str]) -> str:
     return ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
-
-
-__all__ = ["GRACE", "KEEP", "MOST_EVENTS", "FrameBundle", "FrameCollector", "FrameTimeoutError"]

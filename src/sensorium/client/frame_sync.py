@@ -168,6 +168,3 @@ def _lost(info: StreamInfo, subscribed: Subscription, count: int, done: FrameDon
 def _stop(handles: list[Subscription | FrameListener]) -> None:
     while handles:
         handles.pop().stop()
-
-
-__all__ = ["FrameSync"]

@@ -367,6 +367,3 @@ def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes
         return say.Hello(say.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
-
-
-__all__ = ["Link", "Message", "greeting"]

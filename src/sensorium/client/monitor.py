@@ -365,6 +365,3 @@ class _Words(logging.Handler):
 def to_stderr(text: str) -> None:
     """Print a message to stderr, separate from the results."""
     print(text, file=sys.stderr, flush=True)
-
-
-__all__ = ["NO_SENSOR", "Monitor", "Options", "about", "listen", "newest_json", "to_stderr", "watch", "words"]

@@ -257,6 +257,3 @@ class RemoteSensor:
         fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in info.specs) or info.type_name
         rate = "events" if info.events else f"{info.rate_hz:g} Hz" if info.rate_hz else info.where
         return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"
-
-
-__all__ = ["ListenerSlot", "RemoteSensor"]

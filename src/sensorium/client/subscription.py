@@ -320,10 +320,6 @@ class Subscription:
         finally:
             self._keeps = None
 
-    def __repr__(self) -> str:
-        state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
-        return f"<Subscription to {self.name!r}: {state}>"
-
 
 def _frame_of(memory: Any) -> int:
     """Return the frame of a data message; -1 if the message has no header."""
@@ -338,6 +334,3 @@ def _credits(head: Any) -> int:
         start = Header.peek(head).body_offset
         return int.from_bytes(bytes(head[start : start + 4]), "little")
     return 0 if len(head) > 6 and head[6] & LOST else 1
-
-
-__all__ = ["Stats", "Subscription"]

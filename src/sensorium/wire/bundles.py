@@ -65,6 +65,3 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
     if any(first < header.first_env or first + count > end for _, first, count in rows):
         raise WireError(f"a bundle of stream {info.name!r} contains messages of other environments than its header.")
     return messages_of(header, head, bytes(body[at:]), rows, info)
-
-
-__all__ = ["Item", "bundle_body", "is_bundle", "split_bundle"]

@@ -107,6 +107,3 @@ def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise wrong("a readable file", f"{reason}.") from error
-
-
-__all__ = ["KEY_CHARACTERS", "TOKEN_VARIABLE", "find_keys", "find_token", "is_key", "new_keys"]

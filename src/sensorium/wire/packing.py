@@ -120,6 +120,3 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
         at += length + (-length & 7)
     if following != len(parts):
         raise WireError(f"{len(parts) - following} message parts belong to no record")
-
-
-__all__ = ["CONTROL", "CREDIT", "DATA", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]

@@ -83,6 +83,3 @@ def warn_again(warned: Iterable[Warned], what: str, stacklevel: int = 1) -> None
 def told(category: str, text: str, what: str) -> str:
     """Return the text that reports a warning of the server to the user of a client."""
     return f"{what}, the server warned: {category}: {text}"
-
-
-__all__ = ["Warned", "overheard", "told", "warn_again"]
