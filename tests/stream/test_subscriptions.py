@@ -108,7 +108,7 @@ def test_what_deserialize_raises_costs_that_message_and_no_other(
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
     (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    unreturned = client.sensors["counter"]._slot.subscription._unreturned
+    unreturned = client.sensors["counter"]._subscription._unreturned
     until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
     errors = client.errors
     assert errors
@@ -454,7 +454,7 @@ def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn
     for _ in range(10):
         last = client.step(substeps=200)
     (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    waiting = sensor._slot.subscription._queue.items
+    waiting = sensor._subscription._queue.items
     until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
     before = len(got)
     gate.set()

@@ -20,7 +20,7 @@ from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
-from sensorium.client.sensors import ListenerSlot, RemoteSensor
+from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session, Wish
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
@@ -123,7 +123,6 @@ class Client:
         prepare = key_giver(server_key, keys)
         self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
-        self._slots: dict[str, ListenerSlot] = {}
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
         self._session = Session(
@@ -568,8 +567,7 @@ class _Sensors(Mapping[str, RemoteSensor]):
             session.info(name)
             sensor = client._sensors.get(name)
             if sensor is None:
-                slot = client._slots.setdefault(name, ListenerSlot(session, name))
-                sensor = client._sensors[name] = RemoteSensor(client, slot)
+                sensor = client._sensors[name] = RemoteSensor(client, session, name)
             return sensor
 
     def __iter__(self) -> Iterator[str]:

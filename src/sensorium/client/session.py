@@ -133,6 +133,8 @@ class Session:
         self.requests: dict[int, _Request] = {}
         self._numbers = itertools.count(1)
         self.subscribers: dict[int, Subscription] = {}
+        self.listeners: dict[str, Subscription] = {}
+        """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
         self.frame_listeners: list[FrameListener] = []
         self.spawned: dict[str, Wish] = {}
         self._respawner: threading.Thread | None = None

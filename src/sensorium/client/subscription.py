@@ -94,7 +94,8 @@ class Subscription:
         keeps: object = None,
     ) -> None:
         checks.function(f"listen({name!r})", "callback", callback)
-        self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
+        self._session, self.name, self._on_end = session, name, on_end
+        self._callback: Callable[[Any], object] | None = callback
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
@@ -206,10 +207,11 @@ class Subscription:
                     number, _, memory, dropped = self._queue.items.popleft()
                 self._is_behind = False
         del item
-        if self._ended or number != self.number:
+        callback = self._callback
+        if self._ended or callback is None or number != self.number:
             return number, 0
         self._dropped += dropped
-        info, callback, before, begun, done = self._info, self._callback, self._received, 0, 0
+        info, before, begun, done = self._info, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
         data: SensorData | None = None
@@ -297,7 +299,7 @@ class Subscription:
                 pass  # on the thread of a loop in this process, for which the listener may be waiting
         if self._queue.wait():
             self._queue.join(JOIN_S)  # so that its thread holds no more references
-        self._keeps = None
+        self._callback = self._keeps = None
         if first and reason and self._on_end is not None:
             self._on_end(reason)
 
@@ -318,7 +320,7 @@ class Subscription:
         except BaseException as error:
             self._session.callbacks.errors.report(self.name, self._on_end, error)
         finally:
-            self._keeps = None
+            self._callback = self._keeps = None
 
 
 def _frame_of(memory: Any) -> int:

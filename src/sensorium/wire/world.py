@@ -99,9 +99,7 @@ class Snapshot:
             ConfigError: the state is not a valid pose, e.g. not finite.
         """
         row, place = self.bodies.row(body), self.env_row(env)
-        x, y, z = self.pos_w[place, row].tolist()
-        w, a, b, c = self.quat_w[place, row].tolist()
-        return Pose((x, y, z), (w, a, b, c))
+        return Pose(self.pos_w[place, row].tolist(), self.quat_w[place, row].tolist())
 
     def env_row(self, env: int | None = None) -> int:
         """Return the row of an env; by default the first row.
