@@ -426,7 +426,8 @@ def test_a_broken_plugin_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     with pytest.warns(SensoriumWarning, match=r"plugin 'gone' \(gone\.module\) could not be loaded .*: no such thing"):
         serializers.registered()
-    (text,) = serializers.broken()
+    (plugin,) = serializers._serializers.plugins.broken
+    text = str(plugin)
     assert "ImportError: no such thing" in text
 
 

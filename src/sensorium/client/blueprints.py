@@ -207,12 +207,6 @@ class Blueprint:
     def __iter__(self) -> Iterator[ActorAttribute]:
         return (self.get_attribute(attribute.id) for attribute in self.definition)
 
-    def __len__(self) -> int:
-        return len(self.definition)
-
-    def __bool__(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
         chosen = "".join(f", {name}={value!r}" for name, value in self._chosen.items())
         return f"Blueprint({self.id!r}{chosen})"

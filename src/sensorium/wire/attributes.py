@@ -8,6 +8,7 @@ structures.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -132,21 +133,17 @@ class Attribute:
             ConfigError: the value has the wrong type, is out of bounds, or is not among the values that the attribute
                 is restricted to.
         """
-        if value is None or (self.type != "string" and isinstance(value, str) and not value.strip()):
-            if self.required:
-                raise self._refused(value, blueprint)
+        is_empty = value is None or (self.type != "string" and isinstance(value, str) and not value.strip())
+        if is_empty and not self.required:
             return None
-        try:
+        with contextlib.suppress(ValueError, TypeError, OverflowError, RecursionError):
             parsed = _READERS[self.type](self, plain(value))
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            raise self._refused(value, blueprint) from None
-        if not self._is_within(parsed):
-            raise self._refused(value, blueprint)
-        if self.restrict_to_recommended:
             allowed = [_READERS[self.type](self, text) for text in self.recommended_values]
-            if not any(_same(parsed, each) for each in allowed):
-                raise self._refused(value, blueprint)
-        return parsed
+            is_allowed = not self.restrict_to_recommended or any(_same(parsed, each) for each in allowed)
+            if is_allowed and not is_empty and self._is_within(parsed):
+                return parsed
+        fix = nearest(value, self.recommended_values).strip() if isinstance(value, str) else ""
+        raise ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
     def text(self, value: object) -> str:
         """Return a value as text that `parse` accepts; empty for None."""
@@ -166,12 +163,6 @@ class Attribute:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return self.low <= value <= self.high and not (self.open_low and value == self.low)
-
-    def _refused(self, value: object, blueprint: str) -> ConfigError:
-        fix = ""
-        if isinstance(value, str) and self.recommended_values:
-            fix = nearest(value, self.recommended_values).strip()
-        return ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
     def to_schema(self) -> dict[str, Any]:
         """Return the attribute as the JSON schema of a property."""

@@ -146,12 +146,6 @@ def registered() -> dict[str, type[Serializer]]:
     return _serializers.registered()
 
 
-def broken() -> tuple[str, ...]:
-    """Return the faults of installed serializers that cannot be used, one text each."""
-    registered()
-    return tuple(map(str, _serializers.plugins.broken))
-
-
 def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     """Return the data of a received message without a copy.
 

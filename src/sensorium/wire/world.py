@@ -52,10 +52,8 @@ class Snapshot:
     def __post_init__(self) -> None:
         envs, bodies = len(self.env_ids), len(self.bodies)
         self.env_ids = _sealed("env_ids", self.env_ids, np.int64, (envs,))
-        self.pos_w = _sealed("pos_w", self.pos_w, np.float32, (envs, bodies, 3))
-        self.quat_w = _sealed("quat_w", self.quat_w, np.float32, (envs, bodies, 4))
-        self.lin_vel_w = _sealed("lin_vel_w", self.lin_vel_w, np.float32, (envs, bodies, 3))
-        self.ang_vel_w = _sealed("ang_vel_w", self.ang_vel_w, np.float32, (envs, bodies, 3))
+        for name, size in (("pos_w", 3), ("quat_w", 4), ("lin_vel_w", 3), ("ang_vel_w", 3)):
+            setattr(self, name, _sealed(name, getattr(self, name), np.float32, (envs, bodies, size)))
         if self.captures is not None:
             self.captures = _sealed("captures", self.captures, np.int64, (envs,))
 
