@@ -212,6 +212,7 @@ class Session:
             StreamError: no answer arrived, or the connection was lost.
             ServerError: the server refused; the message contains its reason.
         """
+        timeout = self.timeout if timeout is None else timeout
         if threading.current_thread() is self.link.thread:
             raise StreamError("a frame listener cannot send a request, because it runs on the thread of the connection")
         self.known()
@@ -223,14 +224,14 @@ class Session:
             request = self.requests[number] = _Request()
         try:
             self.link.tell(kind(number, *values))
-            reply = self._answer(request, self.timeout if timeout is None else timeout)
+            reply = self._answer(request, timeout)
         finally:
             with self.lock:
                 del self.requests[number]
         if reply is None:
             raise StreamError(
-                f"{kind.__name__.lower()}: the server at {self.address} did not answer in time. Check that its loop "
-                "runs and calls server.poll() between steps."
+                f"{kind.__name__.lower()}: the server at {self.address} did not answer within {timeout:g} s. Check "
+                "that its loop runs and calls server.poll() between steps."
             )
         if reply.error:
             cls = getattr(errors, reply.kind, None)
