@@ -421,7 +421,7 @@ def test_where_nobody_answers_the_causes_are_named(capsys: pytest.CaptureFixture
         (["gauge", "--count", "-1"], ["--count: got -1"]),
         (["gauge", "--seconds", "nan"], ["--seconds: got nan"]),
         (["gauge", "--timeout", "0"], ["--timeout: got 0"]),
-        (["gauge", "--token-file", "/nowhere/token"], ["--token-file: got", "/nowhere/token", "no folder"]),
+        (["gauge", "--token-file", "/nowhere/token"], ["--token-file: got", "/nowhere/token", "folder"]),
         (["gauge", "--server-key", "abc"], ["--server-key: got 'abc'", "40 characters"]),
         (["gauge", "--keys", "mine"], ["--keys: got 'mine'", "--server-key beside it"]),
         (["--count", "3"], ["--count: got 3", "a SENSOR beside it"]),

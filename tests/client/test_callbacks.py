@@ -230,7 +230,7 @@ def test_a_listener_that_blocks_is_left_alone_after_the_patience(
     queue = queue_of(shared, "front lidar")
     gate = hold(queue)
     assert queue.wait() is False
-    assert "'front lidar' is left alone" in caplog.text and "0.1 s" in caplog.text
+    assert "'front lidar' was abandoned" in caplog.text and "0.1 s" in caplog.text
     gate.may_end.set()
 
 

@@ -170,9 +170,7 @@ def test_the_owner_knows_the_bodies_of_its_entity() -> None:
 def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
     sensor = made(host, envs=range(1, 3))
     assert sensor.rows(snapshot(1, np.zeros((4, 2)))) == slice(1, 3)
-    with pytest.raises(
-        StreamError, match=r"sensor 'follow': the snapshot does not have all of the environments 1\.\.2"
-    ):
+    with pytest.raises(StreamError, match=r"snapshot .*1\.\.2 of sensor 'follow'"):
         sensor.rows(snapshot(1, np.zeros((2, 2))))
 
 
@@ -200,7 +198,7 @@ def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
     with pytest.raises(ConfigError, match="attach_to"):
         made(host, Picky, on_destroy=lambda: gone.append(1))
     assert calls == ["close"] and gone == []
-    with pytest.raises(ConfigError, match="environments that follow each other"):
+    with pytest.raises(ConfigError, match="environment, without gaps"):
         made(host, envs=range(0, 4, 2))
 
 
@@ -530,7 +528,7 @@ def test_two_classes_with_one_id_are_refused() -> None:
     define("A")
     again = define("A")  # as in a notebook
     assert REGISTRY.find("sensor.other.twice") is again
-    with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A defines already"):
+    with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A already"):
         define("B")
 
 

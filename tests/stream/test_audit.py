@@ -143,7 +143,7 @@ def test_a_listener_that_blocks_for_ever_does_not_hold_up_the_end(caplog: pytest
         before = time.monotonic()
         imu.stop()
         assert time.monotonic() - before < PATIENCE / 2 and not imu.is_listening
-        assert "the listener of 'imu' is left alone" in caplog.text
+        assert "the listener of 'imu' was abandoned" in caplog.text
         client.close()
         assert time.monotonic() - before < PATIENCE
     finally:

@@ -125,7 +125,7 @@ def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do
     info = client._session.streams["gauge"]
     client._session.streams["gauge"] = replace(info, type_name="their_package.Thing/3")
     sensor = client.sensors["gauge"]
-    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: its data cannot be read here"):
+    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: this process cannot read its data"):
         sensor.listen(lambda data: None)
         client.step()
         until(lambda: sensor.why_ended and client.notes)
@@ -230,7 +230,7 @@ def test_who_asked_for_an_environment_that_is_there_no_more_ends_with_that_reaso
         with running(first):
             sensor.listen(lambda data: None, envs=1)
         first.close()
-        reason = "the server has 1 envs now, and envs=1 was asked for"
+        reason = "the server now has 1 envs, but envs=1 was requested"
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)

@@ -101,7 +101,7 @@ def test_past_the_end_is_an_index_error() -> None:
 
 @pytest.mark.parametrize("index", [1.0, "0", None, [0, 1], np.array([True, False, True])])
 def test_other_indices_are_a_type_error(index: Any) -> None:
-    with pytest.raises(TypeError, match="takes integers and slices"):
+    with pytest.raises(TypeError, match="is an integer or a slice"):
         ids(5, 3, 9)[index]
 
 
@@ -194,7 +194,7 @@ def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for()
     poses[0, 0, 3:] = 2.0
     data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
-    with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
+    with pytest.raises(WireError, match="first transform of 'unit'"):
         _ = data.transform
 
 
@@ -286,11 +286,11 @@ def test_nothing_can_be_written(case: str) -> None:
     with pytest.raises(TypeError, match="item deletion"):
         del data[0]  # type: ignore[attr-defined]
     for name in ("frame", "force", "array", "anything", "_raw"):
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             setattr(data, name, 1)
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             delattr(data, name)
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         data.raw.header = None  # type: ignore[assignment, misc]
 
 
@@ -425,7 +425,7 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
         assert data.point[data.rows(env)].tobytes() == reading["point"][reading.rows(env)].tobytes()
     assert data.rows(-1) == data.rows(3)
     for env in (4, -5):
-        with pytest.raises(IndexError, match="have 4 envs; there is no env at"):
+        with pytest.raises(IndexError, match="have 4 envs, got index"):
             data.rows(env)
     assert fields().offsets is None
     with pytest.raises(TypeError, match="no fields with an event axis"):
@@ -442,7 +442,7 @@ def test_rows_out_of_order_are_a_wire_error() -> None:
     last = int(good[-1])
     for wrong in ([1, *good[1:]], [*good[:-1], last - 1], [0, last, 0, last, last], [0, -1, 0, last, last]):
         memory[at : at + len(offsets)] = np.array(wrong, "<i8").view(np.uint8)
-        with pytest.raises(WireError, match="the rows of its envs are not in order"):
+        with pytest.raises(WireError, match="row offsets that do not ascend"):
             FieldData(RawData(memory, make_info(RAGGED)))
 
 
@@ -457,20 +457,20 @@ def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
     assert repr(truth).startswith("TruthData('unit', force float32 [4, 2, 3]")
     with pytest.raises(AttributeError, match="TruthData has no 'ages'"):
         _ = truth.ages
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         truth.force = 1  # type: ignore[assignment]
 
 
 def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None:
     memory = field_message(make_reading())
     with pytest.raises(
-        WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
+        WireError, match=r"'unit' has a body of \d+ bytes, expected 400 for 4 envs with 0 rows of force"
     ):
         FieldData(RawData(memory, make_info((spec("force"),))))
 
 
 def test_envs_that_the_stream_does_not_have_are_a_wire_error() -> None:
-    with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
+    with pytest.raises(WireError, match="stream 'unit' contains 4 envs from 0 on, of 3"):
         RawData(field_message(make_reading()), make_info(envs=3))
 
 
@@ -513,11 +513,11 @@ def test_the_description_of_a_stream_is_plain() -> None:
     ],
 )  # fmt: skip
 def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None:
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict({**INFO.to_dict(), **wrong})
     lacking = INFO.to_dict()
     del lacking[next(iter(wrong))]
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(lacking)
 
 
@@ -532,7 +532,7 @@ def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None
 def test_what_describes_no_field_is_a_wire_error(wrong: dict[str, Any]) -> None:
     values = INFO.to_dict()
     values["specs"][0].update(wrong)
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(values)
 
 
@@ -559,7 +559,7 @@ def test_begin_message_gives_the_places_of_poses_and_body() -> None:
     assert memory[128:184].view("<f4").tolist() == [1.0] * 14
     assert memory[184:192].tolist() == [0] * 8
     assert Header.read(memory.data) == header
-    with pytest.raises(WireError, match="150 bytes of memory for a header and poses of 192"):
+    with pytest.raises(WireError, match="192 bytes of memory, got 150"):
         begin_message(memory.data[:150], header)
 
 

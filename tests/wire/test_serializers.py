@@ -178,9 +178,9 @@ def test_bytes_between_blocks_are_zero_whatever_the_memory_held() -> None:
 def test_write_refuses_memory_of_another_length_and_envs_with_a_step() -> None:
     reading = make_reading(DENSE)
     size = FieldSerializer.layout(reading, 0, 4).nbytes
-    with pytest.raises(WireError, match=f"reading of 'unit': {size - 1} bytes of memory for {size}"):
+    with pytest.raises(WireError, match=f"reading of 'unit': got {size - 1} bytes of memory, expected {size}"):
         FieldSerializer.write(reading, slice(0, 4), False, empty(size - 1).data)
-    with pytest.raises(WireError, match="have a step; a message holds a range of envs"):
+    with pytest.raises(WireError, match="expected a slice without a step"):
         FieldSerializer.write(reading, slice(0, 4, 2), False, empty(size).data)
 
 
@@ -271,9 +271,7 @@ def test_an_unknown_type_is_an_error_with_the_nearest_and_the_fix() -> None:
         UnknownNameError, match=r"'sensorium\.field/1'\. Did you mean 'sensorium\.fields/1'.*Import the"
     ):
         by_name("sensorium.field/1")
-    with pytest.raises(
-        UnknownNameError, match=r"with the number '0x0000000000000005'.*install its package, in the same"
-    ):
+    with pytest.raises(UnknownNameError, match=r"with the number '0x0000000000000005'.*install its package"):
         by_id(5)
 
 
@@ -293,7 +291,7 @@ def test_a_message_of_another_type_or_stream_is_a_wire_error() -> None:
     with pytest.raises(WireError, match=r"stream 'unit' has data of the type 0x[0-9a-f]{16}, not 'test\.A/1'"):
         read_message(field_message(reading), make_info(type_name="test.A/1"))
     info = StreamInfo(8, "other", "test", FIELDS, DENSE, num_envs=4)
-    with pytest.raises(WireError, match=r"a message of stream 7 came as one of stream 8 \('other'\)"):
+    with pytest.raises(WireError, match=r"stream 8 \('other'\) received a message that belongs to stream 7"):
         read_message(field_message(reading), info)
 
 
