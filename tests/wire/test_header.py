@@ -63,7 +63,7 @@ def test_header_and_body_may_be_two_pieces() -> None:
     head = memoryview(message(EXAMPLE)[: EXAMPLE.body_offset])
     assert Header.read(head, 40) == EXAMPLE
     with pytest.raises(
-        WireError, match="320 and 39 bytes, but its header states 3 envs, 2 poses of each, and a body of 40"
+        WireError, match=r"320 and 39 bytes, .* 3 envs, 2 poses of each, and a body of 40"
     ):
         Header.read(head, 39)
     with pytest.raises(WireError, match="360 and 40 bytes"):
