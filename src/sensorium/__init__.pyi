@@ -115,7 +115,7 @@ from sensorium.readings import SceneDescription as SceneDescription
 from sensorium.scene import Observer as Observer
 from sensorium.scene import Scene as Scene
 from sensorium.scene import prepare as prepare
-from sensorium.scene.publish import News as News
+from sensorium.scene.publish import SampleCursor as SampleCursor
 from sensorium.scene.publish import Watch as Watch
 from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
 from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg

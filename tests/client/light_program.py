@@ -54,8 +54,8 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
                 bundle = sync.get(frame, timeout=10.0)
                 heard["bundles"][frame] = {name: None if data is None else data.frame for name, data in bundle.items()}
         ended.wait(10.0)
-        for strand in (guard, client.sensors["imu"], client.sensors["sheet"]):
-            wait_until_taken(client, strand, frame)
+        for handle in (guard, client.sensors["imu"], client.sensors["sheet"]):
+            wait_until_taken(client, handle, frame)
         heard["bodies"] = [body.name for body in client.bodies.values()]
         heard["segments"] = len(client._session.link._segments)
         pose = sn.Pose((1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 1.0))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import live, note, stderr, stdout
+from sensorium.cli.messages import live, note, stdout, warn
 
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
@@ -53,10 +52,12 @@ class Listen:
     A plain version needs only numpy, pyzmq and msgspec: python -m sensorium.client ADDRESS.
 
     For example:
-      sensorium listen tcp://127.0.0.1:7447 sensorium listen tcp://127.0.0.1:7447 lidar --env 0 sensorium listen
-      tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20 sensorium listen tcp://127.0.0.1:7447 trunk --policy
-      lossless --json --count 1000 > trunk.jsonl sensorium listen tcp://127.0.0.1:7447 --blueprints sensorium listen
-      tcp://127.0.0.1:7447 --blueprints safe_distance
+      sensorium listen tcp://127.0.0.1:7447
+      sensorium listen tcp://127.0.0.1:7447 lidar --env 0
+      sensorium listen tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20
+      sensorium listen tcp://127.0.0.1:7447 trunk --policy lossless --json --count 1000 > trunk.jsonl
+      sensorium listen tcp://127.0.0.1:7447 --blueprints
+      sensorium listen tcp://127.0.0.1:7447 --blueprints safe_distance
     """
 
     address: Annotated[Positional[str], arg(metavar="ADDRESS")]
@@ -107,7 +108,7 @@ class Listen:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
             note(f"public key of this client: {keys[0]}")
-        with words(_warn):
+        with words(warn):
             if self.blueprints:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)
@@ -119,10 +120,6 @@ class Listen:
                 with options.connect(TITLE) as client:
                     _print_catalogue(client)
         return 0
-
-
-def _warn(text: str) -> None:
-    stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
 
 # Catalogue ------------------------------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ class FrameCollector(Generic[D]):
             self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
     def lose(self, name: str, count: int) -> None:
         """Record that data of a sensor were lost after its last added data."""
@@ -286,7 +286,7 @@ class FrameCollector(Generic[D]):
                 self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
     def end(self, name: str, reason: str) -> None:
         """Record that the stream of a sensor has ended and all its data have been added."""
@@ -322,7 +322,7 @@ class FrameCollector(Generic[D]):
                 if not self._awaited[number]:
                     del self._awaited[number]
                 self._forget()
-                self._let_go()
+                self._release_data()
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
@@ -339,7 +339,7 @@ class FrameCollector(Generic[D]):
             assert number is not None
             bundle = self._hand_out(number)
             self._forget()
-        self._let_go()
+        self._release_data()
         return number, bundle
 
     def close(self) -> None:
@@ -349,9 +349,9 @@ class FrameCollector(Generic[D]):
             self._gone_data += [self._frames, self._held]
             self._frames, self._held = {}, {}
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
-    def _let_go(self) -> None:
+    def _release_data(self) -> None:
         self._gone_data = []
 
     # Under the lock --------------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ class FrameCollector(Generic[D]):
         """Return whether a frame is complete; raise an error if it can never be."""
         assert number is not None
         if number <= self._floor:
-            raise StaleError(self._gone(number))
+            raise StaleError(self._gone_reason(number))
         if not self._announced(number):
             if self._runs and self._runs[-1][1] > number:
                 raise StaleError(f"frame {number} does not exist: the server skipped it.")
@@ -489,7 +489,7 @@ class FrameCollector(Generic[D]):
 
     # Error messages --------------------------------------------------------------------------------------------------
 
-    def _gone(self, number: int) -> str:
+    def _gone_reason(self, number: int) -> str:
         if self._first is not None and number < self._first:
             return f"frame {number} is older than this FrameSync, whose first frame is {self._first}."
         if number < self._taken:

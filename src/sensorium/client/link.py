@@ -20,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, DATA, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
@@ -65,7 +65,7 @@ class Link:
         self,
         address: str,
         session: Session,
-        hello: Callable[[bytes], say.Hello],
+        hello: Callable[[bytes], msg.Hello],
         *,
         prepare: Callable[[Any], None],
         context: zmq.Context[Any] | None,
@@ -83,7 +83,7 @@ class Link:
         self._route = b""
         self._server = b""
         self._sessions = 0
-        self._heard = 0.0
+        self._last_received = 0.0
         self._is_up = False
         self._wants_catalogue = False
         self._gives_up = False
@@ -106,25 +106,25 @@ class Link:
     @property
     def is_up(self) -> bool:
         """Whether the server has answered and still sends messages."""
-        return self._is_up and time.monotonic() - self._heard < SILENCE_S
+        return self._is_up and time.monotonic() - self._last_received < SILENCE_S
 
     def send(self, *records: Record) -> None:
         """Send records, from any thread and during garbage collection. Without a connection the records are lost."""
         self._outbox.extend(records)
         self._waker.wake()
 
-    def tell(self, message: say.Message) -> None:
+    def send_control(self, message: msg.Message) -> None:
         """Send a control message.
 
         Raises:
             StreamError: the message cannot be encoded, or is longer than the server accepts.
         """
         try:
-            content = say.encode(message)
+            content = msg.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
             raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
-        is_long, name, size = isinstance(message, say.LONG), type(message).__name__, len(content)
-        limit = self._most_taken - ENVELOPE if is_long else say.MOST_WORDS
+        is_long, name, size = isinstance(message, msg.LONG), type(message).__name__, len(content)
+        limit = self._most_taken - ENVELOPE if is_long else msg.MOST_WORDS
         if size > limit:
             fix = " Increase serve(..., max_message=...)." if is_long else ""
             raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
@@ -150,16 +150,16 @@ class Link:
                 events = dict(self._poller.poll(wait))
                 self._waker.rest(self._waker.fileno() in events)
                 if self._monitor is not None and self._monitor in events:
-                    self._look_at_connection()
+                    self._monitor_connection()
                 if self._dealer in events:
                     self._take()
                 if self._is_up:
                     self._give()
                 if time.monotonic() >= self._next_ping:
-                    self._next_ping = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)
                     self._ping()
             if self._is_up:
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Bye())))
                 self._give()
         except zmq.ContextTerminated:  # a server in this process was closed
             self._is_up = False
@@ -212,7 +212,7 @@ class Link:
             self._poller.unregister(self._dealer)
         self._dealer.close(linger=linger)
 
-    def _look_at_connection(self) -> None:
+    def _monitor_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.EVENT_DISCONNECTED:
             self._take()  # read earlier messages, e.g. the reason why the server ended
@@ -234,14 +234,14 @@ class Link:
 
     def _ping(self) -> None:
         if self._is_up:
-            self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Ping(self._server))))
+            self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Ping(self._server))))
             self._give()
         elif not self._gives_up:
             self._send_now(self._hello(self._before))
 
-    def _send_now(self, message: say.Message) -> None:
+    def _send_now(self, message: msg.Message) -> None:
         with contextlib.suppress(zmq.Again):  # not connected yet
-            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
+            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]), zmq.NOBLOCK)
 
     def _give(self) -> None:
         outbox = self._outbox
@@ -265,7 +265,7 @@ class Link:
                 frames = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             first = memoryview(frames[0].bytes)
             parts = [first, *(frame.buffer for frame in frames[1:])]
             del frames
@@ -288,7 +288,7 @@ class Link:
                 messages = []
             number = a
             if kind == CONTROL:
-                self._hear(say.decode_at_client(content))
+                self._handle_message(msg.decode_at_client(content))
                 continue
             if kind == DATA:
                 memory: Any = bytes(content)  # a copy, so that a small message does not keep its whole block
@@ -315,15 +315,15 @@ class Link:
         if session == self._sessions:
             self.send(Record(RELEASE, segment, slot))
 
-    def _hear(self, message: say.ToClient) -> None:
+    def _handle_message(self, message: msg.ToClient) -> None:
         match message:
-            case say.Pong(server=server):
+            case msg.Pong(server=server):
                 if server != self._server:
                     self._start_over()
-            case say.Unknown():
+            case msg.Unknown():
                 if self._is_up:
                     self._start_over()
-            case say.Welcome():
+            case msg.Welcome():
                 if self._is_up and message.server == self._server:
                     return
                 self._server, self._is_up = message.server, True
@@ -333,18 +333,18 @@ class Link:
                 self._outbox.clear()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.ProbeResult(can_read))))
                 self._session.on_welcome(message)
-            case say.Catalogue():
+            case msg.Catalogue():
                 if self._wants_catalogue:  # a repeated greeting causes a repeated catalogue
                     self._wants_catalogue = False
                     self._session.on_control(message)
-            case say.Refused(reason=reason, final=final):
+            case msg.Refused(reason=reason, final=final):
                 if self._is_up:
-                    self._send_now(say.Bye())  # received: the server need not wait
+                    self._send_now(msg.Bye())  # received: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
-            case say.Segment():
+            case msg.Segment():
                 release = partial(self._release, self._sessions, message.segment)
                 try:
                     self._segments[message.segment] = SlotReader(
@@ -352,18 +352,18 @@ class Link:
                     )
                 except StreamError as error:
                     raise WireError(str(error)) from None
-            case say.Unmap(segment=segment):
+            case msg.Unmap(segment=segment):
                 self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:
                 self._session.on_control(message)
 
 
-def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
+def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], msg.Hello]:
     """Return a function that makes the greeting of this process."""
 
-    def hello(before: bytes) -> say.Hello:
+    def hello(before: bytes) -> msg.Hello:
         from sensorium import __version__ as version
 
-        return say.Hello(say.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
+        return msg.Hello(msg.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello

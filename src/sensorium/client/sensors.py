@@ -14,7 +14,7 @@ from sensorium.client.checks import Envs, Policy
 from sensorium.client.session import Session
 from sensorium.client.subscription import Stats, Subscription
 from sensorium.errors import StaleError, StreamError, UnknownNameError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class RemoteSensor:
         Raises:
             StaleError: the server no longer has the sensor.
         """
-        with self._while_there():
+        with self._requires_alive():
             return self._session.info(self._name)
 
     @property
@@ -60,7 +60,7 @@ class RemoteSensor:
         return self.info.cfg
 
     @contextlib.contextmanager
-    def _while_there(self) -> Iterator[None]:
+    def _requires_alive(self) -> Iterator[None]:
         """Convert the error for an unknown name to `StaleError`, because the sensor existed earlier."""
         try:
             yield
@@ -114,7 +114,7 @@ class RemoteSensor:
             if not session.closed:
                 session.note(f"listening to {name!r} ended: {reason}")
 
-        with session.lock, self._while_there():
+        with session.lock, self._requires_alive():
             options = checks.listening(
                 name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
                 queue=queue,
@@ -179,7 +179,7 @@ class RemoteSensor:
             got.append(StreamError(f"reading {self._name!r}: {reason}"))
             event.set()
 
-        with self._while_there():
+        with self._requires_alive():
             asked = checks.listening(self._name, self.info.num_envs, **options)
             subscription = Subscription(self._session, self._name, take, asked, on_end=end, keeps=self._client)
             self._session.begin(subscription)
@@ -213,7 +213,7 @@ class RemoteSensor:
         """
         call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
         envs = checks.env_ids(call, env_ids, self._client.num_envs)
-        self._session.ask(say.Set, self._name, knob, checks.knob_value(call, value), envs)
+        self._session.ask(msg.Set, self._name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
         """Remove the sensor from the server and stop its listener; only the spawning client can remove it.

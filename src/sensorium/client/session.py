@@ -25,10 +25,10 @@ from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.warned import Warned, told
+from sensorium.wire.warning_relay import WarningText, relayed_text
 
 if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
@@ -57,7 +57,7 @@ class ServerError(StreamError):
 class _Request:
     """Request that waits for its answer."""
 
-    reply: say.Reply | None = None
+    reply: msg.Reply | None = None
     worked: float = -math.inf
     """Time of the last progress report of the server, if any."""
     told: bool = False
@@ -65,7 +65,7 @@ class _Request:
 
 
 @dataclass
-class Wish:
+class SpawnOrder:
     """Record of a spawned sensor, from which it can be spawned again.
 
     Attributes:
@@ -107,7 +107,7 @@ class Session:
     def __init__(
         self,
         address: str,
-        hello: Callable[[bytes], say.Hello],
+        hello: Callable[[bytes], msg.Hello],
         *,
         timeout: float,
         callbacks: Callbacks,
@@ -124,7 +124,7 @@ class Session:
         self._names: dict[int, str] = {}
         self.bodies = Bodies(())
         self.frame = -1
-        self.catalogue: say.Catalogue | None = None
+        self.catalogue: msg.Catalogue | None = None
         """Description sent by the server; None without a connection."""
         self.refusal = ""
         """Reason why the server refuses the connection."""
@@ -136,7 +136,7 @@ class Session:
         self.listeners: dict[str, Subscription] = {}
         """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
         self.frame_listeners: list[FrameListener] = []
-        self.spawned: dict[str, Wish] = {}
+        self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
         context = None if local is None else local.context
@@ -163,7 +163,7 @@ class Session:
                 "with `sensorium serve` or sn.serve(scene, address), and connect to the address that it prints."
             )
 
-    def known(self) -> say.Catalogue:
+    def known(self) -> msg.Catalogue:
         """Return the description sent by the server; wait for it if the connection is new."""
         catalogue = self.catalogue
         if catalogue is None:
@@ -196,11 +196,11 @@ class Session:
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> Any:
+    def ask(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> Any:
         """Send a request and return the result of the answer; see `_reply`."""
         return self._reply(kind, *values, timeout=timeout).result
 
-    def _reply(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> say.Reply:
+    def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
         """Send a request and return the answer.
 
         Args:
@@ -223,7 +223,7 @@ class Session:
             number = next(self._numbers)
             request = self.requests[number] = _Request()
         try:
-            self.link.tell(kind(number, *values))
+            self.link.send_control(kind(number, *values))
             reply = self._answer(request, timeout)
         finally:
             with self.lock:
@@ -240,7 +240,7 @@ class Session:
             raise ServerError(reply.error, reply.kind)
         return reply
 
-    def _answer(self, request: _Request, timeout: float) -> say.Reply | None:
+    def _answer(self, request: _Request, timeout: float) -> msg.Reply | None:
         """Wait for the answer to a request and return it; None if none arrived."""
         end = time.monotonic() + timeout
 
@@ -257,12 +257,12 @@ class Session:
     def _fail(self, reason: str) -> None:
         """Answer all pending requests with an error; requires the lock."""
         for request in self.requests.values():
-            request.reply = request.reply or say.Reply(-1, None, reason, "StreamError")
+            request.reply = request.reply or msg.Reply(-1, None, reason, "StreamError")
         self.changed.notify_all()
 
-    def spawn(self, wish: Wish, name: str) -> tuple[StreamInfo, Sequence[Warned]]:
+    def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
-        reply = self._reply(say.Spawn, *wish.request(name))
+        reply = self._reply(msg.Spawn, *order.request(name))
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
@@ -304,9 +304,9 @@ class Session:
             if self.subscribers.get(subscriber.number) is subscriber:
                 del self.subscribers[subscriber.number]
                 if tell and not self.closed:
-                    self.link.tell(say.Unsubscribe(subscriber.number))
+                    self.link.send_control(msg.Unsubscribe(subscriber.number))
 
-    def hear_frames(self, callback: Callable[[say.FrameDone], object], keeps: object = None) -> FrameListener:
+    def add_frame_listener(self, callback: Callable[[msg.FrameDone], object], keeps: object = None) -> FrameListener:
         """Register a function that is called at the end of each frame, on the thread of the link.
 
         Args:
@@ -316,14 +316,16 @@ class Session:
         with self.lock:
             listener = FrameListener(self, callback, keeps)
             self.frame_listeners.append(listener)
-            self.link.tell(say.Frames(True))  # sent again even if active, so that the server repeats the last frame
+            self.link.send_control(
+                msg.Frames(True)
+            )  # sent again even if active, so that the server repeats the last frame
         if self.server is not None:
-            self.ask(say.Ask, "nothing")  # a loop in this thread has then announced the frame
+            self.ask(msg.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
 
     # Incoming messages, on the thread of the link ---------------------------------------------------------------------
 
-    def on_welcome(self, welcome: say.Welcome) -> None:
+    def on_welcome(self, welcome: msg.Welcome) -> None:
         """Process the answer to the greeting."""
         with self.lock:
             self._resumed = welcome.resumed
@@ -348,45 +350,45 @@ class Session:
             self._fail(f"the connection to the server at {self.address} was lost")
         LOGGER.info("the connection to %s was lost; reconnecting", self.address)
 
-    def saw(self, frame: int) -> None:
+    def note_frame(self, frame: int) -> None:
         """Record that a frame was announced or received."""
         with self.changed:
             self.frame = max(self.frame, frame)
 
-    def on_control(self, message: say.ToClient) -> None:
+    def on_control(self, message: msg.ToClient) -> None:
         """Process a control message."""
         match message:
-            case say.FrameDone():
+            case msg.FrameDone():
                 self._end_frame(message)
-            case say.Reply():
+            case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
                         request.reply = message
                         self.changed.notify_all()
                         if self.server is not None:
                             self.server.wake()
-            case say.Working(requests=numbers, text=text):
+            case msg.Working(requests=numbers, text=text):
                 with self.changed:
                     for request in [self.requests[number] for number in numbers if number in self.requests]:
                         request.worked = time.monotonic()
                         if text and not request.told:
                             request.told = True
                             LOGGER.warning("waiting for the server at %s: %s", self.address, text)
-            case say.Catalogue():
-                self._learn(message)
-            case say.Added(stream=stream):
+            case msg.Catalogue():
+                self._process_catalogue(message)
+            case msg.Added(stream=stream):
                 self._add(StreamInfo.from_dict(stream))
-            case say.Removed(stream=number):
+            case msg.Removed(stream=number):
                 with self.lock:
                     name = self._names.pop(number, "")
                     if self.streams.get(name, _NOTHING).id == number:
                         del self.streams[name]
                         self.spawned.pop(name, None)
-            case say.Eos(subscription=number, reason=reason):
+            case msg.Eos(subscription=number, reason=reason):
                 subscriber = self.subscribers.get(number)
                 if subscriber is not None:
                     subscriber.finish(reason)
-            case say.Note(text=text):
+            case msg.Note(text=text):
                 try:
                     self.note(text)
                 except SensoriumWarning as warning:  # warnings are errors, but this is no connection error
@@ -394,8 +396,8 @@ class Session:
             case _:
                 pass
 
-    def _end_frame(self, message: say.FrameDone) -> None:
-        self.saw(message.frame)
+    def _end_frame(self, message: msg.FrameDone) -> None:
+        self.note_frame(message.frame)
         for listener in list(self.frame_listeners):
             try:
                 listener.callback(message)
@@ -410,7 +412,7 @@ class Session:
 
     # A new connection, or a restarted server --------------------------------------------------------------------------
 
-    def _learn(self, catalogue: say.Catalogue) -> None:
+    def _process_catalogue(self, catalogue: msg.Catalogue) -> None:
         """Process the latched description, and resume all earlier subscriptions and sensors."""
         with self.changed:
             if self.closed:
@@ -423,11 +425,11 @@ class Session:
             self.catalogue, self.refusal = catalogue, ""
             self.frame = catalogue.frame
             if self.frame_listeners:
-                self.link.tell(say.Frames(True))
+                self.link.send_control(msg.Frames(True))
             waiting = []
             for number, subscriber in list(self.subscribers.items()):
                 del self.subscribers[number]
-                self.link.tell(say.Unsubscribe(number))  # it may have been requested after the greeting was answered
+                self.link.send_control(msg.Unsubscribe(number))  # it may have been requested after the greeting
                 waiting.append(subscriber)
             lost = {} if self._resumed else dict(self.spawned)
             for subscriber in waiting:
@@ -443,14 +445,14 @@ class Session:
             )
             self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscription]) -> None:
+    def _respawn(self, lost: Mapping[str, SpawnOrder], waiting: Iterable[Subscription]) -> None:
         """Spawn again the sensors that a restarted server does not know."""
-        for name, wish in lost.items():
+        for name, order in lost.items():
             try:
-                _, warned = self.spawn(wish, name)
+                _, warned = self.spawn(order, name)
                 for category, text in warned:
-                    self.note(told(category, text, f"spawning {name!r} again"))
-                sensor = wish.sensor() if wish.sensor is not None else None
+                    self.note(relayed_text(category, text, f"spawning {name!r} again"))
+                sensor = order.sensor() if order.sensor is not None else None
                 if sensor is not None:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
@@ -486,9 +488,9 @@ class Session:
 
 
 class FrameListener:
-    """Handle of a listener of frames, created by `Session.hear_frames`."""
+    """Handle of a listener of frames, created by `Session.add_frame_listener`."""
 
-    def __init__(self, session: Session, callback: Callable[[say.FrameDone], object], keeps: object) -> None:
+    def __init__(self, session: Session, callback: Callable[[msg.FrameDone], object], keeps: object) -> None:
         self.callback = callback
         self._session, self._keeps = session, keeps
 
@@ -499,5 +501,5 @@ class FrameListener:
             if self in session.frame_listeners:
                 session.frame_listeners.remove(self)
                 if not session.frame_listeners and not session.closed:
-                    session.link.tell(say.Frames(False))
+                    session.link.send_control(msg.Frames(False))
         self._keeps = None

@@ -18,7 +18,7 @@ from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.data import SensorData
 from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
@@ -167,8 +167,8 @@ class Subscription:
             self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
             return
         options = self._options
-        self._session.link.tell(
-            say.Subscribe(
+        self._session.link.send_control(
+            msg.Subscribe(
                 number, info.id, self.lossless, options.every, options.max_rate or 0.0, self.first, self.count,
                 options.truth, self._window, self._room,
             )
@@ -177,7 +177,7 @@ class Subscription:
     def take(self, messages: list[Message]) -> None:
         """Queue received messages for the listener; runs on the thread of the link."""
         now, number, credit = time.monotonic(), self.number, 0
-        self._session.saw(_frame_of(messages[-1][0]))
+        self._session.note_frame(_frame_of(messages[-1][0]))
         with self._lock:
             self._queue.put([(number, now, memory, dropped) for memory, dropped in messages])
             if not self.lossless:
@@ -310,9 +310,9 @@ class Subscription:
                 return
             self.reason, self._ended = reason, True
         self._session.forget(self, tell=False)
-        self._queue.close(self._tell_end)
+        self._queue.close(self._report_end)
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
         try:
             if self._on_end is not None:
