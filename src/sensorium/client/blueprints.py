@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, overload
+from typing import Any
 
 from sensorium.client import checks
-from sensorium.errors import ConfigError
 from sensorium.wire.attributes import (
     Attribute,
     AttributeType,
@@ -84,14 +83,7 @@ class ActorAttribute:
         return self.attribute.text(self.value)
 
     def _as(self, type: AttributeType) -> Any:
-        value = None
-        if self.value is not None:
-            value = Attribute(id=self.id, type=type).parse(self.value, self.blueprint)
-        if value is None:
-            expected = Attribute(id=self.id, type=type).expected
-            fix = "Set it, because it has no default." if self.value is None else ""
-            raise ConfigError.single(blueprint_title(self.blueprint), self.id, self.value, expected, fix)
-        return value
+        return Attribute(id=self.id, type=type, required=True).parse(self.value, self.blueprint)
 
 
 class Blueprint:
@@ -256,21 +248,14 @@ class BlueprintLibrary:
         """Ids of all blueprints, sorted."""
         return list(self._definitions)
 
-    @overload
-    def __getitem__(self, index: int | str) -> Blueprint: ...
-    @overload
-    def __getitem__(self, index: slice) -> BlueprintLibrary: ...
-    def __getitem__(self, index: int | str | slice) -> Blueprint | BlueprintLibrary:
-        """Return one blueprint by index or by id, or a slice of the library.
+    def __getitem__(self, index: int | str) -> Blueprint:
+        """Return one blueprint by index or by id.
 
         Raises:
             IndexError: the index is out of range.
             UnknownNameError: the id does not exist; the message suggests the nearest name.
         """
-        if isinstance(index, str):
-            return self.find(index)
-        found = list(self._definitions.values())[index]
-        return Blueprint(found) if isinstance(found, SensorDefinition) else BlueprintLibrary(found)
+        return self.find(index) if isinstance(index, str) else Blueprint(list(self._definitions.values())[index])
 
     def __contains__(self, id: object) -> bool:
         return id in self._definitions or (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -78,19 +79,15 @@ class FrameSync(FrameCollector[SensorData]):
         self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
         here = weakref.ref(self)
-
-        def finish(done: FrameDone) -> None:
-            if (sync := here()) is not None:
-                sync.done(done.frame, _due(done, mine), done)
-
         try:
             for name in self.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
                 mine[name] = client.subscribe(
-                    name, _adder(here, name), policy="lossless", on_end=_ender(here, name), **options
+                    name, partial(_receive, here, name), policy="lossless", on_end=partial(_end, here, name), **options
                 )
                 handles.append(mine[name])
-            handles.append(client.on_frame(finish))  # last: all later announcements include all subscriptions
+            # Last: all later announcements include all subscriptions.
+            handles.append(client.on_frame(partial(_finish, here, mine)))
         except BaseException:
             self.close()
             raise
@@ -129,24 +126,22 @@ class FrameSync(FrameCollector[SensorData]):
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _adder(here: weakref.ref[FrameSync], name: str) -> Callable[[SensorData], None]:
-    def add(data: SensorData) -> None:
-        if (sync := here()) is None:
-            return
+def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
+    if (sync := here()) is not None:
         if isinstance(data, LostEvents):
             sync.lose(name, data.events_lost)
         else:
             sync.add(name, data)
 
-    return add
+
+def _end(here: weakref.ref[FrameSync], name: str, reason: str) -> None:
+    if (sync := here()) is not None:
+        sync.end(name, reason)
 
 
-def _ender(here: weakref.ref[FrameSync], name: str) -> Callable[[str], None]:
-    def end(reason: str) -> None:
-        if (sync := here()) is not None:
-            sync.end(name, reason)
-
-    return end
+def _finish(here: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
+    if (sync := here()) is not None:
+        sync.done(done.frame, _due(done, mine), done)
 
 
 def _due(done: FrameDone, subscribed: Mapping[str, Subscription]) -> dict[str, int]:

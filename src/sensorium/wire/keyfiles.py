@@ -49,9 +49,7 @@ def find_keys(path: Path) -> tuple[str, str]:
     public, secret = values.get("public"), values.get("secret")
     if not (isinstance(public, str) and isinstance(secret, str) and len(public) == len(secret) == KEY_CHARACTERS):
         expected = f'lines public = "..." and secret = "...", keys of {KEY_CHARACTERS} characters'
-        raise ConfigError.single(
-            "keys", "file", str(path), expected, "To create new keys, name a file that does not exist."
-        )
+        raise ConfigError.single("keys", "file", str(path), expected, "To create new keys, name a new file.")
     return public, secret
 
 
@@ -100,9 +98,7 @@ def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
             raise wrong("a file that only its owner can read", f"Run chmod 600 {path}.")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        place = (
-            "The file does not exist." if path.parent.is_dir() else f"The folder {str(path.parent)!r} does not exist."
-        )
+        place = "It does not exist." if path.parent.is_dir() else f"The folder {str(path.parent)!r} does not exist."
         raise wrong("a readable file", place) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
