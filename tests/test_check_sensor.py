@@ -32,12 +32,12 @@ EVERY_LAW = {
 """The rules for a sensor with knobs and without `post_process`, on an engine that `check_sensor` creates."""
 
 
-def test_every_law_is_applied() -> None:
+def test_every_rule_is_applied() -> None:
     """All of these rules are applied to an IMU."""
     assert set(check_sensor(sn.Imu)) == EVERY_LAW
 
 
-def test_the_manual_lists_the_laws_in_their_order() -> None:
+def test_manual_lists_the_rules_in_order() -> None:
     """The manual has one row per rule, including `post_process_only_projects`."""
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     table = text[text.index("| rule | ") :].partition("\n\n")[0]
@@ -47,7 +47,7 @@ def test_the_manual_lists_the_laws_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("sensor_class", OURS, ids=[sensor.__name__ for sensor in OURS])
-def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> None:
+def test_every_registered_sensor_passes_the_contract(sensor_class: type[Any]) -> None:
     """Each built-in sensor passes with its defaults; sensors that need a special model have their own tests."""
     try:
         cfg = sensor_class.cfg_class(**{"body": "body"} if issubclass(sensor_class.cfg_class, MountedSensorCfg) else {})
@@ -78,7 +78,7 @@ def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> 
     ],
     ids=["difference", "history", "stages"],
 )
-def test_configs_with_memory_keep_the_contract(cfg: sn.ImuCfg) -> None:
+def test_configs_with_memory_pass_the_contract(cfg: sn.ImuCfg) -> None:
     """Differences, histories and stages obey the same rules."""
     check_sensor(cfg)
 
@@ -554,7 +554,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_broken_plugins_are_found_out(
+def test_broken_plugins_are_detected(
     cfg_class: type[MountedSensorCfg[HeightData]], rule: str, parts: list[str]
 ) -> None:
     """Each violation is reported with its class, the rule, the place and the fix."""
@@ -573,7 +573,7 @@ def test_broken_plugins_are_found_out(
     ],
     ids=["truth", "reset"],
 )
-def test_broken_stages_are_found_out(stage: sn.StageCfg, rule: str, part: str) -> None:
+def test_broken_stages_are_detected(stage: sn.StageCfg, rule: str, part: str) -> None:
     """A stage is tested on a correct sensor."""
     with pytest.raises(ContractError) as caught:
         check_sensor(GoodCfg(body="body", stages=(stage,)))
@@ -608,9 +608,7 @@ def test_post_process_without_intermediate_fields_is_refused_at_class_definition
         (MisshapenCfg, r"sensor 'misshapen' \(Misshapen\): update_raw_data failed \(.*test_check_sensor\.py:\d+\)"),
     ],
 )  # fmt: skip
-def test_a_lazy_plugin_fails_when_its_scene_is_built(
-    cfg_class: type[MountedSensorCfg[HeightData]], message: str
-) -> None:
+def test_invalid_lazy_plugin_fails_at_scene_build(cfg_class: type[MountedSensorCfg[HeightData]], message: str) -> None:
     """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])

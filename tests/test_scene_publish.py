@@ -31,7 +31,7 @@ def moving(cfgs: Any, num_envs: int = 3, **kwargs: Any) -> sn.Scene:
 # Cursors --------------------------------------------------------------------------------------------------------------
 
 
-def test_outputs_do_not_take_each_others_news() -> None:
+def test_outputs_have_independent_cursors() -> None:
     """Each of three outputs gets every capture once, independent of their order."""
     scene = moving([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast")])
     one, two, three = (scene.sample_cursor() for _ in range(3))
@@ -48,10 +48,10 @@ def test_outputs_do_not_take_each_others_news() -> None:
     assert taken[0] == taken[2] and taken[0].count("slow") == 3 and taken[0].count("fast") == 9
     assert taken[1].count("fast") == 5 and taken[1].count("slow") == 3
     scene.publish()
-    assert one.of() == [] and two.of() == [] and not scene.publish(since=three)
+    assert one.pending() == [] and two.pending() == [] and not scene.publish(since=three)
 
 
-def test_asking_for_news_takes_and_evaluates_nothing() -> None:
+def test_pending_takes_and_evaluates_nothing() -> None:
     """Two calls of `pending` give the same answer; a lazy sensor is not computed and a wanted sensor not activated."""
     scene = moving([syn.ProbeCfg(name="lazy"), syn.ProbeCfg(name="wanted", evaluate="wanted")])
     cursor = scene.sample_cursor()
@@ -71,7 +71,7 @@ def test_asking_for_news_takes_and_evaluates_nothing() -> None:
         cursor.pending(["unknown"])
 
 
-def test_a_delayed_sample_is_news_when_it_arrives() -> None:
+def test_delayed_sample_is_new_when_it_arrives() -> None:
     """Measured samples are new at their arrival, per env; with the truth, captures count as well."""
     scene = moving([syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
     cursor, both = scene.sample_cursor(), scene.sample_cursor()
@@ -84,7 +84,7 @@ def test_a_delayed_sample_is_news_when_it_arrives() -> None:
             arrived.append(tick)
             reading = scene.publish(since=cursor)["late"]
             assert reading.capture_tick.tolist() == [tick - 3] * 3
-        if both.of():
+        if both.pending():
             captured.append(tick)
             scene.publish(since=both)
     assert arrived == [3, 8, 13, 18] and captured == [3, 5, 8, 10, 13, 15, 18, 20]
@@ -100,7 +100,7 @@ def test_a_delayed_sample_is_news_when_it_arrives() -> None:
         {"loss": sn.GilbertElliott(0.4, 0.5)},
     ],
 )
-def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
+def test_new_samples_are_changed_samples(knobs: dict[str, Any]) -> None:
     """With jitter, loss and resets, an env has a new sample exactly where its shown sample changed."""
     scene = moving([syn.ScalarCfg(name="s", **knobs)], 2, seed=3)
     cursor, sensor = scene.sample_cursor(), scene["s"]
@@ -126,7 +126,7 @@ def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
     assert changes > 20
 
 
-def test_resets_edits_and_loading_are_news() -> None:
+def test_resets_edits_and_loading_give_new_samples() -> None:
     """A repeated capture at the same tick is new: after a reset, after an edit, and for a loaded state."""
     scene = syn.world(
         [
@@ -160,7 +160,7 @@ def test_resets_edits_and_loading_are_news() -> None:
     assert sorted(cursor.pending()) == ["more", "slow"]
 
 
-def test_news_hold_no_sensor_that_was_removed() -> None:
+def test_cursor_keeps_no_removed_sensor() -> None:
     """A continuing output keeps nothing of removed sensors."""
     scene = moving([])
     cursor = scene.sample_cursor()
@@ -175,7 +175,7 @@ def test_news_hold_no_sensor_that_was_removed() -> None:
 # Environments and branches --------------------------------------------------------------------------------------------
 
 
-def test_some_environments_only() -> None:
+def test_publish_can_select_environments() -> None:
     """A slice of environments contains their rows, ids and poses, and nothing of the others."""
     cfgs = [syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS, delay=0.01), sn.ImuCfg(name="imu", body="body")]
     scene = moving([cfgs[0], cfgs[1].replace(magnetic_field=(0, 0, 1), acceleration="difference")], 5)
@@ -198,7 +198,7 @@ def test_some_environments_only() -> None:
             scene.publish(envs=bad)
 
 
-def test_ragged_fields_of_some_environments() -> None:
+def test_ragged_fields_of_selected_environments() -> None:
     """Events of a slice are the rows of its environments, with offsets from 0."""
     report = sn.CollisionEventsCfg(name="hits", primary=sn.ContactMatch(mode="body", pattern="ball"))
     engine = sn.MujocoEngine(
@@ -221,7 +221,7 @@ def test_ragged_fields_of_some_environments() -> None:
     assert not scene.publish(truth=False)["hits"].truth and scene.publish(truth=False)["hits"].offsets is not None
 
 
-def test_without_truth_nothing_true_is_copied() -> None:
+def test_without_truth_no_ground_truth_is_copied() -> None:
     """`truth=False` omits the ground truth and changes nothing else."""
     scene = moving([syn.ScalarCfg(name="s", noise=1.0)])
     full, lean = scene.publish()["s"], scene.publish(truth=False)["s"]
@@ -273,7 +273,7 @@ def pose_at(ticks: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bool) -> None:
+def test_pose_belongs_to_the_shown_sample(case: str, capture: bool) -> None:
     """In each env it is the moving body's pose at the capture tick of the shown sample, resets included."""
     scene = moving([imu(**CASES[case])], 4, seed=1)
     scene.capture(capture)
@@ -297,7 +297,7 @@ def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bo
     assert (len(seen) > 1) == (case not in ("lazy", "history"))
 
 
-def test_poses_of_samples_from_before_are_unknown_and_never_of_a_later_time() -> None:
+def test_poses_of_earlier_samples_are_unknown() -> None:
     """A new publisher of poses gets NaN until a sample captured since then is shown."""
     scene = moving([imu("late", delay=0.03), imu("slow", rate_hz=20.0), imu("lazy")], 2)
     scene.step(substeps=7)
@@ -334,7 +334,7 @@ def test_publishing_poses_changes_no_reading() -> None:
     assert posed.publish(["imu0"])["imu0"].pose is None
 
 
-def test_which_sensors_have_a_pose() -> None:
+def test_sensors_with_pose() -> None:
     """Mounted sensors have a pose, on several mounts or on the world, but not where body poses are unavailable."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0))
     cfgs = [
@@ -352,7 +352,7 @@ def test_which_sensors_have_a_pose() -> None:
     assert feet["feet"].mount is not None and feet.publish(poses=True)["feet"].pose is None
 
 
-def test_poses_survive_saving_as_far_as_they_are_known() -> None:
+def test_known_poses_are_saved_and_restored() -> None:
     """Current samples of a loaded state have their poses; those of samples in transit are unknown, not wrong."""
     scene = moving([imu("now", evaluate="always"), imu("late", delay=0.02)], 2)
     scene.publish(poses=True)

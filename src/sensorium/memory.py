@@ -45,7 +45,7 @@ def _number(file: Path, word: str) -> int:
 
 @dataclass
 class Allowance:
-    """Limit of what sensors may allocate; `compute.Memory.within` counts what they do allocate.
+    """Limit of the memory of sensors; `compute.Memory.within` counts their allocations.
 
     Args:
         nbytes: bytes of memory; infinite for no limit.

@@ -131,7 +131,7 @@ def in_threads(count: int, function: Callable[[int], object]) -> None:
 # Life cycle of a sensor -----------------------------------------------------------------------------------------------
 
 
-def test_the_hooks_are_called_in_their_order(host: FakeHost) -> None:
+def test_hooks_are_called_in_order(host: FakeHost) -> None:
     gone, heard = list[str](), list[Moved]()
     sensor = made(host, on_destroy=lambda: gone.append("gone"))
     assert sensor.calls == [("set", {"speed": 2.0}), ("set_owner", "car/chassis")] and host.handles == []
@@ -147,7 +147,7 @@ def test_the_hooks_are_called_in_their_order(host: FakeHost) -> None:
         sensor.listen(heard.append)
 
 
-def test_an_event_has_what_all_data_have(host: FakeHost) -> None:
+def test_event_has_the_attributes_of_all_data(host: FakeHost) -> None:
     """The sensor sits 2 m ahead of the car's origin, and the car is turned by 90 degrees."""
     heard, half = list[Moved](), np.sqrt(0.5)
     sensor = made(host, envs=range(4, 6), transform=Pose((2.0, 0.0, 1.0)))
@@ -163,17 +163,17 @@ def test_an_event_has_what_all_data_have(host: FakeHost) -> None:
     assert host.handles[0].envs == range(4, 6)
 
 
-def test_a_sensor_without_an_owner_stands_in_the_world(host: FakeHost) -> None:
+def test_sensor_without_owner_is_fixed_in_the_world(host: FakeHost) -> None:
     sensor = made(host, owner=None, transform=Pose((1.0, 2.0, 3.0)))
     assert sensor.pose(snapshot(1)) == Pose((1.0, 2.0, 3.0)) and sensor.owner is None
 
 
-def test_the_owner_knows_the_bodies_of_its_entity() -> None:
+def test_owner_lists_the_bodies_of_its_entity() -> None:
     assert owner_of(CAR, BODIES).links == {1, 2}
     assert owner_of(BODIES["tree"], BODIES).links == {3}
 
 
-def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
+def test_snapshot_without_the_sensors_environments_is_refused(host: FakeHost) -> None:
     sensor = made(host, envs=range(1, 3))
     assert sensor.rows(snapshot(1, np.zeros((4, 2)))) == slice(1, 3)
     with pytest.raises(
@@ -182,7 +182,7 @@ def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
         sensor.rows(snapshot(1, np.zeros((2, 2))))
 
 
-def test_further_arguments_are_for_its_init(host: FakeHost) -> None:
+def test_extra_arguments_are_passed_to_init(host: FakeHost) -> None:
     class Built(Follow):
         def __init__(self, gain: float) -> None:
             super().__init__()
@@ -193,7 +193,7 @@ def test_further_arguments_are_for_its_init(host: FakeHost) -> None:
         made(host, Built, gian=2.5)
 
 
-def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
+def test_sensor_that_fails_in_construction_is_closed(host: FakeHost) -> None:
     calls, gone = list[str](), list[int]()
 
     class Picky(ClientSensor):
@@ -213,7 +213,7 @@ def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
 # Listening ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_works_only_while_somebody_listens(host: FakeHost) -> None:
+def test_on_tick_runs_only_while_there_is_a_listener(host: FakeHost) -> None:
     sensor, heard = made(host), list[Moved]()
     assert not sensor.is_listening and "stopped" in repr(sensor)
     sensor.stop()
@@ -232,7 +232,7 @@ def test_it_works_only_while_somebody_listens(host: FakeHost) -> None:
     assert sensor.dropped == 0
 
 
-def test_listening_twice_replaces_the_listener_and_goes_on(host: FakeHost) -> None:
+def test_second_listen_replaces_the_listener_without_interruption(host: FakeHost) -> None:
     sensor, first, second = made(host), list[Moved](), list[Moved]()
     sensor.listen(first.append)
     host.send(snapshot(1))
@@ -244,7 +244,7 @@ def test_listening_twice_replaces_the_listener_and_goes_on(host: FakeHost) -> No
     assert sensor.calls[2:] == ["reset", 1, 2] and host.subscriptions == 1
 
 
-def test_a_listener_that_is_replaced_or_stopped_has_ended_by_then(host: FakeHost) -> None:
+def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost) -> None:
     for end in (lambda s: s.stop(), lambda s: s.listen(print), lambda s: s.destroy()):
         sensor, begun, may_end, ended = made(host), threading.Event(), threading.Event(), list[int]()
 
@@ -292,7 +292,7 @@ def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
     assert sensor.calls[-1] == 1 and heard == []
 
 
-def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
+def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
     sensor, heard = made(host), list[Any]()
 
     def last(event: Moved) -> None:
@@ -323,7 +323,7 @@ def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: 
     assert host.callbacks.errors.count == 0
 
 
-def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
+def test_refused_subscription_leaves_the_sensor_stopped(host: FakeHost) -> None:
     sensor, host.error = made(host), StreamError("the connection is gone")
     with pytest.raises(StreamError, match="gone"):
         sensor.listen(print)
@@ -334,14 +334,12 @@ def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
     sensor.stop()
 
 
-def test_what_cannot_be_called_is_no_listener(host: FakeHost) -> None:
+def test_non_callable_listener_is_refused(host: FakeHost) -> None:
     with pytest.raises(ConfigError, match=r"Follow\.listen: got 3, expected a function of one argument"):
         made(host).listen(3)
 
 
-def test_a_listener_that_is_too_slow_loses_events_and_is_told_how_many(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_sensor, "MAX_QUEUED", 4)
     sensor, heard, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
 
@@ -367,7 +365,7 @@ def test_a_listener_that_is_too_slow_loses_events_and_is_told_how_many(
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
-def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost) -> None:
+def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host: FakeHost) -> None:
     class Faulty(Follow):
         def on_tick(self, snapshot: Snapshot) -> Any:
             if snapshot.frame == 1:
@@ -406,7 +404,7 @@ def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
     assert [event.frame for event in heard] == [5, 6, 9] and sensor.dropped == 4
 
 
-def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) -> None:
+def test_frame_count_restarts_with_the_server(host: FakeHost) -> None:
     sensor, heard = made(host), list[Moved]()
     sensor.listen(heard.append)
     for frame in (5, 6):
@@ -419,7 +417,7 @@ def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host: FakeHost, seed: int) -> None:
+def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(host: FakeHost, seed: int) -> None:
     sensor, heard, count = made(host), list[int](), 3000
     sensor.listen(lambda event: heard.append(event.frame))
     frames = list(range(count))
@@ -516,16 +514,16 @@ def test_a_class_with_a_definition_is_found_by_its_id_and_works_in_the_client() 
     assert find("sensor.other.named") is Named
 
 
-def test_ours_are_known() -> None:
+def test_built_in_sensors_are_registered() -> None:
     assert "sensor.other.lane_invasion" in registered()
 
 
-def test_an_unknown_id_names_the_nearest() -> None:
+def test_unknown_id_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"client sensor 'sensor\.other\.lane'.*lane_invasion"):
         find("sensor.other.lane")
 
 
-def test_two_classes_with_one_id_are_refused() -> None:
+def test_duplicate_id_is_refused() -> None:
     def define(name: str) -> type[ClientSensor]:
         def definition(cls: type[ClientSensor]) -> SensorDefinition:
             return make_generic_sensor_definition(type="other", id="twice")
@@ -540,7 +538,7 @@ def test_two_classes_with_one_id_are_refused() -> None:
         define("B")
 
 
-def test_a_definition_must_be_one() -> None:
+def test_definition_of_a_wrong_type_is_refused() -> None:
     with pytest.raises(RegistrationError, match=r"definition\(\) returned 3, expected a SensorDefinition"):
 
         class Wrong(ClientSensor):
@@ -549,7 +547,7 @@ def test_a_definition_must_be_one() -> None:
                 return 3
 
 
-def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_loaded_once_and_broken_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "good_plugin.py").write_text(
         "from sensorium.client.client_sensor import ClientSensor\n"
         "from sensorium.wire.attributes import make_generic_sensor_definition\n"

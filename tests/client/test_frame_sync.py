@@ -93,7 +93,7 @@ class Call:
 # Complete frames ------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_has_the_data_of_its_number_and_none_for_what_is_not_due() -> None:
+def test_frame_has_the_data_of_its_number_and_none_for_sensors_not_due() -> None:
     sync = collector()
     fill(sync, range(10, 13), lidar_every=2)
     assert shown(sync.get(10)) == {"imu": "imu10", "lidar": "lidar10"}
@@ -102,7 +102,7 @@ def test_a_frame_has_the_data_of_its_number_and_none_for_what_is_not_due() -> No
     assert (sync.dropped, sync.late, sync.newest) == (0, 0, 12)
 
 
-def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
+def test_hold_returns_the_newest_earlier_data_for_sensors_not_due() -> None:
     sync = collector(hold=True)
     fill(sync, range(1, 8), lidar_every=3)
     assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}
@@ -110,7 +110,7 @@ def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
     assert shown(sync.get(7)) == {"imu": "imu7", "lidar": "lidar6"}
 
 
-def test_hold_knows_what_came_before_the_first_announcement() -> None:
+def test_hold_includes_data_from_before_the_first_announcement() -> None:
     """An example is the newest data, which a server sends to a new subscriber."""
     sync = collector(hold=True)
     sync.add("lidar", Data("lidar", 3))
@@ -121,7 +121,7 @@ def test_hold_knows_what_came_before_the_first_announcement() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_of_arrival_gives_the_same_frames(seed: int) -> None:
+def test_arrival_order_does_not_change_frames(seed: int) -> None:
     """Announcements come in order; data come in order per stream, before or after them, in any interleaving."""
     rng, frames = random.Random(seed), range(5, 30)
     due = {k: [n for n, every in (("imu", 1), ("lidar", 3), ("gnss", 7)) if k % every == 0] for k in frames}
@@ -160,13 +160,13 @@ def test_get_waits_for_the_announcement_and_for_all_data() -> None:
     assert shown(call.result()) == {"imu": "None", "lidar": "lidar4"}
 
 
-def test_a_frame_in_which_nothing_is_due_gives_nothing_at_once() -> None:
+def test_frame_without_due_sensors_returns_immediately_without_data() -> None:
     sync = collector()
     sync.done(7, ["camera"])
     assert shown(sync.get(7)) == {"imu": "None", "lidar": "None"}
 
 
-def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
+def test_next_returns_each_frame_with_data_once_in_order() -> None:
     sync = collector()
     for k in range(6):
         sync.done(k, {1: ["imu"], 3: ["lidar"], 5: ["imu"]}.get(k, ["camera"]))
@@ -182,7 +182,7 @@ def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
         sync.get(timeout=SOON)
 
 
-def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
+def test_later_data_of_a_sensor_imply_none_in_this_frame() -> None:
     """The server announces the data of all listeners: they may precede the subscription, or concern other envs."""
     sync = collector()
     for k in range(4):
@@ -200,7 +200,7 @@ def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
 # Unavailable frames ---------------------------------------------------------------------------------------------------
 
 
-def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> None:
+def test_timeout_lists_late_received_and_not_due_sensors() -> None:
     sync = collector("imu", "lidar", "gnss", "camera")
     sync.add("lidar", Data("lidar", 4))
     sync.done(4, ["lidar"])
@@ -220,7 +220,7 @@ def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> No
     assert sync.get(5)["lidar"] is not None
 
 
-def test_a_time_out_says_when_the_frame_was_not_announced() -> None:
+def test_timeout_reports_an_unannounced_frame() -> None:
     sync = collector()
     with pytest.raises(FrameTimeoutError, match=r"frame 8 within 0\.02 s.*no frame"):
         sync.get(8, SOON)
@@ -231,7 +231,7 @@ def test_a_time_out_says_when_the_frame_was_not_announced() -> None:
         sync.get(8, SOON)
 
 
-def test_a_frame_that_an_ended_stream_owes_is_an_error_at_once() -> None:
+def test_frame_with_missing_data_of_an_ended_stream_raises_immediately() -> None:
     sync = collector()
     sync.add("lidar", Data("lidar", 1))
     sync.done(1, ["imu", "lidar"])
@@ -251,7 +251,7 @@ def test_a_frame_that_an_ended_stream_owes_is_an_error_at_once() -> None:
     assert sync.ended == {"lidar": "overflow"}
 
 
-def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_waited_for() -> None:
+def test_after_all_streams_ended_received_frames_are_returned_without_waiting() -> None:
     sync = collector("imu")
     sync.add("imu", Data("imu", 1))
     sync.done(1, ["imu"])
@@ -266,7 +266,7 @@ def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_wai
             sync.get(frame, None)
 
 
-def test_an_announcement_that_never_comes_does_not_make_one_wait_for_ever() -> None:
+def test_missing_announcement_does_not_block_forever() -> None:
     sync = collector("imu")
     sync.add("imu", Data("imu", 1))
     sync.end("imu", "connection lost")
@@ -274,7 +274,7 @@ def test_an_announcement_that_never_comes_does_not_make_one_wait_for_ever() -> N
         sync.next(None)
 
 
-def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
+def test_errors_distinguish_dropped_frames_from_unknown_ones() -> None:
     sync = collector()
     fill(sync, range(10, 13))
     fill(sync, range(15, 18))
@@ -291,7 +291,7 @@ def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
         sync.get(9)
 
 
-def test_a_server_that_counts_anew_ends_it() -> None:
+def test_restarted_frame_count_of_the_server_ends_the_sync() -> None:
     sync = collector()
     fill(sync, range(10, 12))
     sync.done(0, ["imu"])
@@ -335,7 +335,7 @@ def eventful(*names: str, **options: Any) -> Collector:
     return collector(*names, missing=lambda name, count, mark: Missing(name, -1, count, mark), **options)
 
 
-def test_all_data_of_a_frame_are_given_in_order_and_the_newest_by_name() -> None:
+def test_bundle_has_all_data_in_order_and_the_newest_by_name() -> None:
     sync = eventful("guard", "imu")
     events = [Data("guard", 1) for _ in range(3)]
     for each in events:
@@ -348,7 +348,7 @@ def test_all_data_of_a_frame_are_given_in_order_and_the_newest_by_name() -> None
     assert sync.get(2).events == {"guard": (), "imu": ()} and sync.left_out == 0
 
 
-def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_the_first() -> None:
+def test_frame_is_complete_only_with_the_last_of_its_announced_data() -> None:
     """An announcement overtakes data that wait for credit or for a worker thread."""
     sync = eventful("guard")
     sync.add("guard", Data("guard", 4))
@@ -362,7 +362,7 @@ def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_th
     assert len(call.result().events["guard"]) == 3
 
 
-def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None:
+def test_data_beyond_the_limit_are_counted_and_the_newest_kept() -> None:
     sync, alive = eventful("guard", max_events=4), weakref.WeakSet[Data]()
     for _ in range(100):
         data = Data("guard", 1)
@@ -376,7 +376,7 @@ def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None
     assert (last.count, last.mark) == (96, "the announcement") and bundle["guard"] is data
 
 
-def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
+def test_lost_events_are_reported_in_their_frames() -> None:
     """Only their number arrives, after the preceding events: the announcements give their frames."""
     sync = eventful("guard")
     counts = {1: 3, 2: 2, 3: 4, 5: 1}
@@ -400,7 +400,7 @@ def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
     assert sync.left_out == 5
 
 
-def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() -> None:
+def test_losses_before_the_first_announcement_complete_no_later_frame() -> None:
     sync = eventful("guard")
     sync.lose("guard", 10)
     sync.add("guard", Data("guard", 6))
@@ -412,7 +412,7 @@ def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) -> None:
+def test_losses_are_reported_in_their_frames_for_any_arrival_order(seed: int) -> None:
     """Some events of the stream arrive and runs of others are lost; a record of each run precedes the next event."""
     rng, frames = random.Random(seed), range(5, 40)
     counts = {k: rng.choice([0, 0, 1, 1, 2, 5]) for k in frames}
@@ -448,7 +448,7 @@ def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) 
     assert sync.left_out == sum(lost for _, lost in expected.values()) and sync.late == 0
 
 
-def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
+def test_bundle_is_an_immutable_mapping() -> None:
     sync = collector()
     fill(sync, range(1, 2))
     bundle = sync.get(1)
@@ -471,7 +471,7 @@ def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
 # Dropped frames -------------------------------------------------------------------------------------------------------
 
 
-def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
+def test_getting_a_later_frame_drops_and_counts_earlier_ones() -> None:
     sync = collector("imu")
     alive = list[weakref.ref[Data]]()
     for k in range(10):
@@ -487,7 +487,7 @@ def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
     assert (sync.dropped, sync.late, sync.pending) == (6, 1, 4)
 
 
-def test_what_nobody_asks_for_is_bounded() -> None:
+def test_number_of_unread_frames_is_bounded() -> None:
     sync = collector("imu", keep=8)
     alive = weakref.WeakSet[Data]()
     for k in range(1000):
@@ -504,7 +504,7 @@ def test_what_nobody_asks_for_is_bounded() -> None:
     assert sync.pending == 8
 
 
-def test_frames_without_data_take_no_place() -> None:
+def test_frames_without_data_do_not_count_towards_the_limit() -> None:
     """A lidar frame at one frame in a hundred is not dropped because of the frames between."""
     sync = collector("lidar", keep=4)
     for k in range(400):
@@ -515,7 +515,7 @@ def test_frames_without_data_take_no_place() -> None:
     assert len(sync._runs) == 1 and sync.dropped == 0
 
 
-def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
+def test_closing_wakes_waiting_threads_and_releases_all_data() -> None:
     sync = collector("imu", hold=True)
     data = Data("imu", 1)
     alive = weakref.ref(data)
@@ -537,7 +537,7 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
 # Several threads ------------------------------------------------------------------------------------------------------
 
 
-def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> None:
+def test_several_threads_can_wait_for_the_same_or_different_frames() -> None:
     """Frame 3 becomes complete last and is still available to its waiting thread, although 4 and 5 were handed out."""
     sync = collector("a", "b", "c")
     due = {3: "a", 4: "b", 5: "c"}
@@ -552,7 +552,7 @@ def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> Non
     assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
 
 
-def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
+def test_concurrent_calls_of_next_share_the_frames() -> None:
     sync, count = collector(keep=10_000), 3000
     taken: list[list[int]] = [[] for _ in range(4)]
 
@@ -655,7 +655,7 @@ class FakeClient:
                 handle.options["on_end"](reason)
 
 
-def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> None:
+def test_sync_subscribes_losslessly_and_to_frame_ends_last() -> None:
     client = FakeClient("imu", "lidar", "camera")
     with FrameSync(client, ["imu", "lidar"], envs=slice(0, 2), truth=True) as sync:
         assert client.order == ["imu", "lidar", ""]
@@ -674,7 +674,7 @@ def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> 
         sync.get(3)
 
 
-def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() -> None:
+def test_unknown_sensor_name_leaves_no_subscription() -> None:
     client = FakeClient("imu")
     with pytest.raises(UnknownNameError, match="unknown sensor 'lidar'"):
         FrameSync(client, ["imu", "lidar"])
@@ -682,14 +682,14 @@ def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() ->
 
 
 @pytest.mark.parametrize("option", ["policy", "every", "max_rate"])
-def test_what_would_leave_data_out_is_not_to_be_chosen(option: str) -> None:
+def test_options_that_skip_data_are_refused(option: str) -> None:
     client, options = FakeClient("imu"), dict[str, Any]({option: 2})
     with pytest.raises(ConfigError, match=f"FrameSync.{option}: got 2, expected no such option"):
         FrameSync(client, ["imu"], **options)
     assert client.handles == []
 
 
-def test_one_that_nobody_holds_ends_its_subscriptions() -> None:
+def test_unreferenced_sync_ends_its_subscriptions() -> None:
     client = FakeClient("imu")
     sync = FrameSync(client, ["imu"])
     assert len(client.handles) == 2
@@ -698,7 +698,7 @@ def test_one_that_nobody_holds_ends_its_subscriptions() -> None:
     assert client.handles == []
 
 
-def test_iteration_gives_frames_in_order_until_it_is_closed() -> None:
+def test_iteration_yields_frames_in_order_until_closed() -> None:
     client, got = FakeClient("imu"), list[tuple[int, str]]()
     sync = FrameSync(client, ["imu"])
     for k in range(5):
@@ -711,7 +711,7 @@ def test_iteration_gives_frames_in_order_until_it_is_closed() -> None:
     assert got == [(k, f"imu{k}") for k in (0, 1, 3, 4)]
 
 
-def test_iteration_over_streams_that_end_gives_what_there_is_and_then_tells_the_reason() -> None:
+def test_iteration_over_ended_streams_yields_remaining_frames_then_raises_the_reason() -> None:
     client, got = FakeClient("imu"), list[int]()
     with FrameSync(client, ["imu"]) as sync:
         client.send(1, "imu")

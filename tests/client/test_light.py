@@ -118,7 +118,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
 # Tests ----------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_else_is_installed(light: str) -> None:
+def test_light_environment_has_no_other_packages(light: str) -> None:
     """Heavy packages cannot be imported there; all modules of the client and the wire package can."""
     code = f"""
 import importlib.util, pkgutil, sys
@@ -146,7 +146,7 @@ LIGHT = (
 
 @pytest.mark.parametrize("recorded", ["lock-step"], indirect=True)
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "network"])
-def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
+def test_light_client_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
     """All received data have the server's bits; events and lanes follow from geometry."""
     heard = json.loads(
         said(light, str(HERE / "light_program.py"), recorded.server.address, str(int(shared)), f"{STEPS}")
@@ -173,7 +173,7 @@ def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, reco
 
 
 @pytest.mark.parametrize("recorded", ["free-running"], indirect=True)
-def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
+def test_plain_listener_runs_in_the_light_environment(light: str, recorded: Recorded) -> None:
     """``python -m sensorium.client`` prints the catalogue, samples as JSON, and errors as a single line."""
     address = recorded.server.address
     table = said(light, "-m", "sensorium.client", address)
@@ -190,7 +190,7 @@ def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize(("package", "module"), [("pyzmq", "zmq"), ("msgspec", "msgspec")])
-def test_what_is_missing_is_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
     """Client and server both name the missing package; functions without a connection still work."""
     others = [each for each in ("numpy", "pyzmq", "msgspec") if each != package]
     python = environment(tmp_path / "env", *others)
@@ -224,7 +224,7 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
 COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
 
 
-def test_each_command_says_what_to_install(light: str) -> None:
+def test_each_command_names_the_package_to_install(light: str) -> None:
     """A line on stderr names the package and the functions that work without it, without a traceback."""
     for module in ("sensorium", "sensorium.cli"):
         assert said(light, "-m", module, "--version").strip() == f"sensorium {sn.__version__}"
@@ -236,7 +236,7 @@ def test_each_command_says_what_to_install(light: str) -> None:
         assert "python -m sensorium.client ADDRESS" in line
 
 
-def test_each_public_name_works_or_says_what_to_install(light: str) -> None:
+def test_each_public_name_works_or_names_the_package_to_install(light: str) -> None:
     code = """
 import sensorium as sn
 from sensorium.errors import CORE_PACKAGES
@@ -258,7 +258,7 @@ print(*works)
     assert not {"Scene", "ImuCfg", "MujocoEngine", "preset", "Uniform", "local_client"} & set(works)
 
 
-def test_a_client_without_numpy_says_so(tmp_path: Path) -> None:
+def test_client_without_numpy_reports_it(tmp_path: Path) -> None:
     python = environment(tmp_path / "env", "pyzmq", "msgspec")
     done = run(python, "-m", "sensorium.client", "tcp://127.0.0.1:7447")
     assert done.returncode == 2 and done.stderr.count("\n") == 1

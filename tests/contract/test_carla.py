@@ -192,7 +192,7 @@ def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, caps
         assert calls.count(name) == 4  # one of each for one send
 
 
-def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client) -> None:
+def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
     """The event has length, iteration and index; an index past the end is an IndexError. It is read-only."""
     kept: list[Any] = []
     world.spawn("sensor.other.tutorial_safe_distance", attach_to=ROAD[EGO]).listen(kept.append)
@@ -217,7 +217,7 @@ def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client)
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
 
 
-def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None:
+def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None:
     """The blueprint has its attributes, recommended values and defaults; other valid values are accepted as well."""
     assert streamed.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
     assert "sensor.other.tutorial_safe_distance" in world.blueprints.filter("*safe_distance*").ids
@@ -333,7 +333,7 @@ class SenderSerializer(sn.Serializer):
 Sender.serializer = SenderSerializer
 
 
-def test_every_sensor_has_a_stream_and_a_pool_of_its_own(world: sn.Client) -> None:
+def test_every_sensor_has_its_own_stream_and_pool(world: sn.Client) -> None:
     """Only the sensor's listener gets its messages; their memory is reused by the same sensor, and never by another."""
     Sender.memory.clear()
     heard: dict[str, list[str]] = {"left": [], "right": []}
@@ -351,7 +351,7 @@ def test_every_sensor_has_a_stream_and_a_pool_of_its_own(world: sn.Client) -> No
     assert len(left) <= 4 and len(right) <= 4  # thirty messages each
 
 
-def test_a_tick_that_sends_asynchronously(world: sn.Client) -> None:
+def test_tick_sends_asynchronously(world: sn.Client) -> None:
     """The capture is taken in tick and sent by another thread; the message belongs to the frame of the capture."""
     heard: list[tuple[int, float, str]] = []
     sensor = world.spawn("tutorial_sender", sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])

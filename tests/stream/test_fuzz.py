@@ -128,7 +128,7 @@ def refusals(dealer: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
-def test_random_and_mutated_messages(
+def test_random_and_mutated_messages_do_not_break_the_server(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client with a session sends them; the session ends at the first bad message with a reason, and is reopened."""
@@ -167,7 +167,7 @@ def test_random_and_mutated_messages(
         assert set(server.streams) == {"gauge", "sheet", "world"}
 
 
-def test_raw_bytes_on_the_port() -> None:
+def test_raw_bytes_on_the_port_do_not_break_the_server() -> None:
     """Garbage, a web browser, half a ZeroMQ greeting, huge lengths and endless connections disturb no other client."""
     with serving(step=True, world={"columns": 0}) as server, witness(server):
         port = int(server.address.rpartition(":")[2])
@@ -194,7 +194,7 @@ def test_raw_bytes_on_the_port() -> None:
         assert server.clients == 1
 
 
-def test_a_flood_of_a_client_that_never_reads() -> None:
+def test_flood_of_a_non_reading_client_is_bounded() -> None:
     """While a client sends endless pings and reads no answer, the others get their frames in time."""
     with serving(step=True, world={"columns": 0}) as server, witness(server):
         stop = threading.Event()
@@ -219,7 +219,7 @@ def test_a_flood_of_a_client_that_never_reads() -> None:
 
 
 @pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.soak)])
-def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
+def test_garbage_from_the_server_ends_the_connection_with_a_reason(
     times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client's other connections continue; it closes in order; none of its threads has failed."""
@@ -273,6 +273,6 @@ def test_a_server_that_sends_garbage_ends_that_connection_with_a_reason(
                     thread.join(PATIENCE)
         assert sane.step() == 1 and not sane.errors
     assert not [text for text in reasons if "client failed" in text], reasons
-    assert any("none of our protocol" in text for text in reasons)
+    assert any("outside the sensorium protocol" in text for text in reasons)
     until(lambda: held()["fds"] <= before["fds"] + 1)
     until(lambda: held()["threads"] <= before["threads"])

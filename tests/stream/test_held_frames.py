@@ -49,7 +49,7 @@ class Worker(sn.StreamedSensor):
         self.stream.send_async(self.work)
 
 
-def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
@@ -63,7 +63,7 @@ def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monke
         assert sum("keeper" in note for note in client.notes) == 1 and not other.notes
 
 
-def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_time_and_is_named(
+def test_endless_work_delays_server_close_for_a_bounded_time_and_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(streamed_sensors, "PATIENCE", 0.3)

@@ -53,7 +53,7 @@ class Failing(StreamedSensor):
             raise RuntimeError("it is broken")
 
 
-def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_welcome_starts_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is busy for longer than a client waits before its next greeting."""
     learnt: list[Any] = []
     learn = Session._process_catalogue
@@ -87,7 +87,7 @@ def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: p
             assert got[-20:] == frames
 
 
-def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_next_one() -> None:
+def test_messages_of_a_broken_connection_give_no_credit_to_the_next() -> None:
     """A lossless listener is at work, with messages waiting, during a server restart: it continues in order."""
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
@@ -120,7 +120,7 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
             assert got[-200:] == list(range(last - 199, last + 1))
 
 
-def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice() -> None:
+def test_subscription_started_before_the_catalogue_is_not_duplicated() -> None:
     """A listener starts between the answer to the greeting and the catalogue: the server has a single subscription."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
@@ -132,7 +132,7 @@ def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice(
         assert len(client._session.subscribers) == 1
 
 
-def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_loop_polls() -> None:
+def test_frame_is_complete_after_the_last_worker_without_polling() -> None:
     """The owner of the loop waits for requests; the end-of-frame message arrives as soon as the data have arrived."""
     Later.gate.clear()
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
@@ -149,7 +149,7 @@ def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_lo
             assert int(bundle["later"][0]) == 1
 
 
-def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
+def test_sensor_failing_as_its_client_leaves_is_removed_once() -> None:
     """The loop continues, and a sensor that has taken over the name stays."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         client = sn.connect(server.address)
@@ -168,7 +168,7 @@ def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
         assert "weak" in server.streams
 
 
-def test_where_warnings_are_errors_the_connection_lives() -> None:
+def test_connection_survives_warnings_as_errors() -> None:
     """The server's note about a client that keeps too much is stored in `notes`, and all data arrive."""
     with serving(lockstep=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         kept: list[Any] = []

@@ -116,7 +116,7 @@ def steps(server: sn.Server, count: int) -> None:
 # Frames ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates: sn.Server) -> None:
+def test_each_listener_gets_each_sample_once_in_its_frame(rates: sn.Server) -> None:
     """Each listener gets no sample twice and no old sample, whenever it starts, with or without polling."""
     scene, listeners = rates.scene, []
     names = ("gauge", "third", "fifth", "late", "later")
@@ -151,7 +151,7 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
             assert early.items() <= {begun: came[name].get(begun, got.get(begun))}.items(), (name, is_polled)
 
 
-def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates: sn.Server) -> None:
+def test_new_listener_gets_the_last_frames_sample_once(rates: sn.Server) -> None:
     steps(rates, 15)
     listener = Listener(rates)
     for name in ("fifth", "third", "late"):
@@ -165,7 +165,7 @@ def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates
     assert sorted(got) == [("late", 18, 16), ("third", 16, 16)]
 
 
-def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates: sn.Server) -> None:
+def test_end_of_frame_lists_subscriptions_with_data(rates: sn.Server) -> None:
     """A listener of arrivals is not asked to wait for data that only a listener of the truth gets immediately."""
     listener = Listener(rates)
     plain, true = listener.listen("late"), listener.listen("late", truth=True)
@@ -196,7 +196,7 @@ class InTurn(StreamedSensor):
         self.stream.send(np.zeros(2, np.int64), env=snapshot.frame % len(self.envs))
 
 
-def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
+def test_frames_are_complete_for_listeners_of_some_environments() -> None:
     """Beside a listener of all environments, a listener of some does not wait for data that only the other gets."""
     with build(columns=0).local_client() as client:
         sensor = client.spawn("sensor.other.test_in_turn")
@@ -208,7 +208,7 @@ def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
                 assert bundle["gauge"] is not None and (bundle[sensor.name] is not None) == (frame % 4 == 1)
 
 
-def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
+def test_every_counts_samples_available_to_the_listener(rates: sn.Server) -> None:
     """A listener with `every` gets the first sample and each second from there, also between the samples of others."""
     listener = Listener(rates)
     whole, half = listener.listen("late"), listener.listen("late", every=2)
@@ -220,7 +220,7 @@ def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
     assert len(everything) > 10
 
 
-def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> None:
+def test_values_poses_and_truth_equal_the_scenes_bit_for_bit() -> None:
     """Delays, jitter, loss and histories agree, for all envs and slices at both ends, at every tick with an arrival."""
     cfgs = [
         sn.ImuCfg(name="a", body="body", rate_hz=50.0, acc_noise=0.1, delay=0.03, jitter=0.02),
@@ -268,7 +268,7 @@ def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> N
         assert seen > 4 * 3 * 30
 
 
-def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
+def test_sensors_with_history_send_each_sample_once() -> None:
     """Their `data` holds the last samples; the message holds the newest of them, as for every other sensor."""
     block = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
     engine = sn.TensorEngine(3, 0.001, bodies=("tip", "thing"), shapes=[block])
@@ -292,7 +292,7 @@ def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
         assert np.abs(forces[-1] - forces[-2]).max() > 0.0
 
 
-def test_events_go_to_those_whose_environments_had_some() -> None:
+def test_events_are_sent_to_listeners_of_their_environments() -> None:
     """Each sample is sent once, with the bounds of its environments; without events no message is sent or counted."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     cfg = sn.CollisionEventsCfg(name="hits", primary=match)
@@ -335,7 +335,7 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
         assert got[2] and got[3] and set(got[2]).isdisjoint(got[3])
 
 
-def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
+def test_last_environment_alone_can_be_selected() -> None:
     for num_envs in (1, 512):
         with sn.Server(build(num_envs=num_envs, columns=0)) as server:
             listener = Listener(server)
@@ -349,7 +349,7 @@ def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
 # Actions of the scene's owner -----------------------------------------------------------------------------------------
 
 
-def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() -> None:
+def test_replaced_sensor_with_equal_config_is_detected() -> None:
     """The counts of listeners are correct, and the sensor is computed only for active listeners."""
     scene = sn.Scene(sn.TensorEngine(2, DT), [SheetCfg(name="sheet", columns=300, rate_hz=0.25 / DT)])
 
@@ -378,7 +378,7 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
     assert scene["sheet"].buffers.listeners == 0
 
 
-def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
+def test_owner_can_remove_sensors_spawned_by_clients() -> None:
     """The stream of a removed sensor ends, its name is free, and its client's end has no effect."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -401,7 +401,7 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
         server.poll()
 
 
-def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_was() -> None:
+def test_body_sensors_survive_the_server_that_streamed_the_bodies() -> None:
     """Two servers on a scene share the states of the bodies; neither removes them from the other."""
     scene = build(columns=0)
     first = sn.Server(scene)
@@ -419,7 +419,7 @@ def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_
     assert list(scene) == ["gauge"]
 
 
-def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way() -> None:
+def test_scene_sensor_named_world_is_reported_as_conflict() -> None:
     scene = sn.Scene(sn.TensorEngine(2, DT), [GaugeCfg(name="world")])
     with sn.Server(scene) as server:
         with pytest.raises(sn.ConfigError, match="give it another name"):
@@ -431,7 +431,7 @@ def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way()
     assert list(scene) == ["world"]
 
 
-def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() -> None:
+def test_two_servers_do_not_share_pose_state() -> None:
     """After a listener of the other server stops, poses of this server continue, and end with its last listener."""
     scene = world([sn.ImuCfg(name="imu", body="body", rate_hz=20.0, delay=0.03)])
     with sn.Server(scene) as one, sn.Server(scene) as other:
@@ -493,7 +493,7 @@ class Faulty(StreamedSensor):
 
 
 @pytest.mark.parametrize("fault", ["set", "set_owner", "tick", "env", "close", "nobody", "removal"])
-def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faulty_sensor_removes_only_itself(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others continue, each frame ends, and nothing of the faulty sensor is left."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -526,7 +526,7 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
 # The loop -------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
+def test_short_lived_listeners_leave_nothing() -> None:
     """Descriptors, threads, subscriptions, poses and pending work are as before."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -548,7 +548,7 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
         assert scene["world"].buffers.poses is None
 
 
-def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
+def test_server_without_polling_keeps_nothing_of_short_lived_clients() -> None:
     """Subscriptions that started and ended, and clients that requested frame messages, are forgotten."""
     with sn.Server(build(columns=0)) as server:
         access = server._access
@@ -562,7 +562,7 @@ def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
         assert not access.new_hearers
 
 
-def test_the_speed_of_the_loop_is_checked() -> None:
+def test_loop_speed_is_validated() -> None:
     with sn.Server(build(columns=0)) as server:
         for speed in (-1.0, float("nan"), float("inf")):
             with pytest.raises(sn.ConfigError, match=r"Server\.run\.speed"):
@@ -572,7 +572,7 @@ def test_the_speed_of_the_loop_is_checked() -> None:
 # The subscription table against a model -------------------------------------------------------------------------------
 
 
-def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
+def test_shared_memory_is_freed_after_the_last_message_of_an_ended_stream() -> None:
     """This holds also for a message in transit through the socket when its stream ends."""
     model = Model(0)
     model.subscribe()
@@ -769,7 +769,7 @@ class Model:
 
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
-def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
+def test_memory_held_for_clients_is_counted_and_bounded(most: int) -> None:
     """Subscriptions with the most waiting messages are ended; none waits for ever, and at the end nothing is held."""
     model = Model(most, most_held=most)
     operations = {
@@ -795,7 +795,7 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
+def test_subscription_table_matches_the_policy_model(seed: int) -> None:
     """Lossless gives all in order or an end, latest counts drops, events count losses; held slots stay unchanged."""
     model = Model(seed)
     operations = {

@@ -89,7 +89,7 @@ def test_an_array_of_ids_is_used_like_a_list() -> None:
             event[index]
 
 
-def test_past_the_end_is_an_index_error() -> None:
+def test_index_past_the_end_raises_index_error() -> None:
     event = ids(5, 3, 9)
     for index in (3, -4, 2**40):
         with pytest.raises(IndexError, match="out of bounds"):
@@ -100,7 +100,7 @@ def test_past_the_end_is_an_index_error() -> None:
 
 
 @pytest.mark.parametrize("index", [1.0, "0", None, [0, 1], np.array([True, False, True])])
-def test_other_indices_are_a_type_error(index: Any) -> None:
+def test_other_indices_raise_type_error(index: Any) -> None:
     with pytest.raises(TypeError, match="takes integers and slices"):
         ids(5, 3, 9)[index]
 
@@ -109,13 +109,13 @@ def test_an_array_without_items_is_empty() -> None:
     assert (len(ids()), list(ids()), bool(ids())) == (0, [], False)
 
 
-def test_a_long_array_is_looped_over_as_python_numbers() -> None:
+def test_iteration_over_a_long_array_gives_python_numbers() -> None:
     numbers = np.arange(10_000, dtype="<u4")
     event = Ids(RawData(make_message(IDS, numbers), IDS))
     assert list(event) == numbers.tolist()
 
 
-def test_records_and_rows_are_items_too() -> None:
+def test_records_and_rows_can_be_items() -> None:
     hits = Hits(RawData(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
     assert [(each["body"], each["depth"]) for each in hits] == [(7, 0.5), (8, 0.25)]
     assert hits[1]["depth"] == 0.25
@@ -127,22 +127,22 @@ def test_records_and_rows_are_items_too() -> None:
         corners[0][0] = 1
 
 
-def test_items_are_little_endian_whatever_was_declared() -> None:
+def test_items_are_always_little_endian() -> None:
     assert Hits.dtype == np.dtype([("body", "<u4"), ("depth", "<f4")])
 
 
-def test_a_body_of_a_part_of_an_item_is_a_wire_error() -> None:
+def test_body_with_a_partial_item_raises_wire_error() -> None:
     with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
         Ids(RawData(make_message(IDS, b"1234567"), IDS))
 
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
-def test_an_item_must_be_of_plain_numbers(dtype: Any) -> None:
+def test_item_must_consist_of_plain_numbers(dtype: Any) -> None:
     with pytest.raises(RegistrationError, match=r"\.dtype = "):
         type("Bad", (ArrayData,), {"dtype": dtype})
 
 
-def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
+def test_numpy_uses_the_data_without_copy() -> None:
     event = ids(5, 3, 9)
     assert np.shares_memory(np.asarray(event), event.array)
     assert np.asarray(event, np.float64).tolist() == [5.0, 3.0, 9.0]
@@ -154,7 +154,7 @@ def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
 # Message metadata -----------------------------------------------------------------------------------------------------
 
 
-def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
+def test_data_have_frame_times_envs_and_transforms() -> None:
     poses = random_poses(2, 3)
     info = replace(IDS, num_envs=9)
     memory = make_message(
@@ -176,7 +176,7 @@ def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
     assert data.info is info
 
 
-def test_a_sensor_that_sits_nowhere_has_no_transform() -> None:
+def test_sensor_without_pose_has_no_transform() -> None:
     assert ids(1).transform is None
     assert ids(1).transforms is None
 
@@ -189,7 +189,7 @@ def test_a_message_of_no_envs_has_no_first_transform() -> None:
     assert data.env_ids.tolist() == []
 
 
-def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for() -> None:
+def test_invalid_transform_raises_wire_error_on_access() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 3:] = 2.0
     data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
@@ -198,7 +198,7 @@ def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for()
         _ = data.transform
 
 
-def test_a_transform_that_is_not_known_is_none() -> None:
+def test_unknown_transform_is_none() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 2] = np.nan
     data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
@@ -206,7 +206,7 @@ def test_a_transform_that_is_not_known_is_none() -> None:
     assert data.transform is None
 
 
-def test_its_repr_tells_what_it_is() -> None:
+def test_repr_describes_the_data() -> None:
     assert repr(ids(5, 3, frame=4, time_ns=250_000_000)) == (
         "Ids('unit', frame=4, time=0.25 s, age=0.25 s, envs 0..3, 2 items of uint32)"
     )
@@ -260,7 +260,7 @@ def test_arrays_are_views_of_the_received_memory(case: str) -> None:
         assert name == "transforms" or not array.size or np.shares_memory(array, body), name
 
 
-def test_the_received_memory_itself_is_what_is_seen() -> None:
+def test_arrays_share_the_received_memory() -> None:
     memory = make_message(IDS, np.arange(3, dtype="<u4"), random_poses(4, 1))
     data = Ids(RawData(memory, IDS))
     assert np.shares_memory(data.array, memory)
@@ -269,7 +269,7 @@ def test_the_received_memory_itself_is_what_is_seen() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_can_be_written(case: str) -> None:
+def test_received_data_are_read_only(case: str) -> None:
     """This holds even where the underlying memory is writable."""
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
@@ -295,7 +295,7 @@ def test_nothing_can_be_written(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) -> None:
+def test_memory_lives_as_long_as_its_last_view(case: str) -> None:
     """The release is immediate, without the garbage collector: a slot or pooled buffer then becomes free."""
     data = CASES[case]()
     kind, info = type(data), data.info
@@ -323,7 +323,7 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
         gc.enable()
 
 
-def test_a_memoryview_and_two_pieces_are_received_alike() -> None:
+def test_memoryview_and_two_pieces_are_received_equally() -> None:
     whole = field_message(make_reading(), truth=True, poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
     one = FieldData(RawData(memoryview(whole), make_info()))
@@ -344,7 +344,7 @@ COPIES: dict[str, Callable[[SensorData], SensorData]] = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("how", COPIES)
-def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
+def test_copy_is_equal_and_has_its_own_memory(case: str, how: str) -> None:
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
     data = type(data)(RawData(writable, data.info))
@@ -371,7 +371,7 @@ def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
 # Fields ---------------------------------------------------------------------------------------------------------------
 
 
-def test_fields_are_reached_by_attribute_and_by_name() -> None:
+def test_fields_are_accessible_by_attribute_and_name() -> None:
     data = fields()
     assert data.force.shape == (4, 2, 3)
     assert data["force"] is data.force
@@ -383,7 +383,7 @@ def test_fields_are_reached_by_attribute_and_by_name() -> None:
     assert "force" in dir(data)
 
 
-def test_an_unknown_field_is_an_error_that_names_the_nearest() -> None:
+def test_unknown_field_error_suggests_the_nearest() -> None:
     with pytest.raises(
         AttributeError, match=r"FieldData has no 'forces'\. Did you mean 'force'\? Fields: force, height"
     ):
@@ -392,7 +392,7 @@ def test_an_unknown_field_is_an_error_that_names_the_nearest() -> None:
         _ = fields()["forces"]
 
 
-def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped_over() -> None:
+def test_data_of_several_fields_have_env_length_and_are_not_iterable() -> None:
     data = fields()
     assert len(data) == 4
     for use in (lambda: data[0], lambda: iter(data), lambda: data[1:], lambda: data.array, lambda: np.asarray(data)):
@@ -400,7 +400,7 @@ def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped
             use()
 
 
-def test_data_of_one_field_are_used_as_that_array() -> None:
+def test_data_of_one_field_behave_as_its_array() -> None:
     reading = make_reading((spec("distance"),))
     data = FieldData(RawData(field_message(reading), make_info((spec("distance"),))))
     expected = reading.measured["distance"]
@@ -432,7 +432,7 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
         fields().rows(0)
 
 
-def test_rows_out_of_order_are_a_wire_error() -> None:
+def test_unordered_rows_raise_wire_error() -> None:
     memory = field_message(make_reading(RAGGED)).copy()
     data = FieldData(RawData(memory, make_info(RAGGED)))
     assert data.offsets is not None
@@ -446,7 +446,7 @@ def test_rows_out_of_order_are_a_wire_error() -> None:
             FieldData(RawData(memory, make_info(RAGGED)))
 
 
-def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
+def test_truth_is_a_separate_branch_if_requested() -> None:
     reading = make_reading()
     assert fields().truth is None
     truth = fields(truth=True).truth
@@ -461,7 +461,7 @@ def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
         truth.force = 1  # type: ignore[assignment]
 
 
-def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None:
+def test_body_of_wrong_length_raises_wire_error() -> None:
     memory = field_message(make_reading())
     with pytest.raises(
         WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
@@ -469,12 +469,12 @@ def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None
         FieldData(RawData(memory, make_info((spec("force"),))))
 
 
-def test_envs_that_the_stream_does_not_have_are_a_wire_error() -> None:
+def test_unknown_envs_raise_wire_error() -> None:
     with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
         RawData(field_message(make_reading()), make_info(envs=3))
 
 
-def test_a_field_named_as_an_attribute_is_reached_by_name() -> None:
+def test_field_with_an_attributes_name_is_accessible_by_name() -> None:
     specs = (spec("tick", dtype="int32"), spec("height"))
     data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
     assert data.tick == 120
@@ -490,12 +490,12 @@ INFO = StreamInfo(
 )  # fmt: skip
 
 
-def test_the_description_of_a_stream_comes_back_equal() -> None:
+def test_stream_description_round_trips() -> None:
     assert StreamInfo.from_dict(INFO.to_dict()) == INFO
     assert pickle.loads(pickle.dumps(INFO)) == INFO
 
 
-def test_the_description_of_a_stream_is_plain() -> None:
+def test_stream_description_is_plain_data() -> None:
     import json
 
     import msgspec
@@ -512,7 +512,7 @@ def test_the_description_of_a_stream_is_plain() -> None:
         {"events": 1}, {"rate_hz": "fast"}, {"type_name": None},
     ],
 )  # fmt: skip
-def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None:
+def test_invalid_stream_description_raises_wire_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(WireError, match="no description of a stream"):
         StreamInfo.from_dict({**INFO.to_dict(), **wrong})
     lacking = INFO.to_dict()
@@ -529,14 +529,14 @@ def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None
         {"low": "x"}, {"shape": None},
     ],
 )  # fmt: skip
-def test_what_describes_no_field_is_a_wire_error(wrong: dict[str, Any]) -> None:
+def test_invalid_field_description_raises_wire_error(wrong: dict[str, Any]) -> None:
     values = INFO.to_dict()
     values["specs"][0].update(wrong)
     with pytest.raises(WireError, match="no description of a stream"):
         StreamInfo.from_dict(values)
 
 
-def test_two_fields_with_one_name_are_a_wire_error() -> None:
+def test_duplicate_field_name_raises_wire_error() -> None:
     values = INFO.to_dict()
     values["specs"].append(values["specs"][0])
     with pytest.raises(WireError, match="wrong value of specs"):
@@ -546,7 +546,7 @@ def test_two_fields_with_one_name_are_a_wire_error() -> None:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def test_begin_message_gives_the_places_of_poses_and_body() -> None:
+def test_begin_message_returns_positions_of_poses_and_body() -> None:
     header = Header(num_envs=2, poses=1, body_bytes=10)
     memory = empty(header.message_bytes)
     memory[:] = 0xFF
@@ -580,7 +580,7 @@ def look_at(data: SensorData) -> None:
 
 
 @pytest.mark.parametrize("case", ["dense", "ragged", "ids"])
-def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) -> None:
+def test_random_and_mutated_messages_raise_only_wire_errors(case: str) -> None:
     generator = random.Random(1)
     specs = {"dense": DENSE, "ragged": RAGGED, "ids": ()}[case]
     info = replace(IDS, type_name=FIELDS if specs else "test.wire.Ids/1", specs=specs)
@@ -629,7 +629,7 @@ print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), dat
 """
 
 
-def test_a_listener_needs_only_numpy() -> None:
+def test_listener_requires_only_numpy() -> None:
     memory = field_message(make_reading(), truth=True, poses=random_poses(4, 1))
     data = FieldData(RawData(memory, make_info()))
     done = subprocess.run([sys.executable, "-c", LISTEN], input=pickle.dumps(data), capture_output=True, check=False)

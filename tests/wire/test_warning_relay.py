@@ -30,7 +30,7 @@ def shown() -> Iterator[list[str]]:
         yield out
 
 
-def test_what_is_shown_is_overheard_each_once_and_shown_still(shown: list[str]) -> None:
+def test_shown_warnings_are_recorded_once_and_still_shown(shown: list[str]) -> None:
     with recording_warnings() as found:
         complain()
         complain("and cold", UserWarning)
@@ -40,7 +40,7 @@ def test_what_is_shown_is_overheard_each_once_and_shown_still(shown: list[str]) 
     assert shown == ["OwnWarning it is dark", "UserWarning and cold", "OwnWarning afterwards"]
 
 
-def test_what_was_shown_before_is_overheard_again(shown: list[str]) -> None:
+def test_previously_shown_warnings_are_recorded_again(shown: list[str]) -> None:
     """Another client with the same spawn must get the same warnings."""
     heard = []
     for _ in range(3):
@@ -51,7 +51,7 @@ def test_what_was_shown_before_is_overheard_again(shown: list[str]) -> None:
     assert warnings.filters == [("default", None, Warning, None, 0)], "what applies without any filter"
 
 
-def test_filters_hold(shown: list[str]) -> None:
+def test_warning_filters_apply(shown: list[str]) -> None:
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("error", RuntimeWarning)
     with recording_warnings() as found:
@@ -61,7 +61,7 @@ def test_filters_hold(shown: list[str]) -> None:
     assert found == shown == []
 
 
-def test_warnings_of_other_threads_are_theirs(shown: list[str]) -> None:
+def test_warnings_of_other_threads_are_not_recorded(shown: list[str]) -> None:
     with recording_warnings() as found:
         other = threading.Thread(target=complain, args=("elsewhere",))
         other.start()
@@ -71,7 +71,7 @@ def test_warnings_of_other_threads_are_theirs(shown: list[str]) -> None:
     assert shown == ["OwnWarning elsewhere", "OwnWarning here"]
 
 
-def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None:
+def test_late_restoration_of_the_hook_is_harmless(shown: list[str]) -> None:
     """Another thread may start to catch warnings meanwhile, and stop afterwards."""
     with recording_warnings() as found:
         theirs = warnings.catch_warnings()
@@ -81,7 +81,7 @@ def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None
     assert found == [] and shown == ["OwnWarning it is dark"]
 
 
-def test_two_threads_that_overhear_at_the_same_time_leave_nothing(shown: list[str]) -> None:
+def test_concurrent_recordings_leave_nothing(shown: list[str]) -> None:
     """Whichever ends first, the display of warnings is restored afterwards."""
     before = warnings.showwarning
     first, second = recording_warnings(), recording_warnings()
@@ -95,7 +95,7 @@ def test_two_threads_that_overhear_at_the_same_time_leave_nothing(shown: list[st
     assert shown == ["OwnWarning together", "OwnWarning alone"]
 
 
-def test_an_answer_does_not_grow_without_end(shown: list[str]) -> None:
+def test_number_of_warnings_in_an_answer_is_limited(shown: list[str]) -> None:
     with recording_warnings() as found:
         for number in range(2 * MOST):
             complain(f"fault {number}")
@@ -114,7 +114,7 @@ def test_an_answer_does_not_grow_without_end(shown: list[str]) -> None:
         ("", UserWarning),
     ],
 )
-def test_a_category_that_both_sides_know_is_the_same_and_any_other_is_named(category: str, here: type[Warning]) -> None:
+def test_known_category_is_kept_and_any_other_is_named(category: str, here: type[Warning]) -> None:
     with pytest.warns() as caught:
         relay_warnings([(category, "it is dark")], "spawning 'cam'")
     (warning,) = caught

@@ -164,7 +164,7 @@ class Link:
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
-            LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
+            LOGGER.exception("the thread of the connection to %s ended by an internal error", self.address)
             self._is_up = False
             self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
         finally:
@@ -275,9 +275,9 @@ class Link:
             try:
                 self._read(parts)
             except WireError as error:
-                LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
+                LOGGER.error("the server at %s sent data outside the sensorium protocol: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                self._session.on_refused(f"the server sent data outside the sensorium protocol: {error}", True)
                 return
 
     def _read(self, parts: list[Any]) -> None:

@@ -165,7 +165,7 @@ class Subscription:
                 except ConfigError:
                     is_whole = False
         if not is_whole:
-            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was asked for")
+            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was requested")
             return
         self._session.link.send_control(
             msg.Subscribe(

@@ -184,7 +184,7 @@ class Schedule:
     # Samples ----------------------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Sample what is due at the clock's tick, and run the stages that run at every tick."""
+        """Sample the sensors due at the clock's tick, and run the stages that run at every tick."""
         tick, lag = self.clock.tick, self.engine.lag
         looking = []
         for group in self._groups:

@@ -237,7 +237,7 @@ class Ring:
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
         self.shown = Record(plan.specs if self.has_delay else (), num_envs, compute.device)
-        """What a reader sees, where that may differ from the newest sample."""
+        """Values that a reader sees, if they can differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
         self._reading = compute.record(self._record_read) if self.has_delay else None

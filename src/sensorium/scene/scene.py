@@ -1,4 +1,4 @@
-"""The scene: an engine, its sensors and their schedule. It decides what is due and delegates the work."""
+"""The scene: an engine, its sensors and their schedule. It determines the due sensors and delegates the work."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ class Scene:
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
-        """Register ticks taken by the owner of the loop, and sample what is due.
+        """Register ticks taken by the owner of the loop, and sample the due sensors.
 
         Args:
             ticks: number of ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and

@@ -98,7 +98,7 @@ class AccessControl:
                 self._take(session, record)
         except (WireError, ValueError) as error:
             self.refused += 1
-            reason = f"what it sent is none of our protocol: {error}"
+            reason = f"it sent data outside the sensorium protocol: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
                 LOG.warning("client %s is disconnected: %s", session, reason)

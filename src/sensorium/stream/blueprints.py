@@ -89,7 +89,7 @@ def definitions(
             if found.get(definition.id, definition) != definition:
                 raise DuplicateNameError(f"there is another blueprint {definition.id!r}, which stays")
         except Exception as error:
-            text = f"{what} is left out of the blueprints: {type(error).__name__}: {error}"
+            text = f"{what} is omitted from the blueprints: {type(error).__name__}: {error}"
             warnings.warn(text, SensoriumWarning, stacklevel=3)
             return
         found[definition.id] = definition

@@ -385,7 +385,7 @@ class Delivery:
                 return  # ended in the meantime
             subscription.credit += more
             if subscription.credit > subscription.window:
-                raise ValueError(f"CREDIT of {more} to subscription {number}, more than was under way")
+                raise ValueError(f"CREDIT of {more} to subscription {number}, more than was in transit")
             self._take_credit(subscription, more)
             self._flush(subscription)
             if session.is_blocked:

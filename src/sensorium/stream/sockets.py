@@ -167,7 +167,7 @@ class Sockets:
                     run_periodic()
             self._give(outboxes)
         except Exception:
-            LOG.exception("the thread of the stream's socket ended by an error of its own")
+            LOG.exception("the thread of the stream's socket ended by an internal error")
         finally:
             self._close()
 

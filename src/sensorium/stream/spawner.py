@@ -265,7 +265,7 @@ class Spawner:
         for name, brought in list(self._spawned.items()):
             needs = [*brought, WORLD] if name in self._streamed.sensors else brought
             if any(each not in there and each not in self._scene.sensors for each in needs):
-                what = "it" if name in brought else "what it looks at"
+                what = "it" if name in brought else "the sensor of bodies, which it requires,"
                 self.remove(name, f"{what} was removed from its scene")
 
     def remove_all(self) -> None:

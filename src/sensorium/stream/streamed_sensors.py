@@ -238,7 +238,7 @@ class StreamedSensors:
         self._executor.shutdown(wait=False, cancel_futures=True)
         late = wait([*self._running], PATIENCE).not_done
         for name in sorted({self._running[each] for each in late if each in self._running}):
-            text = "sensor %r: what it gave to send_async still runs %g s after the end, and is left to itself"
+            text = "sensor %r: its work given to send_async still runs %g s after the end and is abandoned"
             LOG.warning(text, name, PATIENCE)
         if not late:
             self._executor.shutdown(wait=True)

@@ -171,7 +171,7 @@ class Topic:
 
 
 class Counts(NamedTuple):
-    """Current numbers of what a server holds for its clients."""
+    """Current numbers of objects that a server holds for its clients."""
 
     sessions: int
     subscriptions: int

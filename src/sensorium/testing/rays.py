@@ -75,7 +75,7 @@ class ReferenceHits:
     def about(self, ray: int) -> str:
         """Return the path of a ray and the surroundings of its hit, for messages."""
         return (
-            f"the nearest other shape is at {self.second[ray]:.9g} m; it meets the surface at "
+            f"the nearest other shape is at {self.second[ray]:.9g} m; it hits the surface at "
             f"{np.degrees(self.tangency[ray]):.4g} degrees; start {self.starts[ray].tolist()}, direction "
             f"{self.directions[ray].tolist()}."
         )

@@ -70,7 +70,7 @@ class Rules(Trial):
             needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
             where = f"engine.array({name!r}) comes with {needed}"
             fix = f"Add sn.{needed} to `requires`."
-            self.need(needed is None or needed in declared, "a sensor requires what it reads", where, fix)
+            self.need(needed is None or needed in declared, "a sensor declares the arrays that it reads", where, fix)
             return array(name)
 
         engine.array = guarded  # type: ignore[method-assign]
@@ -146,7 +146,7 @@ class Rules(Trial):
             self.need(not left.any(), unwritten(hook, what, name, result, where), f"{what}.{name}", "See above.")
             where = f"{what}.{name} differs between two calls on one state"
             self.need(equal(b, c), "a hook is a function of engine and states", where, f"{LASTS} {KEYED}")
-            fix = "Write with copy_ or [...] = ..., not with add_; what should last is a state of its own."
+            fix = "Write with copy_ or [...] = ..., not with add_; keep persistent values in a state."
             self.need(equal(a, b), "a hook does not read its record before it writes it", f"{what}.{name}", fix)
         return True
 
@@ -195,7 +195,7 @@ class Rules(Trial):
                 right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
                 right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
                 expected = f"{(scene.num_envs, *spec.shape)} {spec.dtype}"
-                self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
+                self.need(right, "post_process returns the declared fields", f"{where}, expected {expected}")
             return value
 
         sensor.buffers.plan.hooks.post = watched
@@ -408,7 +408,7 @@ class Rules(Trial):
         if self.dirty is self.cfg:
             return False
         twin = self.reference.scene["subject"]
-        if len(self.reference.shots) > self.steps:  # what it holds now is of a later tick
+        if len(self.reference.shots) > self.steps:  # it now holds values of a later tick
             twin = self.ran(self.dirty, self.steps)["subject"]
         tables = twin.buffers.knobs.tables
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):

@@ -118,7 +118,7 @@ class Trial:
 
     @cached_property
     def last(self) -> dict[str, torch.Tensor]:
-        """What the reference showed after `steps` ticks."""
+        """Values of the reference after `steps` ticks."""
         return self.reference.shots[self.steps - 1]
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:

@@ -143,7 +143,7 @@ class Header(NamedTuple):
             raise WireError(f"a message of {size} bytes is shorter than its header of {HEADER_BYTES} bytes.")
         values = _unpack(memory)
         if values[0] != MAGIC:
-            raise WireError(f"a message begins with {values[0]!r}, not with {MAGIC!r}: it is none of ours.")
+            raise WireError(f"a message begins with {values[0]!r}, not with {MAGIC!r}: it is not a sensorium message.")
         if values[1] != VERSION:
             raise WireError(
                 f"a message is of version {values[1]}, this side reads version {VERSION}: install the same sensorium "

@@ -79,7 +79,7 @@ def is_key(text: object) -> bool:
 
 def _new_file() -> str:
     public, secret = new_keys()
-    return f"public = '{public}'  # what the other side is told\nsecret = '{secret}'  # what nobody else is told\n"
+    return f"public = '{public}'  # give this to the other side\nsecret = '{secret}'  # keep this private\n"
 
 
 def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:

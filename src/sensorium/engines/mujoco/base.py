@@ -245,7 +245,7 @@ class MujocoModelEngine(Engine):
             )
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Create the derived arrays of requirements that the model meets."""
+        """Create the derived arrays of requirements that the model fulfils."""
         self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
         self._model_fields = model_fields_of(prepared)
         self._sensors = bool(native(prepared) or contacts(prepared))

@@ -302,7 +302,7 @@ def is_hidden(
 ) -> bool:
     """Return whether a point of disparity d is hidden in the second view: outside its image or occluded.
 
-    Points nearer by less than a pixel, or by what the slope of the point's own surface explains, do not occlude it.
+    Points nearer by less than a pixel, or by the slope of the point's own surface, do not occlude it.
     """
     to = int(wp.floor(float(u) + 0.5 - d))
     if to < 0 or to >= image.width:

@@ -37,7 +37,7 @@ class Readable(Generic[CfgT, DataT]):
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
     own_history: ClassVar[bool] = False
-    """Whether `history_length` applies to fields with a history axis of their own; `.history` is then not available."""
+    """Whether `history_length` applies to fields with their own history axis; `.history` is then not available."""
     data_class: ClassVar[type[Any]]
 
     buffers: SensorBuffers
@@ -313,7 +313,7 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def changes_every_tick(self) -> bool:
-        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        """Whether shown values can change at ticks without scheduled work, because the sensor is lazy or delayed."""
         return self.is_lazy or self.buffers.late is not None
 
     def has_arrived(self, since: int) -> bool:
@@ -371,7 +371,7 @@ class Readable(Generic[CfgT, DataT]):
         elif self._is_param(knob):
             self._set_param(knob, value, rows)
         elif knob in self.params.tables:
-            fix = f"None leaves out what it is for: {fix}"
+            fix = f"None disables its effect: {fix}"
             raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
         else:
             self.buffers.knobs.set(knob, value, rows)

@@ -18,11 +18,11 @@ from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
 
 ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
-"""A number of each type that no sensor measures: what is still there was not written."""
+"""A number of each type that no sensor measures: an element that still has it was not written."""
 
 
 class HookError(RegistrationError):
-    """A hook of a sensor class failed, or did not meet its contract, in its trial.
+    """A hook of a sensor class failed, or violated its contract, in its trial.
 
     Args:
         message: sensor, class and plugin, the failure, its place and the fix.

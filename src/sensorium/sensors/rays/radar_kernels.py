@@ -25,7 +25,7 @@ class Model:
     """Model of the receiver; see `RadarCfg`.
 
     Attributes:
-        detects: 1 if `measured_scan` decides what is detected, with a range of +inf for no detection.
+        detects: 1 if `measured_scan` decides on detections, with a range of +inf for no detection.
         snr: signal-to-noise ratio of the reference target; 0 if not given.
         reach: distance of the reference target, m.
         exponent: exponent of |cos| of the angle of incidence.

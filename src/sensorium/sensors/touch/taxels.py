@@ -294,7 +294,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
 
     def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Write the truth into `raw` and, if given, the reading of the drawn radii into `slot` (launches)."""
-        raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
+        raise NotImplementedError(f"{type(self).__name__} must define compute_readings(self, raw, slot)")
 
     @recorded
     @used_if(lambda self: not (self.cfg.is_clean or self.cfg.radii.all()))
