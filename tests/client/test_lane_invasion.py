@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import owner_of, spawn
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
@@ -32,7 +32,9 @@ Point = tuple[Fraction, Fraction]
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
     callbacks = Callbacks()
-    yield FakeHost(callbacks)
+    host = FakeHost(callbacks)
+    yield host
+    host.close()
     assert callbacks.errors.take() == []
 
 
@@ -411,7 +413,7 @@ def test_lanes_can_be_set_later_and_replaced_at_run_time(host: FakeHost) -> None
 
 def test_lane_invasion_requires_a_body_with_a_box(host: FakeHost) -> None:
     description = LaneInvasion.definition().describe({"lanes": [lane()]})
-    with pytest.raises(ConfigError, match="attach_to: got None, expected a body, whose corners are looked at"):
+    with pytest.raises(ConfigError, match="attach_to: got None, expected a body"):
         spawn(LaneInvasion, host, "lanes", description)
     with pytest.raises(ConfigError, match="attach_to: got 'car/wheel', expected a body with shapes"):
         spawn(LaneInvasion, host, "lanes", description, owner=owner_of(BODIES["car/wheel"], BODIES))

@@ -14,8 +14,9 @@ from sensorium.errors import ConfigError, RegistrationError, StreamError
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
+from sensorium.wire.header import type_id
 from sensorium.wire.pose import Pose
-from sensorium.wire.serializers import Serializer, type_id
+from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
     from sensorium.stream.streamed import StreamedSensor

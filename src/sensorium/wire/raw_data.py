@@ -69,8 +69,8 @@ class RawData(ReadOnly):
             rest = head[header.body_offset :]
         if header.first_env + header.num_envs > info.num_envs:
             raise WireError(
-                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, but "
-                f"the server has {info.num_envs} envs."
+                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
+                f"{info.num_envs}."
             )
         put(self, "_header", header)
         put(self, "body", rest)
