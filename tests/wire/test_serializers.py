@@ -24,9 +24,10 @@ from sensorium.readings import Reading
 from sensorium.wire import serializers
 from sensorium.wire.data import ArrayData
 from sensorium.wire.field_data import FieldData
-from sensorium.wire.header import TRUTH
+from sensorium.wire.header import TRUTH, type_id
+from sensorium.wire.layout import plan
 from sensorium.wire.raw_data import RawData, empty
-from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, plan, read_message, type_id
+from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, read_message
 from sensorium.wire.stream_info import StreamInfo
 
 
@@ -177,9 +178,9 @@ def test_padding_between_blocks_is_zeroed() -> None:
 def test_write_refuses_memory_of_another_length_and_envs_with_a_step() -> None:
     reading = make_reading(DENSE)
     size = FieldSerializer.layout(reading, 0, 4).nbytes
-    with pytest.raises(WireError, match=f"reading of 'unit': {size - 1} bytes of memory for {size}"):
+    with pytest.raises(WireError, match=f"reading of 'unit': got {size - 1} bytes of memory, expected {size}"):
         FieldSerializer.write(reading, slice(0, 4), False, empty(size - 1).data)
-    with pytest.raises(WireError, match="have a step; a message holds a range of envs"):
+    with pytest.raises(WireError, match="expected a slice without a step"):
         FieldSerializer.write(reading, slice(0, 4, 2), False, empty(size).data)
 
 
@@ -270,9 +271,7 @@ def test_unknown_type_error_suggests_the_nearest_and_a_fix() -> None:
         UnknownNameError, match=r"'sensorium\.field/1'\. Did you mean 'sensorium\.fields/1'.*Import the"
     ):
         by_name("sensorium.field/1")
-    with pytest.raises(
-        UnknownNameError, match=r"with the number '0x0000000000000005'.*install its package, in the same"
-    ):
+    with pytest.raises(UnknownNameError, match=r"with the number '0x0000000000000005'.*install its package"):
         by_id(5)
 
 
@@ -292,7 +291,7 @@ def test_a_message_of_another_type_or_stream_is_a_wire_error() -> None:
     with pytest.raises(WireError, match=r"stream 'unit' has data of the type 0x[0-9a-f]{16}, not 'test\.A/1'"):
         read_message(field_message(reading), make_info(type_name="test.A/1"))
     info = StreamInfo(8, "other", "test", FIELDS, DENSE, num_envs=4)
-    with pytest.raises(WireError, match=r"a message of stream 7 came as one of stream 8 \('other'\)"):
+    with pytest.raises(WireError, match=r"stream 8 \('other'\) received a message that belongs to stream 7"):
         read_message(field_message(reading), info)
 
 
@@ -425,7 +424,8 @@ def test_a_broken_plugin_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     with pytest.warns(SensoriumWarning, match=r"plugin 'gone' \(gone\.module\) could not be loaded .*: no such thing"):
         serializers.registered()
-    (text,) = serializers.broken()
+    (plugin,) = serializers._serializers.plugins.broken
+    text = str(plugin)
     assert "ImportError: no such thing" in text
 
 
