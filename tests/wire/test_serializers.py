@@ -282,7 +282,7 @@ def test_version_mismatch_of_a_type_is_reported() -> None:
     define("test.A/3")
     with pytest.raises(
         UnknownNameError,
-        match=r"This process has version 2, 3 of 'test\.A', but the other side sends version 1\. Install the same version",
+        match=r"This process has version 2, 3 of 'test\.A', but the other side sends version 1",
     ):
         by_name("test.A/1")
 
