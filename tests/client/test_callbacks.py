@@ -148,7 +148,7 @@ def test_blocking_listener_does_not_block_others(shared: Callbacks) -> None:
     gate.may_end.set()
 
 
-def test_a_call_may_put_items_into_its_own_queue(shared: Callbacks) -> None:
+def test_call_can_put_items_into_its_own_queue(shared: Callbacks) -> None:
     queue, seen, done = queue_of(shared), list[int](), threading.Event()
 
     def count(left: int) -> None:

@@ -126,29 +126,29 @@ def in_threads(count: int, function: Callable[[int], object]) -> None:
 
 
 def test_hooks_are_called_in_order(host: FakeHost) -> None:
-    gone, heard = list[str](), list[Moved]()
+    gone, arrived = list[str](), list[Moved]()
     sensor = made(host, on_destroy=lambda: gone.append("gone"))
     assert sensor.calls == [("set", {"speed": 2.0}), ("set_owner", "car/chassis")] and host.handles == []
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3, (1.5, 0.0)))
     host.send(snapshot(4, (2.5, 0.0)))
     settle(sensor)
     sensor.destroy()
     sensor.destroy()
     assert sensor.calls[2:] == ["reset", 3, 4, "close"] and gone == ["gone"] and not sensor.is_alive
-    assert [event.x for event in heard] == [1.5, 2.5]
+    assert [event.x for event in arrived] == [1.5, 2.5]
     with pytest.raises(StaleError, match="sensor 'follow' was destroyed"):
-        sensor.listen(heard.append)
+        sensor.listen(arrived.append)
 
 
 def test_event_has_the_attributes_of_all_data(host: FakeHost) -> None:
     """The sensor sits 2 m ahead of the car's origin, and the car is turned by 90 degrees."""
-    heard, half = list[Moved](), np.sqrt(0.5)
+    arrived, half = list[Moved](), np.sqrt(0.5)
     sensor = made(host, envs=range(4, 6), transform=Pose((2.0, 0.0, 1.0)))
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(7, [(1.0, 5.0), (8.0, 9.0)], np.pi / 2, first_env=4))
     settle(sensor)
-    (event,) = heard
+    (event,) = arrived
     assert (event.frame, event.tick, event.timestamp, event.time, event.age) == (7, 70, 0.07, 0.07, 0.0)
     assert (event.sensor, event.env, event.events_lost) == ("follow", 4, 0) and event.copy() is event
     assert event.transform is not None
@@ -206,10 +206,10 @@ def test_sensor_that_fails_in_construction_is_closed(host: FakeHost) -> None:
 
 
 def test_on_tick_runs_only_while_there_is_a_listener(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
+    sensor, arrived = made(host), list[Moved]()
     assert not sensor.is_listening and "stopped" in repr(sensor)
     sensor.stop()
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     assert sensor.is_listening and len(host.handles) == 1 and "'car/chassis': listening" in repr(sensor)
     host.send(snapshot(1))
     settle(sensor)
@@ -217,10 +217,10 @@ def test_on_tick_runs_only_while_there_is_a_listener(host: FakeHost) -> None:
     sensor.stop()
     assert not sensor.is_listening and host.handles == []
     sensor._tick(snapshot(2))
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3))
     settle(sensor)
-    assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in heard] == [1, 3]
+    assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in arrived] == [1, 3]
     assert sensor.dropped == 0
 
 
@@ -260,7 +260,7 @@ def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost
 
 
 def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
-    begun, may_end, heard = threading.Event(), threading.Event(), list[Moved]()
+    begun, may_end, arrived = threading.Event(), threading.Event(), list[Moved]()
 
     class Slow(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
@@ -269,7 +269,7 @@ def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
             return super().on_tick(snapshot)
 
     sensor = made(host, Slow)
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     ticking = threading.Thread(target=sensor._tick, args=(snapshot(1),))
     ticking.start()
     assert begun.wait(LONG)
@@ -281,18 +281,18 @@ def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
     for thread in (stopping, ticking):
         thread.join(LONG)
         assert not thread.is_alive()
-    assert sensor.calls[-1] == 1 and heard == []
+    assert sensor.calls[-1] == 1 and arrived == []
 
 
 def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Any]()
+    sensor, arrived = made(host), list[Any]()
 
     def last(event: Moved) -> None:
-        heard.append(-event.frame)
+        arrived.append(-event.frame)
         sensor.destroy()
 
     def once(event: Moved) -> None:
-        heard.append(event.frame)
+        arrived.append(event.frame)
         sensor.listen(last)
 
     sensor.listen(once)
@@ -300,7 +300,7 @@ def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: Fa
     settle(sensor)
     host.send(snapshot(2))
     settle(sensor)
-    assert heard == [1, -2] and not sensor.is_alive and host.handles == []
+    assert arrived == [1, -2] and not sensor.is_alive and host.handles == []
 
     class Once(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
@@ -309,7 +309,7 @@ def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: Fa
             return super().on_tick(snapshot)
 
     sensor = made(host, Once)
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3))
     assert not sensor.is_listening and sensor.calls[2:] == ["reset", 3, 3]
     assert host.callbacks.errors.count == 0
@@ -333,12 +333,12 @@ def test_non_callable_listener_is_refused(host: FakeHost) -> None:
 
 def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_sensor, "MAX_QUEUED", 4)
-    sensor, heard, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
+    sensor, arrived, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
 
     def slow(event: Moved) -> None:
         begun.set()
         assert may_go_on.wait(LONG)
-        heard.append(event)
+        arrived.append(event)
 
     sensor.listen(slow)
     host.send(snapshot(0))
@@ -351,7 +351,7 @@ def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, mon
     host.send(snapshot(11))
     host.send(snapshot(12))
     settle(sensor)
-    assert [(e.frame, e.events_lost) for e in heard] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
+    assert [(e.frame, e.events_lost) for e in arrived] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
@@ -366,10 +366,10 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
                 raise SystemExit("in on_tick too")
             return super().on_tick(snapshot)
 
-    heard = list[int]()
+    arrived = list[int]()
 
     def listener(event: Moved) -> None:
-        heard.append(event.frame)
+        arrived.append(event.frame)
         raise KeyError("in the listener")
 
     sensor = made(host, Faulty)
@@ -377,7 +377,7 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
     for frame in range(1, 5):
         host.send(snapshot(frame))
     settle(sensor)
-    assert heard == [3, 4] and sensor.is_listening
+    assert arrived == [3, 4] and sensor.is_listening
     errors = host.callbacks.errors.take()
     assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
     assert [type(each.error) for each in errors if "listener" in each.callback] == [KeyError, KeyError]
@@ -388,17 +388,17 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
 
 
 def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
-    sensor.listen(heard.append)
+    sensor, arrived = made(host), list[Moved]()
+    sensor.listen(arrived.append)
     for frame in (5, 3, 6, 6, 4, 9, 7):
         host.send(snapshot(frame))
     settle(sensor)
-    assert [event.frame for event in heard] == [5, 6, 9] and sensor.dropped == 4
+    assert [event.frame for event in arrived] == [5, 6, 9] and sensor.dropped == 4
 
 
 def test_frame_count_restarts_with_the_server(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
-    sensor.listen(heard.append)
+    sensor, arrived = made(host), list[Moved]()
+    sensor.listen(arrived.append)
     for frame in (5, 6):
         host.send(snapshot(frame))
     sensor.restart()
@@ -410,8 +410,8 @@ def test_frame_count_restarts_with_the_server(host: FakeHost) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(host: FakeHost, seed: int) -> None:
-    sensor, heard, count = made(host), list[int](), 3000
-    sensor.listen(lambda event: heard.append(event.frame))
+    sensor, arrived, count = made(host), list[int](), 3000
+    sensor.listen(lambda event: arrived.append(event.frame))
     frames = list(range(count))
     rng = random.Random(seed)
     for i in range(0, count, 20):  # shuffled within short stretches, as threads would
@@ -433,7 +433,7 @@ def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(ho
     settle(sensor)
     seen = [each for each in sensor.calls if isinstance(each, int)]
     assert host.callbacks.errors.count == 0
-    assert seen == sorted(set(seen)) and heard == seen
+    assert seen == sorted(set(seen)) and arrived == seen
     assert len(seen) + sensor.dropped == count and len(seen) > count // 20
 
 

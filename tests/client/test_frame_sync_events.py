@@ -157,5 +157,5 @@ def test_bundle_fields_are_typed() -> None:
         plain: Any = bundle["state"].pos_w
         data = bundle.of("state", sn.FieldData)
         assert data is not None and data.pos_w is plain
-        with pytest.raises(TypeError, match="'state' sent FieldData, not LostEvents"):
+        with pytest.raises(TypeError, match="sensor 'state' sent FieldData, not LostEvents"):
             bundle.of("state", LostEvents)

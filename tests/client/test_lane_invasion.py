@@ -203,13 +203,13 @@ def made(host: FakeHost, *lanes: Any, envs: range = range(1), **values: Any) -> 
 
 
 def drive(sensor: LaneInvasion, host: FakeHost, snapshots: Sequence[Snapshot]) -> list[LaneInvasionEvent]:
-    heard = list[LaneInvasionEvent]()
-    sensor.listen(heard.append)
+    received = list[LaneInvasionEvent]()
+    sensor.listen(received.append)
     for each in snapshots:
         host.send(each)
     drain(sensor)
     sensor.stop()
-    return heard
+    return received
 
 
 def test_drifting_over_a_line_reports_each_corner_once(host: FakeHost) -> None:
@@ -323,13 +323,13 @@ def told(events: Sequence[LaneInvasionEvent]) -> list[tuple[Any, ...]]:
 
 def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) -> tuple[list[tuple[Any, ...]], int]:
     """Deliver snapshots from six threads, and return the messages and the number of dropped frames."""
-    sensor, heard, lock, line = (
+    sensor, received, lock, line = (
         made(host, *ROAD, envs=range(2)),
         list[LaneInvasionEvent](),
         threading.Lock(),
         iter(frames),
     )
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
 
     def bring() -> None:
         while True:
@@ -350,7 +350,7 @@ def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) 
         assert not thread.is_alive()
     drain(sensor)
     sensor.destroy()
-    return told(heard), sensor.dropped
+    return told(received), sensor.dropped
 
 
 def test_ordered_snapshots_on_many_threads_give_the_events_of_one_thread(host: FakeHost) -> None:
@@ -397,18 +397,18 @@ def test_lanes_accept_json_text_plain_data_arrays_and_markings(host: FakeHost) -
 
 
 def test_lanes_can_be_set_later_and_replaced_at_run_time(host: FakeHost) -> None:
-    sensor, heard = made(host), list[LaneInvasionEvent]()
+    sensor, received = made(host), list[LaneInvasionEvent]()
     with pytest.raises(ConfigError, match=r"lanes: got \(\), expected at least one lane marking.*sensor\.lanes = "):
-        sensor.listen(heard.append)
+        sensor.listen(received.append)
     sensor.lanes = (lane(50.0),)
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
     host.send(snapshot(1, (0, 1.0)))
     host.send(snapshot(2, (0, 3.0)))
     sensor.lanes = (lane(3.0),)
     host.send(snapshot(3, (0, 1.0)))
     drain(sensor)
     sensor.destroy()
-    assert [event.frame for event in heard] == [3]
+    assert [event.frame for event in received] == [3]
 
 
 def test_lane_invasion_requires_a_body_with_a_box(host: FakeHost) -> None:

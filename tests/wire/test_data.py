@@ -642,6 +642,6 @@ def truth_is_finite(data: FieldData) -> bool:
     return bool(data.truth.force.sum() == data.truth.force.sum())
 
 
-def test_flags_say_whether_the_truth_is_there() -> None:
+def test_flags_report_whether_truth_is_included() -> None:
     assert fields(truth=True).raw.header.flags == TRUTH
     assert sn.FieldData is FieldData

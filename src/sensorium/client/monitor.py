@@ -27,7 +27,7 @@ from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
 LINES_EVERY = 1.0
 """Seconds between two lines of a sensor if there is no live table."""
-NO_SENSOR = ("a SENSOR beside it", "Name a sensor after ADDRESS, or omit the option.")
+NO_SENSOR = ("a SENSOR argument as well", "Name a sensor after ADDRESS, or omit the option.")
 """Error texts for options that apply to samples if no sensor is given."""
 
 
@@ -80,7 +80,7 @@ class Options:
                 raise UsageError.of(option_of(name), getattr(self, name), "a number >= 0", "0 means no limit.")
         if self.key_file is not None and not self.server_key:
             fix = "Add --server-key KEY, which the server prints. Omit both if the server has no keys."
-            raise UsageError.of("--keys", str(self.key_file), "--server-key beside it", fix)
+            raise UsageError.of("--keys", str(self.key_file), "--server-key as well", fix)
 
     def refuse_of_samples(self, expected: str, fix: str) -> None:
         """Reject options that have no effect because no samples are shown.

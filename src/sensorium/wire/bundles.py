@@ -38,7 +38,7 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
     """Return the messages of a bundle. Their bodies are copies, so that they do not keep the received memory alive.
 
     Args:
-        memory: the message, contiguous; it must not be written any more.
+        memory: the message, contiguous; it must not be written afterwards.
         info: stream of the message.
         type_id: expected type of the data.
 

@@ -150,7 +150,7 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     """Return the data of a received message without a copy.
 
     Args:
-        memory: the message, contiguous; it must not be written any more.
+        memory: the message, contiguous; it must not be written afterwards.
         info: stream of the message.
         body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
