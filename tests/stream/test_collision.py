@@ -121,7 +121,7 @@ def test_a_collision_has_the_fields_of_the_contract(world: World) -> None:
 
 
 @scripted({(0, "wall"): (1, 9, 1.0), (1, "post"): (1, 9, 1.0)})
-def test_a_sensor_for_one_environment_tells_of_that_one(world: World) -> None:
+def test_sensor_for_one_environment_reports_only_its_collisions(world: World) -> None:
     assert told(world.step(world.collision("car", envs=range(1, 2)), 5)) == [(1, 2, "begin")]
 
 
@@ -132,7 +132,7 @@ def test_several_collisions_of_one_frame_are_several_messages_and_the_world_has_
 
 
 @scripted({(0, "wall"): (2, 12, 10.0)})
-def test_all_phases_are_told_once_each_control_step(world: World) -> None:
+def test_all_phases_are_reported_once_per_control_step(world: World) -> None:
     """The phases are begin in step 1, persist in 2 and end in 3, with the impulse of the whole contact: 10 ticks."""
     sensor = world.collision("car", phases="all")
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
@@ -143,7 +143,7 @@ def test_all_phases_are_told_once_each_control_step(world: World) -> None:
 
 
 @scripted({(0, "wall"): (2, 99, 10.0)})
-def test_rows_that_were_told_are_not_told_again(world: World) -> None:
+def test_reported_rows_are_not_repeated(world: World) -> None:
     """Several frames may see one control step: at each tick, or at an edit of the state."""
     sensor = world.collision("car", phases="all")
     world.scene.begin_control_step()
@@ -156,7 +156,7 @@ def test_rows_that_were_told_are_not_told_again(world: World) -> None:
 
 
 @scripted({(0, "wall"): (1, 99, 8.0), (0, "post"): (1, 99, 2.0)})
-def test_weak_collisions_are_left_out(world: World) -> None:
+def test_weak_collisions_are_omitted(world: World) -> None:
     """The impulses of the step are those of 5 ticks of 8 N and of 2 N."""
     sensor = world.collision("car", min_impulse="0.2")
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
@@ -165,7 +165,7 @@ def test_weak_collisions_are_left_out(world: World) -> None:
 @pytest.mark.parametrize(
     ("interval", "expected"), [("0.0", [1, 2, 3, 4, 5]), ("0.05", [1, 3, 5]), ("0.06", [1, 3, 5]), ("0.07", [1, 4])]
 )
-def test_one_pair_is_told_at_most_once_in_the_interval(interval: str, expected: list[int]) -> None:
+def test_pair_is_reported_at_most_once_per_interval(interval: str, expected: list[int]) -> None:
     """A contact chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); each pair has a separate interval."""
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (cfg,) = reserve_contact(engine, "car")
@@ -188,7 +188,7 @@ def test_one_pair_is_told_at_most_once_in_the_interval(interval: str, expected: 
 
 
 @scripted({(0, "wall"): (2, 4, 1.0), (1, "wall"): (2, 4, 1.0)})
-def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
+def test_reset_clears_report_intervals_of_its_env(world: World) -> None:
     """The script repeats after a reset to the start; only the environment that was reset reports the wall again."""
     sensor = world.collision("car", min_interval=10.0)
     assert told(world.step(sensor, 5)) == [(0, 1, "begin"), (1, 1, "begin")]
@@ -201,13 +201,13 @@ def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
 
 
 @scripted({(0, "wall"): (0, 99, 1.0), (1, "wall"): (3, 99, 1.0)})
-def test_what_touches_at_the_start_did_not_begin(world: World) -> None:
+def test_contact_at_the_start_is_no_begin_event(world: World) -> None:
     sensor = world.collision("car")
     assert told(world.step(sensor, 5)) == [(1, 1, "begin")]
 
 
 @scripted({(0, "wall"): (1, 9, 1.0)})
-def test_without_listeners_nothing_is_sent_and_nothing_is_made_up_for_later(world: World) -> None:
+def test_without_listeners_nothing_is_sent_or_kept(world: World) -> None:
     sensor = world.collision("car")
     world.listening = False
     assert world.step(sensor, 5) == []
@@ -215,7 +215,7 @@ def test_without_listeners_nothing_is_sent_and_nothing_is_made_up_for_later(worl
     assert world.events(sensor) == []
 
 
-def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_collisions_without_a_free_row_are_reported_lost(caplog: pytest.LogCaptureFixture) -> None:
     """A contact that starts every other tick fills 9 rows of 3 pairs in a control step of 60 ticks."""
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (cfg,) = reserve_contact(engine, "car")
@@ -227,7 +227,7 @@ def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFi
         sensor = world.collision("car", phases="all")
         assert len(world.step(sensor, 60)) == 9
         world.step(sensor, 60)
-    assert caplog.text.count("sensor 'guard': ") == 1 and "are lost" in caplog.text
+    assert caplog.text.count("sensor 'guard': ") == 1 and "were lost" in caplog.text
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
@@ -249,12 +249,12 @@ def test_bad_values_are_refused_by_name(world: World, values: dict[str, Any], na
 
 
 @scripted({})
-def test_it_must_be_attached(world: World) -> None:
+def test_collision_sensor_must_be_attached(world: World) -> None:
     with pytest.raises(sn.ConfigError, match="attach_to"):
         world.spawn(Collision)
 
 
-def test_what_was_not_reserved_is_refused_with_the_words_to_reserve_it() -> None:
+def test_unreserved_contacts_are_refused_with_the_call_to_reserve() -> None:
     engine = sn.TensorEngine(bodies=BODIES, provides=("pose", "contact"))
     with (
         World(sn.Scene(engine, [])) as world,
@@ -302,7 +302,7 @@ def drop(*bodies: str, **reserved: bool) -> World:
     return World(sn.Scene(engine, [], reserve=reserve_contact(engine, bodies, **reserved)))
 
 
-def test_a_dropped_box_tells_the_momentum_that_it_lost() -> None:
+def test_dropped_box_reports_its_lost_momentum() -> None:
     """A box of 2 kg falls 0.3 m onto another box: J = m v + m g d, because it rests at the end of the control step.
 
     v = sqrt(2 g h) is the speed of impact, known to g dt, and d is the duration of contact by then, known to dt.
@@ -342,7 +342,7 @@ def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
         assert told(world.step(sensor, 1000)) == [(0, WORLD, "begin")]
 
 
-def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
+def test_tree_collides_if_any_of_its_links_does() -> None:
     """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its hand does not count."""
     with drop("arm", whole_tree=True) as world:
         sensor = world.collision("arm", whole_tree=True)
@@ -351,7 +351,7 @@ def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
         assert {world.bodies[event.actor].name for event in events} == {"arm"}
 
 
-def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -> None:
+def test_reservation_covers_every_touchable_body() -> None:
     """Each colliding body gets a config; bodies without colliding shapes and the owner's tree are omitted."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
     cfgs = reserve_contact(engine)
@@ -370,7 +370,7 @@ def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -
                 world.scene.remove(source)
 
 
-def test_names_alone_reserve_for_a_model_that_is_compiled_elsewhere() -> None:
+def test_names_suffice_to_reserve_for_an_external_model() -> None:
     """After `sn.prepare` before the user's compilation, Collision works on the wrapped objects."""
     spec = mujoco.MjSpec.from_string(DROP)
     names = ["table", "low", "high", "arm", "hand", "world"]
@@ -406,7 +406,7 @@ def test_sleeping_worlds_have_their_static_bodies_as_secondaries() -> None:
         assert event.other_actor == WORLD and event.normal_impulse[2] > 2.0 * np.sqrt(2 * 9.81 * 0.3)
 
 
-def test_the_smallest_reports_that_cover_everything_are_taken() -> None:
+def test_smallest_covering_reports_are_used() -> None:
     """Reports reserved elsewhere for the same owner, with fewer or more bodies, change nothing."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
 
@@ -426,7 +426,7 @@ def test_the_smallest_reports_that_cover_everything_are_taken() -> None:
         assert sensor.name == "guard"
 
 
-def test_a_report_of_some_of_the_others_is_not_enough() -> None:
+def test_partial_report_is_insufficient() -> None:
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
     some = sn.CollisionEventsCfg(
         name="some",
@@ -437,7 +437,7 @@ def test_a_report_of_some_of_the_others_is_not_enough() -> None:
         world.collision("high")
 
 
-def test_own_links_are_told_of_only_where_they_should() -> None:
+def test_own_links_are_reported_only_if_configured() -> None:
     """A hand falls onto the base on which it slides. The same reservation serves both sensors."""
     xml = """
     <mujoco><option timestep="0.001"/><worldbody>
@@ -457,7 +457,7 @@ def test_own_links_are_told_of_only_where_they_should() -> None:
         assert world.events(quiet) == []
 
 
-def test_the_modules_of_streamed_sensors_are_light() -> None:
+def test_streamed_sensor_modules_import_nothing_heavy() -> None:
     """A listener reads their data without torch, warp, pydantic and a simulator installed."""
     assert {"sensorium.stream.safe_distance", "sensorium.stream.collision"} <= set(OURS)
     code = (
@@ -469,7 +469,7 @@ def test_the_modules_of_streamed_sensors_are_light() -> None:
     assert out.stdout.split("\n")[:2] == ["CollisionSerializer", "[]"]
 
 
-def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_every_tick() -> None:
+def test_impulse_covers_the_control_step_even_with_per_tick_sensors() -> None:
     """The reported impulse of a box that falls and stays is its momentum plus its weight until the end of that step."""
     engine = sn.MujocoEngine(
         mujoco.MjSpec.from_string(

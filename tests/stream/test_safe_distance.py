@@ -109,7 +109,7 @@ def test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme() -> None:
     np.testing.assert_array_equal(found, gaps <= 0)
 
 
-def test_each_of_the_fifteen_axes_can_be_the_one_that_separates() -> None:
+def test_each_of_the_fifteen_axes_can_separate_boxes() -> None:
     """Pairs that just touch along a single axis are classified correctly, both 1e-6 apart and 1e-6 overlapping.
 
     Along the axis n a box reaches sum_i h_i |n . axis_i|, so the distance of touching is known.
@@ -164,7 +164,7 @@ STREET = bodies(CAR, ("bike/frame", SMALL), ("bike/wheel", SMALL), ("dog/trunk",
 FAR = (50.0, 0.0, 0.0)
 
 
-def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
+def test_ids_inside_are_reported_in_each_frame_with_any() -> None:
     """The box of the car spans -2.5 to 3 in x, 1.5 to each side and 0.5 up; an empty box gives no message."""
     with Host(STREET) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
@@ -180,7 +180,7 @@ def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
         assert host.failures.count == 0
 
 
-def test_a_body_that_only_touches_the_box_is_inside() -> None:
+def test_body_touching_the_box_is_inside() -> None:
     """All numbers are exact in float32: 1 + 2 in front, and a body of half a metre."""
     world = bodies(CAR, ("crate", (0.5, 0.5, 0.5)))
     with Host(world) as host:
@@ -189,7 +189,7 @@ def test_a_body_that_only_touches_the_box_is_inside() -> None:
         assert ids(host, guard, place((0, 0, 0), (np.nextafter(np.float32(3.5), 4), 0, 0))) == []
 
 
-def test_the_owner_is_never_inside_and_bodies_without_shapes_neither() -> None:
+def test_owner_and_bodies_without_shapes_are_never_inside() -> None:
     with Host(STREET) as host:
         guard = host.spawn(SafeDistance, {"exclude_own_links": "false"}, attach_to="car/base")
         assert ids(host, guard, place(*[(0, 0, 0)] * 5)) == [1, 2, 3]
@@ -218,7 +218,7 @@ def test_the_bounding_box_of_a_body_turns_with_it_and_has_its_own_centre() -> No
         assert ids(host, guard, pos, [[[1, 0, 0, 0], [np.sqrt(0.5), 0, 0, np.sqrt(0.5)]]]) == []
 
 
-def test_only_the_chosen_entities_count() -> None:
+def test_only_selected_entities_count() -> None:
     pos = place(*[(0, 0, 0)] * 5)
     with Host(STREET) as host:
         for pattern, expected in (
@@ -244,14 +244,14 @@ ROBOTS: Bodies = bodies(("base", SMALL), ("thigh", SMALL), ("foot", SMALL), ("bo
 
 
 @pytest.mark.parametrize(("exclude", "expected"), [("true", [3, 4]), ("false", [0, 2, 3, 4])])
-def test_the_links_of_the_owners_tree_count_only_where_they_should(exclude: str, expected: list[int]) -> None:
+def test_owners_links_count_only_if_configured(exclude: str, expected: list[int]) -> None:
     with Host(ROBOTS) as host:
         owner = owner_of(ROBOTS["thigh"], ROBOTS, Tree())
         guard = host.spawn(SafeDistance, {"exclude_own_links": exclude}, owner=owner)
         assert ids(host, guard, place(*[(0, 0, 0)] * 5)) == expected
 
 
-def test_each_environment_has_a_message_of_its_own() -> None:
+def test_each_environment_has_its_own_message() -> None:
     """Two of four environments have a body inside; a sensor for the last two reports only these."""
     world = bodies(CAR, ("crate", SMALL), ("barrel", SMALL))
     pos = np.full((4, 3, 3), 50.0)
@@ -265,7 +265,7 @@ def test_each_environment_has_a_message_of_its_own() -> None:
             assert all(event.num_envs == 1 for event in events)
 
 
-def test_a_state_that_is_not_finite_has_nothing_inside() -> None:
+def test_non_finite_state_has_no_bodies_inside() -> None:
     """Environments with diverged positions or orientations neither stop the others nor produce bodies."""
     world = bodies(CAR, ("crate", SMALL))
     pos = np.zeros((6, 2, 3))
@@ -278,7 +278,7 @@ def test_a_state_that_is_not_finite_has_nothing_inside() -> None:
         assert [message.first_env for message in host.frame(guard, pos, quat)] == [5]
 
 
-def test_nothing_is_computed_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_computed_without_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     with Host(STREET) as host:
         guard = host.spawn(SafeDistance, attach_to="car/base")
         host.listening = False
@@ -286,7 +286,7 @@ def test_nothing_is_computed_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None
         assert host.frame(guard, place(*[(0, 0, 0)] * 5)) == [] and host.failures.count == 0
 
 
-def test_a_wall_without_end_is_inside_only_where_it_is() -> None:
+def test_infinite_wall_is_inside_only_at_its_position() -> None:
     """A plane is a box of infinite length and width: outside at 1 m below the car's box, inside at its bottom."""
     world = bodies(CAR, ("floor", (np.inf, np.inf, 0.0)))
     with Host(world) as host:

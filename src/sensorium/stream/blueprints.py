@@ -89,7 +89,7 @@ def definitions(
             if found.get(definition.id, definition) != definition:
                 raise DuplicateNameError(f"there is another blueprint {definition.id!r}, which stays")
         except Exception as error:
-            text = f"{what} is left out of the blueprints: {type(error).__name__}: {error}"
+            text = f"{what} is omitted from the blueprints: {type(error).__name__}: {error}"
             warnings.warn(text, SensoriumWarning, stacklevel=3)
             return
         found[definition.id] = definition
@@ -151,7 +151,7 @@ def build_cfg(
     fields = definition.choose(given)
     if _TICK in fields:
         if "update_period" in fields:
-            fault = Fault(_TICK, shown(fields[_TICK]), "it absent beside update_period", "Keep one of the two.")
+            fault = Fault(_TICK, shown(fields[_TICK]), f"either {_TICK} or update_period", "Keep one of the two.")
             raise ConfigError(title, [fault])
         fields["update_period"] = fields.pop(_TICK)
     place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)

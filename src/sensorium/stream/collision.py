@@ -145,15 +145,15 @@ class Collision(StreamedSensor):
                 default="0.0",
                 low=0.0,
                 unit="N s",
-                doc="Weaker collisions are left out: length of the impulse within the control step.",
+                doc="Weaker collisions are omitted: length of the impulse within the control step.",
             ),
             Attribute(
                 id="phases",
                 default="begin",
                 recommended_values=tuple(_SENT),
                 restrict_to_recommended=True,
-                doc="`begin`: a message when a touch begins. `all`: also in each control step in which it goes on, and "
-                "when it ends.",
+                doc="`begin`: a message at the start of a contact. `all`: also in each further control step, "
+                "and at its end.",
             ),
             Attribute(
                 id="min_interval",
@@ -272,7 +272,7 @@ class Collision(StreamedSensor):
     def _warn(self, lost: Array) -> None:
         if lost.any() and not self._told:
             self._told = True
-            text = "sensor %r: %d contacts began or ended within one control step and found no room: they are lost"
+            text = "sensor %r: %d contacts started or ended within one control step and were lost for lack of free rows"
             LOG.warning(text, self.name, int(lost.sum()))
 
     def _new(self, key: str, reading: Reading, envs: slice) -> list[tuple[int, int]]:
@@ -370,7 +370,7 @@ def _sides(
     is_static = all(able[name] for name in links)  # static bodies cannot touch each other
     others = {name: body for name, body in ids.items() if body not in left_out and not (is_static and able[name])}
     if not others:
-        raise UnsupportedError(owner.body.name, "contacts", engine, "there is nothing else that it could touch.")
+        raise UnsupportedError(owner.body.name, "contacts", engine, "the model has no other body that it can touch.")
     return own, others
 
 

@@ -69,7 +69,7 @@ class Credentials:
         if not isinstance(self.keys, KeyPair | None):
             raise ConfigError.single("serve", "keys", "(not shown)", "a KeyPair", "KeyPair.generate() makes one.")
         if self.allowed_keys and self.keys is None:
-            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys beside them", "Give keys=...")
+            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys as well", "Give keys=...")
         for key in self.allowed_keys:
             check_key("serve", "allowed_keys", key)
         if self.keys is not None:
@@ -101,11 +101,13 @@ class Credentials:
             is_everywhere = reaches_all(host)
             where = "all network interfaces of this machine" if is_everywhere else f"{host}"
             if self.keys is None:
-                risk = "who has the token can read the sensors and move the robot, and all is sent in clear: give keys"
+                risk = (
+                    "clients with the token can read the sensors and move the robot, and data are in clear: give keys"
+                )
             elif not (self.token or self.allowed_keys):
-                risk = "who has the server's public key can read the sensors and move the robot: give allowed_keys"
+                risk = "clients with the server's public key can read sensors and move the robot: give allowed_keys"
             else:
-                risk = "only who has the right keys or token gets in"
+                risk = "only clients with valid keys or a valid token are accepted"
             if self.keys is None or is_everywhere or not (self.token or self.allowed_keys):
                 warnings.warn(f"the server listens at {where} ({address}); {risk}.", SensoriumWarning, stacklevel=4)
 

@@ -21,7 +21,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import SensorCfg, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -194,10 +194,7 @@ class CollisionTask:
 @kernel
 def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     """Process the pairs of all reports."""
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     pairs = t.pairs
     events = t.events
@@ -267,11 +264,10 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
     @classmethod
     def needs(cls, cfg: CollisionEventsCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return one report of net forces for each secondary."""
-        config = f"{type(cfg).__name__}({cfg.label!r})"
-        primary = resolve_match(cfg.primary, names, config=config, field="primary")
+        primary = resolve_match(cfg.primary, names, config=cfg.title, field="primary")
         others: list[tuple[str, str] | None] = [None]
         if cfg.secondary is not None:
-            kind, found = resolve_match(cfg.secondary, names, config=config, field="secondary")
+            kind, found = resolve_match(cfg.secondary, names, config=cfg.title, field="secondary")
             others = [(kind, name) for name in found]
         return [CONTACT_REPORT(primary, other, ("found", "force", "pos"), "netforce") for other in others]
 
@@ -283,12 +279,11 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
 
     def setup(self) -> None:
         """Allocate the memory of pairs and envs."""
-        config = f"{type(self.cfg).__name__}({self.name!r})"
         threshold = self.cfg.force_threshold
         self.notes["touching"] = f"net force > {threshold:g} N" if threshold else "found > 0"
         contacts = f"of the contacts of {listed(self._reports[0].args[0][1])}"
         self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
-        check_apart(self._reports[0].args[0], self.engine, config=config, field="primary")
+        check_apart(self._reports[0].args[0], self.engine, config=self.cfg.title, field="primary")
         pairs, num = Pairs(), len(self.pairs)
         for name in ("touching", "ticks", "peak", "row"):
             setattr(pairs, name, wp.from_torch(self.new_state(name, (num,))))
