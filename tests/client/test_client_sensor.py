@@ -137,7 +137,7 @@ def test_hooks_are_called_in_order(host: FakeHost) -> None:
     sensor.destroy()
     assert sensor.calls[2:] == ["reset", 3, 4, "close"] and gone == ["gone"] and not sensor.is_alive
     assert [event.x for event in arrived] == [1.5, 2.5]
-    with pytest.raises(StaleError, match="sensor 'follow' is destroyed"):
+    with pytest.raises(StaleError, match="sensor 'follow' was destroyed"):
         sensor.listen(arrived.append)
 
 

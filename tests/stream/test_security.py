@@ -76,9 +76,9 @@ def test_non_socket_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_message_too_long_for_the_server_is_refused_before_sending() -> None:
     """The client also stays connected."""
     with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
-        with pytest.raises(StreamError, match=r"Control of 16\d+ bytes.*max_message"):
+        with pytest.raises(StreamError, match=r"Control has 16\d+ bytes.*max_message"):
             client.control(np.zeros(200_000))
-        with pytest.raises(StreamError, match=r"Set of \d+ bytes"):
+        with pytest.raises(StreamError, match=r"Set has \d+ bytes"):
             client.sensors["gauge"].set("vec_noise", np.zeros(300_000))
         assert client.step() and client.is_connected and server._access.refused == 0
 

@@ -113,7 +113,7 @@ def test_exception_in_deserialize_drops_only_that_message(
     errors = client.errors
     assert errors
     for error in errors:
-        assert str(error) == "data of 'counter' cannot be read: KeyError: 'a field'"
+        assert str(error) == "cannot read data of 'counter': KeyError: 'a field'"
         assert error.sensor == "counter" and "deserialize" in error.traceback
 
 

@@ -428,7 +428,7 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
         with pytest.raises(IndexError, match="have 4 envs, got index"):
             data.rows(env)
     assert fields().offsets is None
-    with pytest.raises(TypeError, match="no fields with an event axis"):
+    with pytest.raises(TypeError, match="no field with an event axis"):
         fields().rows(0)
 
 

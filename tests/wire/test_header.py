@@ -75,7 +75,7 @@ def test_length_mismatch_with_the_header_is_refused() -> None:
             Header.read(memoryview(wrong))
     with pytest.raises(WireError, match="127 bytes, which is shorter than a header of 128 bytes"):
         Header.read(memoryview(whole[:127]))
-    with pytest.raises(WireError, match="of 0 bytes"):
+    with pytest.raises(WireError, match="has 0 bytes"):
         Header.read(memoryview(b""))
 
 

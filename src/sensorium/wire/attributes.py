@@ -428,7 +428,7 @@ class SensorDefinition:
         for name, value in (values or {}).items():
             if name not in known:
                 expected, fix = f"one of the attributes {listed(known)}", nearest(str(name), known).strip()
-                faults.append(Fault(str(name), shown(value), expected, fix))
+                faults.append(Fault(str(name), f"unknown attribute with value {shown(value)}", expected, fix))
             elif value is not None:
                 try:
                     chosen[name] = known[name].parse(value, self.id)
