@@ -94,26 +94,26 @@ class Sheet(SimpleSensor[SheetCfg, SheetData]):
         raw.cells.copy_(cells + self.engine.array("body_pos_w")[:, 0, :1])
 
 
-class Marks(ArrayData):
+class TickerData(ArrayData):
     dtype = np.dtype("<i8")
 
 
-class MarksSerializer(Serializer):
-    type_name = "sensorium.tests.Marks/1"
+class TickerDataSerializer(Serializer):
+    type_name = "sensorium.tests.TickerData/1"
 
     @staticmethod
     def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
         return args[0]
 
     @staticmethod
-    def deserialize(raw: RawData, /) -> Marks:
-        return Marks(raw)
+    def deserialize(raw: RawData, /) -> TickerData:
+        return TickerData(raw)
 
 
 class Ticker(StreamedSensor):
     """Sends `burst` events in every frame: each holds the frame's number and its own index, `size` numbers in total."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     events: ClassVar[bool] = True
 
     @classmethod

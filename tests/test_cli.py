@@ -322,7 +322,7 @@ def test_control_from_a_file_and_from_a_function(
     assert not np.array_equal(found["play.npz"], found["random"])
 
 
-def test_interrupt_saves_what_was_recorded(
+def test_interrupt_saves_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C ends the run with code 130, and table and files hold the readings so far."""
@@ -585,7 +585,7 @@ IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'
         ('xyz = 0.1', "`sensorium list imu`"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_rig_names_the_table_and_says_what_to_write_as_toml(
+def test_rig_error_names_the_table_and_shows_the_fix_as_toml(
     line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The message names the file, the table by number, kind and name, and the field, with a short list of fields."""

@@ -28,6 +28,7 @@ from streaming import DT, PATIENCE, serving, until
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.listen import catalogue_table
+from sensorium.cli.values import milliseconds, values_rows
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
@@ -251,6 +252,15 @@ def test_plain_lines_show_rates_shapes_and_values(server: sn.Server, capsys: pyt
     assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])
 
 
+def test_plain_listener_prints_the_newest_sample_each_second(
+    server: sn.Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plain([server.address, "gauge", "sheet", "--seconds", "1.2"]) == 0
+    samples = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [sample["sensor"] for sample in samples] == ["gauge", "sheet"] * 2
+    assert samples[2]["tick"] > samples[0]["tick"] and samples[2]["received"] > samples[0]["received"]
+
+
 def test_listen_works_with_only_the_light_packages(server: sn.Server, tmp_path: Path) -> None:
     """The plain listener works without torch, warp, pydantic, mujoco, rich and tyro."""
     code = (
@@ -413,12 +423,12 @@ def test_unanswered_connection_lists_possible_causes(capsys: pytest.CaptureFixtu
         (["gauge", "--count", "-1"], ["--count: got -1"]),
         (["gauge", "--seconds", "nan"], ["--seconds: got nan"]),
         (["gauge", "--timeout", "0"], ["--timeout: got 0"]),
-        (["gauge", "--token-file", "/nowhere/token"], ["--token-file: got", "/nowhere/token", "no folder"]),
-        (["gauge", "--server-key", "abc"], ["--server-key: got 'abc'", "40 characters"]),
-        (["gauge", "--keys", "mine"], ["--keys: got 'mine'", "--server-key beside it"]),
-        (["--count", "3"], ["--count: got 3", "a SENSOR beside it"]),
-        (["--env", "0", "--json"], ["--env: got 0", "a SENSOR beside it"]),
-        (["--policy", "lossless"], ["--policy: got 'lossless'", "a SENSOR beside it"]),
+        (["gauge", "--token-file", "/nowhere/token"], ["--token-file: got", "/nowhere/token", "folder"]),
+        (["gauge", "--server-key", "abc"], ["--server-key: got", "40 characters"]),
+        (["gauge", "--keys", "mine"], ["--keys: got 'mine'", "--server-key as well"]),
+        (["--count", "3"], ["--count: got 3", "a SENSOR argument as well"]),
+        (["--env", "0", "--json"], ["--env: got 0", "a SENSOR argument as well"]),
+        (["--policy", "lossless"], ["--policy: got 'lossless'", "a SENSOR argument as well"]),
     ],
 )
 def test_mistakes_are_explained(
@@ -535,7 +545,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:
     array = np.asarray(values, dtype)
     spec = FieldSpec("f", axes, array.shape[1:], dtype, "m", "", "vector", role)
-    return [row[-1] for row in show.values_rows("s", data_of(array, spec, cfg))]
+    return [row[-1] for row in values_rows("s", data_of(array, spec, cfg))]
 
 
 def test_few_numbers_are_shown_and_many_summarised() -> None:
@@ -571,4 +581,4 @@ def test_json_output_has_no_nan_or_infinity() -> None:
     ("seconds", "text"), [(0.0, "0 ms"), (0.0042, "4.2 ms"), (0.9996, "0.9996 s"), (12.0, "12 s"), (-0.003, "-3 ms")]
 )
 def test_times_are_formatted_briefly(seconds: float, text: str) -> None:
-    assert show.milliseconds(seconds) == text
+    assert milliseconds(seconds) == text

@@ -301,7 +301,7 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         ),
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
-        (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
+        (["--token-file", "/nowhere/token"], ["token", "The folder '/nowhere' does not exist"]),
         (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
         (["--control", "no_such_module:x:y"], ["--control no_such_module:x:y: there is no module"]),
@@ -405,7 +405,7 @@ def test_invalid_keys_are_explained(model: str, tmp_path: Path, capsys: pytest.C
     path = tmp_path / "keys"
     path.write_text("public = 'abc'\n")
     path.chmod(0o600)
-    failed(capsys, main(["serve", model, "--keys", str(path)]), str(path), "40 characters", "it is made")
+    failed(capsys, main(["serve", model, "--keys", str(path)]), str(path), "40 characters", "To create new keys")
 
 
 def test_help_explains_the_options() -> None:

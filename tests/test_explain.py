@@ -83,7 +83,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, tex
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, Any]) -> None:
+def test_each_selector_is_shown_with_its_resolved_elements(described: dict[str, Any]) -> None:
     """Mounts appear in model order with their bodies; a list stays a list; joints and native sensors appear by name."""
     sensors = described["sensors"]
     assert sensors["trunk"]["selector"] == {"site": "imu"}

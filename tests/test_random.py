@@ -107,7 +107,7 @@ def test_warp_equals_numpy(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_edge_words(device: str) -> None:
+def test_draws_are_bit_identical_at_edge_values(device: str) -> None:
     """The words at every power of two, where rounding and segments change, agree bit for bit as well."""
     powers = 2 ** np.arange(33, dtype=np.int64)
     near = (powers[:, None] + np.arange(-300, 301)).ravel()

@@ -135,6 +135,7 @@ FALLING = """
 @pytest.mark.parametrize("evaluate", ["always", "on_read"])
 def test_recomputed_sample_is_current_even_with_unfresh_state(evaluate: Any) -> None:
     """With ``fresh=False`` a sample is of the previous tick; after an edit its derived state is current."""
+    pytest.importorskip("mujoco.batch")
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", evaluate=evaluate)])
     for _ in range(3):
@@ -151,6 +152,7 @@ def test_recomputed_sample_is_current_even_with_unfresh_state(evaluate: Any) -> 
 
 def test_a_delayed_sensor_holds_its_sample_over_an_edit() -> None:
     """The arriving sample was captured before the edit, at the previous tick, and keeps its stamp."""
+    pytest.importorskip("mujoco.batch")
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", delay=0.02, update_period=0.03)])
     for _ in range(3):

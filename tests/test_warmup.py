@@ -221,7 +221,7 @@ def test_cache_size_is_robust_to_concurrent_compilation(tmp_path: Path, monkeypa
     assert module._size(tmp_path) == 4
 
 
-def test_help_says_when_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_when_to_use_warmup(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["warmup", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     for part in ("N ranks", "WARP_CACHE_PATH", "sensorium warmup --device cuda --model robot.xml --envs 4096"):

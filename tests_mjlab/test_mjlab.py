@@ -220,7 +220,7 @@ def test_a_reading_has_one_row_of_numbers_for_each_environment(env: ManagerBased
     assert scene["frames"].data.target_pos_source.abs().sum() > 0
 
 
-def test_knobs_are_set_through_our_scene(env: ManagerBasedRlEnv) -> None:
+def test_knobs_are_set_through_the_scene(env: ManagerBasedRlEnv) -> None:
     scene_of(env, "more")["tail"].set("noise", {"ang_vel_b": 0.0}, [0, 2])
     tick(env)
     error = reading(env, "tail", "ang_vel_b") - reading(env, "tail", "ang_vel_b", truth=True)

@@ -19,7 +19,7 @@ FEET = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="geom", pat
 JOINT = sn.JointSensorCfg(name="joint", joint="left_hip")
 
 
-def test_the_batch_engine_says_which_mujoco_it_needs() -> None:
+def test_batch_engine_error_names_the_required_mujoco() -> None:
     with pytest.raises(sn.MissingDependencyError, match=rf"3\.17.*{mujoco.__version__} is installed.*from_mj"):
         sn.MujocoEngine(ROBOT)
 

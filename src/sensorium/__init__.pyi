@@ -16,7 +16,7 @@ from sensorium.client.blueprints import Blueprint as Blueprint
 from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
 from sensorium.client.client_sensor import ClientEvent as ClientEvent
 from sensorium.client.client_sensor import ClientSensor as ClientSensor
-from sensorium.client.frame_bundle import FrameBundle as FrameBundle
+from sensorium.client.frame_collector import FrameBundle as FrameBundle
 from sensorium.client.frame_sync import FrameSync as FrameSync
 from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
 from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent

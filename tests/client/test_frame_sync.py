@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.client.frame_collector import FrameCollector, FrameTimeoutError
+from sensorium.client.frame_collector import FrameBundle, FrameCollector, FrameTimeoutError
 from sensorium.client.frame_sync import FrameSync
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
 from sensorium.wire.stream_info import StreamInfo

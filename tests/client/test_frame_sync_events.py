@@ -76,13 +76,13 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
 
 def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block the subscriptions of a `FrameSync` at a gate, to simulate slow threads."""
-    add = sync._collector.add
+    add = sync.add
 
     def slow(name: str, data: Any) -> None:
         assert gate.wait(PATIENCE)
         add(name, data)
 
-    monkeypatch.setattr(sync._collector, "add", slow)
+    monkeypatch.setattr(sync, "add", slow)
 
 
 def test_frame_waits_for_all_events_after_its_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,5 +157,5 @@ def test_bundle_fields_are_typed() -> None:
         plain: Any = bundle["state"].pos_w
         data = bundle.of("state", sn.FieldData)
         assert data is not None and data.pos_w is plain
-        with pytest.raises(TypeError, match="the data of 'state' are FieldData, not LostEvents"):
+        with pytest.raises(TypeError, match="sensor 'state' sent FieldData, not LostEvents"):
             bundle.of("state", LostEvents)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import owner_of, spawn
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
@@ -32,7 +32,9 @@ Point = tuple[Fraction, Fraction]
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
     callbacks = Callbacks()
-    yield FakeHost(callbacks)
+    host = FakeHost(callbacks)
+    yield host
+    host.close()
     assert callbacks.errors.take() == []
 
 
@@ -201,13 +203,13 @@ def made(host: FakeHost, *lanes: Any, envs: range = range(1), **values: Any) -> 
 
 
 def drive(sensor: LaneInvasion, host: FakeHost, snapshots: Sequence[Snapshot]) -> list[LaneInvasionEvent]:
-    heard = list[LaneInvasionEvent]()
-    sensor.listen(heard.append)
+    received = list[LaneInvasionEvent]()
+    sensor.listen(received.append)
     for each in snapshots:
         host.send(each)
     drain(sensor)
     sensor.stop()
-    return heard
+    return received
 
 
 def test_drifting_over_a_line_reports_each_corner_once(host: FakeHost) -> None:
@@ -321,13 +323,13 @@ def told(events: Sequence[LaneInvasionEvent]) -> list[tuple[Any, ...]]:
 
 def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) -> tuple[list[tuple[Any, ...]], int]:
     """Deliver snapshots from six threads, and return the messages and the number of dropped frames."""
-    sensor, heard, lock, line = (
+    sensor, received, lock, line = (
         made(host, *ROAD, envs=range(2)),
         list[LaneInvasionEvent](),
         threading.Lock(),
         iter(frames),
     )
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
 
     def bring() -> None:
         while True:
@@ -348,7 +350,7 @@ def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) 
         assert not thread.is_alive()
     drain(sensor)
     sensor.destroy()
-    return told(heard), sensor.dropped
+    return told(received), sensor.dropped
 
 
 def test_ordered_snapshots_on_many_threads_give_the_events_of_one_thread(host: FakeHost) -> None:
@@ -395,23 +397,23 @@ def test_lanes_accept_json_text_plain_data_arrays_and_markings(host: FakeHost) -
 
 
 def test_lanes_can_be_set_later_and_replaced_at_run_time(host: FakeHost) -> None:
-    sensor, heard = made(host), list[LaneInvasionEvent]()
+    sensor, received = made(host), list[LaneInvasionEvent]()
     with pytest.raises(ConfigError, match=r"lanes: got \(\), expected at least one lane marking.*sensor\.lanes = "):
-        sensor.listen(heard.append)
+        sensor.listen(received.append)
     sensor.lanes = (lane(50.0),)
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
     host.send(snapshot(1, (0, 1.0)))
     host.send(snapshot(2, (0, 3.0)))
     sensor.lanes = (lane(3.0),)
     host.send(snapshot(3, (0, 1.0)))
     drain(sensor)
     sensor.destroy()
-    assert [event.frame for event in heard] == [3]
+    assert [event.frame for event in received] == [3]
 
 
 def test_lane_invasion_requires_a_body_with_a_box(host: FakeHost) -> None:
     description = LaneInvasion.definition().describe({"lanes": [lane()]})
-    with pytest.raises(ConfigError, match="attach_to: got None, expected a body, whose corners are looked at"):
+    with pytest.raises(ConfigError, match="attach_to: got None, expected a body"):
         spawn(LaneInvasion, host, "lanes", description)
     with pytest.raises(ConfigError, match="attach_to: got 'car/wheel', expected a body with shapes"):
         spawn(LaneInvasion, host, "lanes", description, owner=owner_of(BODIES["car/wheel"], BODIES))

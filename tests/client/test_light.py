@@ -148,28 +148,28 @@ LIGHT = (
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "network"])
 def test_light_client_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
     """All received data have the server's bits; events and lanes follow from geometry."""
-    heard = json.loads(
+    arrived = json.loads(
         said(light, str(HERE / "light_program.py"), recorded.server.address, str(int(shared)), f"{STEPS}")
     )
-    assert heard["heavy"] == []
-    assert heard["segments"] == int(shared)
+    assert arrived["heavy"] == []
+    assert arrived["segments"] == int(shared)
     steps = {frame: shown for frame, shown in recorded.shown.items() if shown["tick"] >= 1}
     assert [shown["tick"] for shown in steps.values()] == [*range(1, STEPS + 1)]
     for frame, shown in steps.items():
-        assert heard["sheet"][str(frame)] == [shown["tick"], shown["cells"], None, 1]
+        assert arrived["sheet"][str(frame)] == [shown["tick"], shown["cells"], None, 1]
         due = shown["captured"]
-        assert (str(frame) in heard["imu"]) == due == (shown["tick"] % 2 == 0)
+        assert (str(frame) in arrived["imu"]) == due == (shown["tick"] % 2 == 0)
         if due:
-            assert heard["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
+            assert arrived["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
             assert shown["acc"] != shown["true"]
-        assert heard["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
+        assert arrived["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
     # The box reaches 1 m before the hull, whose front is 0.5 m before its middle; the crate starts at 2.8 m.
     near = [[frame, 0, [CRATE]] for frame, shown in steps.items() if 0.125 * shown["tick"] + 1.5 >= 2.8]
-    assert heard["near"] == near and len(near) == 10
+    assert arrived["near"] == near and len(near) == 10
     front, back = ["front_left", "front_right"], ["back_left", "back_right"]
-    assert heard["crossed"] == [[tick, 0, "robot/base", "broken", ends] for tick, ends in ((4, front), (12, back))]
-    assert heard["bodies"] == ["robot/base", "crate/box"]
-    assert heard["pose"] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert arrived["crossed"] == [[tick, 0, "robot/base", "broken", ends] for tick, ends in ((4, front), (12, back))]
+    assert arrived["bodies"] == ["robot/base", "crate/box"]
+    assert arrived["pose"] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("recorded", ["free-running"], indirect=True)

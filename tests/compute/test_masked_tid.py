@@ -42,6 +42,6 @@ def test_threads_of_masked_environments_end_and_others_know_their_environment() 
     assert values.tolist() == [[10.0, 11.0], [0.0, 0.0], [10.0, 11.0]]
 
 
-def test_outside_a_kernel_it_says_where_it_works() -> None:
+def test_masked_function_outside_a_kernel_raises() -> None:
     with pytest.raises(RuntimeError, match=r"sensorium\.compute\.kernel"):
         masked_tid(Rows())

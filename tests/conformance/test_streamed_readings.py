@@ -162,5 +162,5 @@ def test_listeners_receive_the_scenes_values_in_each_frame(scene: sn.Scene) -> N
         assert_same(got[frame, name], shown[frame][name], parts[name], truths[name])
     events = {name for name, cfg in CONFIGS.items() if cfg.kind() == "collision_events"}
     assert set(names) - {name for _, name in announced} <= events
-    heard = {name for (frame, name), data in got.items() if name in events and data.offsets[-1]}
-    assert heard == {name for _, name in announced} & events != set()
+    received = {name for (frame, name), data in got.items() if name in events and data.offsets[-1]}
+    assert received == {name for _, name in announced} & events != set()

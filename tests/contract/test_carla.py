@@ -336,15 +336,15 @@ Sender.serializer = SenderSerializer
 def test_every_sensor_has_its_own_stream_and_pool(world: sn.Client) -> None:
     """Only the sensor's listener gets its messages; their memory is reused by the same sensor, and never by another."""
     Sender.memory.clear()
-    heard: dict[str, list[str]] = {"left": [], "right": []}
-    for name, texts in heard.items():
+    received: dict[str, list[str]] = {"left": [], "right": []}
+    for name, texts in received.items():
         sensor = world.spawn("tutorial_sender", attach_to=ROAD[EGO], name=name)
         sensor.listen(lambda event, texts=texts: texts.append(str(event).rpartition(" ")[0]))
     frames = []
     for _ in range(30):
         frames.append(world.step())
-        until(lambda: all(texts[-1:] == [f"{name} {frames[-1]}"] for name, texts in heard.items()))
-    for name, texts in heard.items():
+        until(lambda: all(texts[-1:] == [f"{name} {frames[-1]}"] for name, texts in received.items()))
+    for name, texts in received.items():
         assert texts == [f"{name} {frame}" for frame in frames]
     left, right = Sender.memory["left"], Sender.memory["right"]
     assert not left & right
@@ -353,20 +353,20 @@ def test_every_sensor_has_its_own_stream_and_pool(world: sn.Client) -> None:
 
 def test_tick_sends_asynchronously(world: sn.Client) -> None:
     """The capture is taken in tick and sent by another thread; the message belongs to the frame of the capture."""
-    heard: list[tuple[int, float, str]] = []
+    received: list[tuple[int, float, str]] = []
     sensor = world.spawn("tutorial_sender", sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])
     world.destroy(sensor)
     blueprint = world.blueprints.find("tutorial_sender").set_attributes(aside="true")
     sensor = world.spawn(blueprint, sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])
-    sensor.listen(lambda event: heard.append((event.frame, event.transform.pos, str(event))))
+    sensor.listen(lambda event: received.append((event.frame, event.transform.pos, str(event))))
     frames = [world.step() for _ in range(9)]
-    until(lambda: len(heard) == 9)
-    for frame, pos, text in heard:
+    until(lambda: len(received) == 9)
+    for frame, pos, text in received:
         tick = frames.index(frame) + 1
         assert pos == (at(tick)[AUDI][0], 0.0, 2.0)
         name, number, thread = text.split(" ", 2)
         assert (name, number) == (sensor.name, str(frame)) and thread.endswith("(compute_and_send)")
-    assert sorted(frame for frame, *_ in heard) == frames
+    assert sorted(frame for frame, *_ in received) == frames
 
 
 # Client-side sensors --------------------------------------------------------------------------------------------------
@@ -401,11 +401,11 @@ def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
             for _ in range(3):
                 client.step()
             assert server.sent_bytes == sent and server.counts.subscriptions == 0
-            heard: list[tuple[int, float]] = []
-            odometer.listen(heard.append)
+            received: list[tuple[int, float]] = []
+            odometer.listen(received.append)
             frames = [client.step() for _ in range(4)]
-            until(lambda: heard and heard[-1][0] == frames[-1])
-            assert heard[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
+            until(lambda: received and received[-1][0] == frames[-1])
+            assert received[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
             assert {topic for topic, each in server._stream_catalog.topics.items() if each.subscriptions} == {"world"}
             odometer.destroy()
             until(lambda: odometer.name not in other.streams)

@@ -200,3 +200,11 @@ def test_a_missing_tangent_is_mujocos() -> None:
     its = engine.array(contact_array(report))
     torch.testing.assert_close(other.contacts[report], its, rtol=0, atol=1e-6)
     assert (its[..., 0] > 0).sum() > 5
+
+
+def test_a_list_without_places_reports_nothing() -> None:
+    """A simulator without contacts may bind an empty list."""
+    arrays = {name: torch.zeros(0, 3) for name in ("point", "normal", "force")}
+    sides, count = torch.zeros(0, 2, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
+    engine = TensorEngine(2, bodies=("cup",), contact_list=ContactList(count, sides, **arrays, kind="body"))
+    assert not engine.contacts[TOUCH].any()

@@ -444,7 +444,7 @@ def test_steps_and_mask_resets_do_not_wait_for_the_device(fresh):
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_four_steps_of_one_are_one_step_of_four(fresh):
+def test_four_single_steps_equal_one_step_of_four_substeps(fresh):
     """Substeps are steps: state and derived state have the same bits."""
     single, four = thrown(fresh=fresh), thrown(fresh=fresh)
     for ctrl in controls(single, 6):

@@ -271,7 +271,7 @@ SEEN = f"""
 </mujoco>"""
 
 
-def test_visible_is_what_mj_ray_can_hit() -> None:
+def test_visible_shapes_are_those_mj_ray_hits() -> None:
     """A ray from above hits exactly the geoms flagged visible, by the alpha of the material or of the geom."""
     engine = batch(SEEN)
     data = randomised(engine.model)

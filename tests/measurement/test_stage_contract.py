@@ -160,7 +160,7 @@ def test_stages_round_trip_through_files(stage: StageCfg) -> None:
     assert type(stage).from_dict({k: v for k, v in stage.to_dict().items() if k != "kind"}) == stage
 
 
-def test_truth_never_sees_a_stage() -> None:
+def test_truth_is_not_affected_by_stages() -> None:
     """Each measured value sometimes differs by more than its noise ever does, and the true value is the body's."""
     scene = everything()
     differs = dict.fromkeys(STAGES, False)

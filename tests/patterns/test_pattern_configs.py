@@ -263,7 +263,7 @@ def test_float64_and_tiny_directions_become_unit_float32() -> None:
     np.testing.assert_allclose(rays.directions.numpy(), [[0.0, 0.6, 0.8]], atol=1e-7)
 
 
-def test_class_without_func_explains_what_to_write() -> None:
+def test_class_without_func_error_shows_the_method() -> None:
     class EmptyPatternCfg(sn.PatternBaseCfg):
         pass
 

@@ -495,7 +495,7 @@ def test_a_resolution_set_for_one_env_changes_its_quanta_alone() -> None:
     assert (np.rint(quanta[1]) % 4 == 0).all() and (np.rint(quanta[[0, 2]]) % 4 != 0).any()
 
 
-def test_a_derived_velocity_takes_no_noise_of_its_own() -> None:
+def test_derived_velocity_has_no_separate_noise() -> None:
     """A run-time setting of a derived velocity is rejected, because it has none."""
     scene = sn.Scene(engine_of(1), [sn.JointSensorCfg(joints=".*", position_noise=0.1, velocity_mode="difference")])
     with pytest.raises(sn.UnknownNameError, match="velocity"):

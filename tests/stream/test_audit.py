@@ -40,7 +40,7 @@ def test_blueprints_of_a_served_scene_list_presets_of_their_kind() -> None:
     """The attribute `preset` offers the names of `sn.presets()`; a spawned device is configured as by `sn.preset`."""
     with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
         for blueprint in client.blueprints:
-            names = [name for name, info in presets().items() if info.kind == blueprint.kind]
+            names = [name for name, info in presets().items() if info.kind == blueprint.definition.kind]
             assert blueprint.has_attribute("preset") == bool(names)
             if names:
                 offered = blueprint.get_attribute("preset")
@@ -143,7 +143,7 @@ def test_blocked_listener_does_not_delay_closing(caplog: pytest.LogCaptureFixtur
         before = time.monotonic()
         imu.stop()
         assert time.monotonic() - before < PATIENCE / 2 and not imu.is_listening
-        assert "the listener of 'imu' is left alone" in caplog.text
+        assert "the listener of 'imu' was abandoned" in caplog.text
         client.close()
         assert time.monotonic() - before < PATIENCE
     finally:

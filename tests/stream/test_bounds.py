@@ -12,7 +12,7 @@ from streaming import PATIENCE, build, running
 from test_server import Listener
 
 import sensorium as sn
-from sensorium.client.requests import ServerError
+from sensorium.client.session import ServerError
 
 MIRROR = {"kind": "rotating_mirror", "elevation_range": (-7.0, 52.0)}
 GRID = {"kind": "grid", "size": (100.0, 100.0), "resolution": 0.02}

@@ -227,7 +227,7 @@ def test_collisions_without_a_free_row_are_reported_lost(caplog: pytest.LogCaptu
         sensor = world.collision("car", phases="all")
         assert len(world.step(sensor, 60)) == 9
         world.step(sensor, 60)
-    assert caplog.text.count("sensor 'guard': ") == 1 and "are lost" in caplog.text
+    assert caplog.text.count("sensor 'guard': ") == 1 and "were lost" in caplog.text
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
         assert told(world.step(sensor, 1000)) == [(0, WORLD, "begin")]
 
 
-def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
+def test_tree_collides_if_any_of_its_links_does() -> None:
     """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its hand does not count."""
     with drop("arm", whole_tree=True) as world:
         sensor = world.collision("arm", whole_tree=True)

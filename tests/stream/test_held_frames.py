@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
 from sensorium.stream import frame_counter, streamed_sensors
@@ -19,7 +19,7 @@ from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_defi
 class Keeper(sn.StreamedSensor):
     """Takes a capture of each frame and keeps it."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -32,7 +32,7 @@ class Keeper(sn.StreamedSensor):
 class Worker(sn.StreamedSensor):
     """Blocks a thread in each frame until it is released."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     gate = threading.Event()
     begun = threading.Event()
 

@@ -14,6 +14,7 @@ import pytest
 from streaming import PATIENCE, build, held, running, serving, until
 
 import sensorium as sn
+from sensorium.client.subscription import WINDOW_LARGE
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 
 COLUMNS = 2**17
@@ -126,11 +127,11 @@ def test_tcp_data_are_read_only_and_live_as_long_as_their_views() -> None:
 
 def test_memory_is_reused_and_does_not_grow() -> None:
     with serving(lockstep=True, world={"columns": 4 * COLUMNS}) as server, far(server) as client:
-        count = 0
+        count = nbytes = 0
 
         def take(data: Any) -> None:
-            nonlocal count
-            count += 1
+            nonlocal count, nbytes
+            count, nbytes = count + 1, len(data.raw_data)
 
         client.sensors["sheet"].listen(take, policy="lossless")
         for k in range(200):
@@ -138,7 +139,8 @@ def test_memory_is_reused_and_does_not_grow() -> None:
             until(lambda k=k: count > k)
             if k == 20:
                 before = held()["rss"]
-        assert held()["rss"] - before < 32 * 2**20  # a leak would be 750 MB
+        # Up to WINDOW_LARGE messages are in transit, each in server and client. A leak would be 180 messages.
+        assert held()["rss"] - before <= 2 * WINDOW_LARGE * nbytes
 
 
 def test_slow_client_does_not_block_others() -> None:

@@ -60,25 +60,27 @@ def connected(transport: str) -> Iterator[sn.Client]:
 
 def a_program(client: sn.Client) -> dict[str, Any]:
     """Use every feature of a client, and return the results."""
-    heard: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
+    arrived: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
     client.sensors["gauge"].listen(
-        lambda d: heard["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
+        lambda d: arrived["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
         policy="lossless", envs=slice(1, 3), truth=True,
     )  # fmt: skip
-    client.sensors["sheet"].listen(lambda d: heard["sheet"].append((d.frame, d["cells"].tobytes())), policy="lossless")
+    client.sensors["sheet"].listen(
+        lambda d: arrived["sheet"].append((d.frame, d["cells"].tobytes())), policy="lossless"
+    )
     blueprint = client.blueprints.find("sensor.other.test_ticker")
     blueprint.set_attribute("burst", "3")
     ticker = client.spawn(blueprint, Pose((0.0, 0.0, 1.0)), "body", env=2)
-    ticker.listen(lambda event: heard["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
+    ticker.listen(lambda event: arrived["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
     walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
-    walker.listen(heard["frames"].append)
+    walker.listen(arrived["frames"].append)
     with sn.FrameSync(client, ["gauge"]) as sync:
         frames = [client.step(substeps=k) for k in (1, 2, 1)]
         synced = [sync.get(frame, timeout=PATIENCE)["gauge"].frame for frame in frames]
     client.reset([3])
     last = client.step()
-    until(lambda: heard["gauge"][-1][0] == heard["sheet"][-1][0] == heard["frames"][-1] == last)
-    until(lambda: [frame for frame, *_ in heard["events"][-3:]] == [last] * 3)
+    until(lambda: arrived["gauge"][-1][0] == arrived["sheet"][-1][0] == arrived["frames"][-1] == last)
+    until(lambda: [frame for frame, *_ in arrived["events"][-3:]] == [last] * 3)
     walker.destroy()
     client.destroy(ticker)
     with pytest.raises(sn.UnknownNameError, match="gage"):
@@ -86,7 +88,7 @@ def a_program(client: sn.Client) -> dict[str, Any]:
     with pytest.raises(sn.ServerError, match="test_ticker"):
         client.destroy("test_ticker")
     about = (client.num_envs, client.dt, client.is_lockstep, client.bodies["body"], client.description.to_dict())
-    return {**heard, "about": about, "steps": frames, "synced": synced, "blueprints": client.blueprints.ids}
+    return {**arrived, "about": about, "steps": frames, "synced": synced, "blueprints": client.blueprints.ids}
 
 
 def test_local_program_has_the_results_of_the_network_one() -> None:
@@ -142,7 +144,7 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
         assert not client.notes and not client.errors
 
 
-def test_released_memory_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_memory_is_reused() -> None:
     """Hundreds of frames, four of which are held at a time, use a handful of memory blocks."""
     with build(columns=COLUMNS).local_client() as client:
         places: set[int] = set()
@@ -153,10 +155,11 @@ def test_released_memory_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
             places.add(kept[-1].__array_interface__["data"][0])
             del kept[:-4]
 
-        client.sensors["sheet"].listen(take, policy="lossless")
-        for _ in range(300):
+        sheet = client.sensors["sheet"]
+        sheet.listen(take, policy="lossless")
+        for count in range(1, 301):
             client.step()
-        until(lambda: client.sensors["sheet"].stats.received >= 300)
+            until(lambda count=count: sheet.stats.received >= count)  # a slow listener would hold more blocks
         assert len(places) <= 12
 
 
@@ -267,16 +270,16 @@ def test_two_local_clients_of_one_server_are_independent() -> None:
     """Each client has separate listeners and sensors; both may step; the client that started the server ends it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client(server=first.server) as second:
-        heard: dict[str, list[int]] = {"first": [], "second": []}
-        first.sensors["gauge"].listen(lambda d: heard["first"].append(d.frame), policy="lossless")
-        second.sensors["gauge"].listen(lambda d: heard["second"].append(d.frame), policy="lossless", every=2)
+        arrived: dict[str, list[int]] = {"first": [], "second": []}
+        first.sensors["gauge"].listen(lambda d: arrived["first"].append(d.frame), policy="lossless")
+        second.sensors["gauge"].listen(lambda d: arrived["second"].append(d.frame), policy="lossless", every=2)
         mine = first.spawn("sensor.other.test_ticker", attach_to="body")
         with pytest.raises(sn.ServerError, match="Only its own can a client destroy"):
             second.destroy(mine.name)
         assert second.sensors[mine.name].kind == mine.kind
         frames = [client.step() for client in (first, second) * 5]
         assert frames == [*range(frames[0], frames[0] + 10)]
-        until(lambda: heard["first"][-1:] == frames[-1:] and len(heard["second"]) >= 5)
+        until(lambda: arrived["first"][-1:] == frames[-1:] and len(arrived["second"]) >= 5)
         second.close()
         assert first.step() == frames[-1] + 1 and first.server.clients == 1
 
@@ -285,15 +288,15 @@ def test_two_local_clients_with_own_servers_share_one_scene() -> None:
     """Both clients hear of every step, whichever client takes it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client() as second:
-        heard: list[list[int]] = [[], []]
+        arrived: list[list[int]] = [[], []]
         for k, client in enumerate((first, second)):
-            client.sensors["gauge"].listen(lambda d, k=k: heard[k].append(d.tick), policy="lossless")
+            client.sensors["gauge"].listen(lambda d, k=k: arrived[k].append(d.tick), policy="lossless")
         start = scene.tick
         first.step()
         second.step()
         scene.step()
-        until(lambda: all(ticks[-1:] == [start + 3] for ticks in heard))
-        assert heard[0][-3:] == heard[1][-3:] == [start + 1, start + 2, start + 3]
+        until(lambda: all(ticks[-1:] == [start + 3] for ticks in arrived))
+        assert arrived[0][-3:] == arrived[1][-3:] == [start + 1, start + 2, start + 3]
         first.close()
         assert second.step() > 0
 

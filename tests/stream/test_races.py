@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
 from sensorium.client.checks import ListenOptions
@@ -24,7 +24,7 @@ from sensorium.wire.world import Snapshot
 class Later(StreamedSensor):
     """Sends the frame's number from a worker thread, once a gate is open."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     gate: ClassVar[threading.Event] = threading.Event()
 
     @classmethod
@@ -42,7 +42,7 @@ class Later(StreamedSensor):
 class Failing(StreamedSensor):
     """Fails at its second frame."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
 
     @classmethod
     def definition(cls) -> SensorDefinition:

@@ -109,7 +109,7 @@ def test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme() -> None:
     np.testing.assert_array_equal(found, gaps <= 0)
 
 
-def test_each_of_the_fifteen_axes_can_be_the_one_that_separates() -> None:
+def test_each_of_the_fifteen_axes_can_separate_boxes() -> None:
     """Pairs that just touch along a single axis are classified correctly, both 1e-6 apart and 1e-6 overlapping.
 
     Along the axis n a box reaches sum_i h_i |n . axis_i|, so the distance of touching is known.

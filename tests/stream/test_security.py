@@ -76,9 +76,9 @@ def test_non_socket_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_message_too_long_for_the_server_is_refused_before_sending() -> None:
     """The client also stays connected."""
     with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
-        with pytest.raises(StreamError, match=r"Control of 16\d+ bytes.*max_message"):
+        with pytest.raises(StreamError, match=r"Control has 16\d+ bytes.*max_message"):
             client.control(np.zeros(200_000))
-        with pytest.raises(StreamError, match=r"Set of \d+ bytes"):
+        with pytest.raises(StreamError, match=r"Set has \d+ bytes"):
             client.sensors["gauge"].set("vec_noise", np.zeros(300_000))
         assert client.step() and client.is_connected and server._access.refused == 0
 
@@ -111,7 +111,7 @@ def test_all_interfaces_addresses_are_recognised_in_any_form(host: str) -> None:
     [
         ({"token": "open sesame"}, "all network interfaces .* in clear: give keys"),
         ({"keys": KeyPair.generate()}, "all network interfaces .* give allowed_keys"),
-        ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only who has"),
+        ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only clients with valid"),
     ],
 )
 def test_server_on_all_interfaces_warns(options: dict[str, Any], words: str) -> None:
@@ -185,7 +185,7 @@ def test_wrong_keys_are_refused_and_never_shown() -> None:
         assert "secret-text" not in str(caught.value)
     assert keys.secret not in repr(keys)
     for wrong in ({"server_key": "short"}, {"keys": (keys.public, keys.secret)}, {"server_key": "é" * 40}):
-        with pytest.raises(ConfigError, match="keys"):
+        with pytest.raises(ConfigError, match=r"server_key|keys"):
             sn.connect("tcp://127.0.0.1:9", **wrong)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from streaming import DT, PATIENCE, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
+from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSerializer, build, held
 from synthetic import advance, world
 
 import sensorium as sn
@@ -52,7 +52,7 @@ class Listener:
 
     def __init__(self, server: sn.Server) -> None:
         self.server, self.table = server, server._table
-        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", hears_frames=True)
+        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", listens_to_frames=True)
         self.session.outbox, self.session.last_seen = _Said(), math.inf
         self.streams: dict[int, StreamInfo] = {}
         with self.table.lock:
@@ -185,7 +185,7 @@ def test_end_of_frame_lists_subscriptions_with_data(rates: sn.Server) -> None:
 class InTurn(StreamedSensor):
     """Sends an event of one environment in each frame, a different environment each time."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     events: ClassVar[bool] = True
 
     @classmethod
@@ -458,7 +458,7 @@ def test_two_servers_do_not_share_pose_state() -> None:
 class Faulty(StreamedSensor):
     """A sensor with a selectable fault."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     fault: ClassVar[str] = ""
     server: ClassVar[Any] = None
 
@@ -557,9 +557,9 @@ def test_server_without_polling_keeps_nothing_of_short_lived_clients() -> None:
             for _ in range(20):
                 access._handle_message(listener.session, msg.Frames(True))
                 listener.stop(listener.listen("gauge"))
-            assert len(server._table.fresh) == 0 and len(access.new_hearers) == 1
+            assert len(server._table.fresh) == 0 and len(access.new_frame_listeners) == 1
             access.end(listener.session)
-        assert not access.new_hearers
+        assert not access.new_frame_listeners
 
 
 def test_loop_speed_is_validated() -> None:

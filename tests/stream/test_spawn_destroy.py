@@ -36,12 +36,12 @@ def test_thousand_spawned_and_destroyed_sensors_leave_nothing(server: Child, wha
     with sn.connect(server.address, timeout=PATIENCE) as client:
         blueprint = client.blueprints.find(KINDS[what]["blueprint"])
         attach_to = KINDS[what].get("attach_to")
-        heard = [0]
+        received = [0]
 
         def cycle(i: int) -> None:
             sensor = client.spawn(blueprint, attach_to=attach_to)
             if i % 5 == 0:
-                sensor.listen(lambda data: heard.__setitem__(0, heard[0] + 1))
+                sensor.listen(lambda data: received.__setitem__(0, received[0] + 1))
                 client.step()
             sensor.destroy()
 
@@ -61,7 +61,7 @@ def test_thousand_spawned_and_destroyed_sensors_leave_nothing(server: Child, wha
             for key in ("fds", "threads"):
                 assert b[key] <= a[key] + 2, (side, key)
             assert b["rss"] - a["rss"] < 12 * 2**20, f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
-        assert heard[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
+        assert received[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
         assert len(client._session.subscribers) == 0 and not client.errors
 
 

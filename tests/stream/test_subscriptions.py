@@ -108,12 +108,12 @@ def test_exception_in_deserialize_drops_only_that_message(
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
     (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    unreturned = client.sensors["counter"]._slot.subscription._unreturned
+    unreturned = client.sensors["counter"]._subscription._unreturned
     until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
     errors = client.errors
     assert errors
     for error in errors:
-        assert str(error) == "data of 'counter' cannot be read: KeyError: 'a field'"
+        assert str(error) == "cannot read data of 'counter': KeyError: 'a field'"
         assert error.sensor == "counter" and "deserialize" in error.traceback
 
 
@@ -125,7 +125,7 @@ def test_unknown_data_type_ends_listening_with_a_fix(
     info = client._session.streams["gauge"]
     client._session.streams["gauge"] = replace(info, type_name="their_package.Thing/3")
     sensor = client.sensors["gauge"]
-    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: its data cannot be read here"):
+    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: this process cannot read its data"):
         sensor.listen(lambda data: None)
         client.step()
         until(lambda: sensor.why_ended and client.notes)
@@ -230,7 +230,7 @@ def test_listener_of_a_removed_environment_ends_with_that_reason() -> None:
         with running(first):
             sensor.listen(lambda data: None, envs=1)
         first.close()
-        reason = "the server has 1 envs now, and envs=1 was requested"
+        reason = "the server now has 1 envs, but envs=1 was requested"
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)
@@ -450,7 +450,7 @@ def test_slow_latest_listener_gets_the_newest_sample(bursts: tuple[sn.Server, sn
     for _ in range(10):
         last = client.step(substeps=200)
     (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    waiting = sensor._slot.subscription._queue.items
+    waiting = sensor._subscription._queue.items
     until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
     before = len(got)
     gate.set()

@@ -242,7 +242,7 @@ def test_a_definition_is_a_collection_of_attributes_by_id() -> None:
 
 @pytest.mark.parametrize("id", ["safe_distance", "sensor.other.", "sensor..x", "Sensor.Other.X", "sensor.other.a b"])
 def test_id_is_dot_separated_words(id: str) -> None:
-    with pytest.raises(ConfigError, match="words with dots between"):
+    with pytest.raises(ConfigError, match="words separated by dots"):
         SensorDefinition(id=id)
 
 

@@ -101,7 +101,7 @@ def test_index_past_the_end_raises_index_error() -> None:
 
 @pytest.mark.parametrize("index", [1.0, "0", None, [0, 1], np.array([True, False, True])])
 def test_other_indices_raise_type_error(index: Any) -> None:
-    with pytest.raises(TypeError, match="takes integers and slices"):
+    with pytest.raises(TypeError, match="is an integer or a slice"):
         ids(5, 3, 9)[index]
 
 
@@ -132,13 +132,13 @@ def test_items_are_always_little_endian() -> None:
 
 
 def test_body_with_a_partial_item_raises_wire_error() -> None:
-    with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
+    with pytest.raises(WireError, match=r"'unit' has a body of 7 bytes.* 4 bytes"):
         Ids(RawData(make_message(IDS, b"1234567"), IDS))
 
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
 def test_item_must_consist_of_plain_numbers(dtype: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"\.dtype = "):
+    with pytest.raises(RegistrationError, match=r"\.dtype: got "):
         type("Bad", (ArrayData,), {"dtype": dtype})
 
 
@@ -147,8 +147,8 @@ def test_numpy_uses_the_data_without_copy() -> None:
     assert np.shares_memory(np.asarray(event), event.array)
     assert np.asarray(event, np.float64).tolist() == [5.0, 3.0, 9.0]
     assert not np.shares_memory(np.array(event, copy=True), event.array)
-    with pytest.raises(ValueError, match="needs a copy"):
-        np.asarray(event, dtype=np.float64, copy=False)
+    with pytest.raises(ValueError, match="float64 without a copy"):
+        event.__array__(np.float64, copy=False)  # called by NumPy >= 2
 
 
 # Message metadata -----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_invalid_transform_raises_wire_error_on_access() -> None:
     poses[0, 0, 3:] = 2.0
     data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
-    with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
+    with pytest.raises(WireError, match="first transform of 'unit'"):
         _ = data.transform
 
 
@@ -286,11 +286,11 @@ def test_received_data_are_read_only(case: str) -> None:
     with pytest.raises(TypeError, match="item deletion"):
         del data[0]  # type: ignore[attr-defined]
     for name in ("frame", "force", "array", "anything", "_raw"):
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             setattr(data, name, 1)
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             delattr(data, name)
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         data.raw.header = None  # type: ignore[assignment, misc]
 
 
@@ -425,10 +425,10 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
         assert data.point[data.rows(env)].tobytes() == reading["point"][reading.rows(env)].tobytes()
     assert data.rows(-1) == data.rows(3)
     for env in (4, -5):
-        with pytest.raises(IndexError, match="have 4 envs; there is no env at"):
+        with pytest.raises(IndexError, match="have 4 envs, got index"):
             data.rows(env)
     assert fields().offsets is None
-    with pytest.raises(TypeError, match="no fields with an event axis"):
+    with pytest.raises(TypeError, match="no field with an event axis"):
         fields().rows(0)
 
 
@@ -442,7 +442,7 @@ def test_unordered_rows_raise_wire_error() -> None:
     last = int(good[-1])
     for wrong in ([1, *good[1:]], [*good[:-1], last - 1], [0, last, 0, last, last], [0, -1, 0, last, last]):
         memory[at : at + len(offsets)] = np.array(wrong, "<i8").view(np.uint8)
-        with pytest.raises(WireError, match="the rows of its envs are not in order"):
+        with pytest.raises(WireError, match="row offsets that do not ascend"):
             FieldData(RawData(memory, make_info(RAGGED)))
 
 
@@ -457,20 +457,20 @@ def test_truth_is_a_separate_branch_if_requested() -> None:
     assert repr(truth).startswith("TruthData('unit', force float32 [4, 2, 3]")
     with pytest.raises(AttributeError, match="TruthData has no 'ages'"):
         _ = truth.ages
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         truth.force = 1  # type: ignore[assignment]
 
 
 def test_body_of_wrong_length_raises_wire_error() -> None:
     memory = field_message(make_reading())
     with pytest.raises(
-        WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
+        WireError, match=r"'unit' has a body of \d+ bytes, expected 400 for 4 envs with 0 rows of force"
     ):
         FieldData(RawData(memory, make_info((spec("force"),))))
 
 
 def test_unknown_envs_raise_wire_error() -> None:
-    with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
+    with pytest.raises(WireError, match="stream 'unit' contains 4 envs from 0 on, of 3"):
         RawData(field_message(make_reading()), make_info(envs=3))
 
 
@@ -513,11 +513,11 @@ def test_stream_description_is_plain_data() -> None:
     ],
 )  # fmt: skip
 def test_invalid_stream_description_raises_wire_error(wrong: dict[str, Any]) -> None:
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict({**INFO.to_dict(), **wrong})
     lacking = INFO.to_dict()
     del lacking[next(iter(wrong))]
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(lacking)
 
 
@@ -532,7 +532,7 @@ def test_invalid_stream_description_raises_wire_error(wrong: dict[str, Any]) -> 
 def test_invalid_field_description_raises_wire_error(wrong: dict[str, Any]) -> None:
     values = INFO.to_dict()
     values["specs"][0].update(wrong)
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(values)
 
 
@@ -559,7 +559,7 @@ def test_begin_message_returns_positions_of_poses_and_body() -> None:
     assert memory[128:184].view("<f4").tolist() == [1.0] * 14
     assert memory[184:192].tolist() == [0] * 8
     assert Header.read(memory.data) == header
-    with pytest.raises(WireError, match="150 bytes of memory for a header and poses of 192"):
+    with pytest.raises(WireError, match="192 bytes of memory, got 150"):
         begin_message(memory.data[:150], header)
 
 
@@ -642,6 +642,6 @@ def truth_is_finite(data: FieldData) -> bool:
     return bool(data.truth.force.sum() == data.truth.force.sum())
 
 
-def test_flags_say_whether_the_truth_is_there() -> None:
+def test_flags_report_whether_truth_is_included() -> None:
     assert fields(truth=True).raw.header.flags == TRUTH
     assert sn.FieldData is FieldData

@@ -62,7 +62,7 @@ def test_type_number_is_a_stable_hash_of_the_name() -> None:
 def test_header_and_body_can_be_separate() -> None:
     head = memoryview(message(EXAMPLE)[: EXAMPLE.body_offset])
     assert Header.read(head, 40) == EXAMPLE
-    with pytest.raises(WireError, match="320 and 39 bytes, but its header says: 3 envs, 2 poses of each, a body of 40"):
+    with pytest.raises(WireError, match=r"320 and 39 bytes, .* 3 envs, 2 poses of each, and a body of 40"):
         Header.read(head, 39)
     with pytest.raises(WireError, match="360 and 40 bytes"):
         Header.read(memoryview(message(EXAMPLE)), 40)
@@ -71,23 +71,23 @@ def test_header_and_body_can_be_separate() -> None:
 def test_length_mismatch_with_the_header_is_refused() -> None:
     whole = message(EXAMPLE)
     for wrong in (whole[:-1], whole + b"\0", whole[:128], whole[:319]):
-        with pytest.raises(WireError, match="but its header says: 3 envs, 2 poses of each, a body of 40 bytes"):
+        with pytest.raises(WireError, match="but its header states 3 envs, 2 poses of each, and a body of 40 bytes"):
             Header.read(memoryview(wrong))
-    with pytest.raises(WireError, match="a message of 127 bytes is shorter than its header of 128 bytes"):
+    with pytest.raises(WireError, match="127 bytes, which is shorter than a header of 128 bytes"):
         Header.read(memoryview(whole[:127]))
-    with pytest.raises(WireError, match="of 0 bytes"):
+    with pytest.raises(WireError, match="has 0 bytes"):
         Header.read(memoryview(b""))
 
 
 def test_foreign_bytes_and_other_versions_are_refused() -> None:
     whole = bytearray(message(EXAMPLE))
     whole[4] = 2
-    with pytest.raises(WireError, match="of version 2, this side reads version 1: install the same sensorium on both"):
+    with pytest.raises(WireError, match="header version 2, but this side reads version 1"):
         Header.read(memoryview(whole))
     whole[0] = 0
-    with pytest.raises(WireError, match=r"begins with b'.x00NSR', not with b'SNSR'"):
+    with pytest.raises(WireError, match=r"starts with b'.x00NSR' instead of b'SNSR'"):
         Header.read(memoryview(whole))
-    with pytest.raises(WireError, match="flags 0x13, of which 0x10 mean nothing"):
+    with pytest.raises(WireError, match="flags 0x13, of which 0x10 are unknown"):
         Header.read(memoryview(message(EXAMPLE._replace(flags=19))))
     with pytest.raises(WireError, match="lost events has a body of 40 bytes"):
         Header.read(memoryview(message(EXAMPLE._replace(flags=LOST))))

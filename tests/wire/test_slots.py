@@ -345,7 +345,7 @@ def test_reused_descriptor_is_not_mistaken_for_the_segment(tmp_path: Any) -> Non
 )
 def test_only_descriptors_of_processes_are_opened(name: str) -> None:
     """The name comes from another process, so it must not give access to anything else on this machine."""
-    assert "expected /proc/<pid>/fd/<n>" in refusal(name, bytes(16))
+    assert "such as /proc/<pid>/fd/<n>" in refusal(name, bytes(16))
 
 
 def test_slots_are_unavailable_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,7 +587,6 @@ def test_closed_writer_lends_nothing_but_accepts_releases() -> None:
     assert slot is not None
     memory = writer.memory(slot)
     writer.close()
-    assert writer.is_closed
     with pytest.raises(StreamError, match="closed"):
         writer.take()
     with pytest.raises(StreamError, match="closed"):

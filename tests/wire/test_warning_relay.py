@@ -42,12 +42,12 @@ def test_shown_warnings_are_recorded_once_and_still_shown(shown: list[str]) -> N
 
 def test_previously_shown_warnings_are_recorded_again(shown: list[str]) -> None:
     """Another client with the same spawn must get the same warnings."""
-    heard = []
+    received = []
     for _ in range(3):
         with recording_warnings() as found:
             complain()
-        heard += found
-    assert heard == [("OwnWarning", "it is dark")] * 3
+        received += found
+    assert received == [("OwnWarning", "it is dark")] * 3
     assert warnings.filters == [("default", None, Warning, None, 0)], "what applies without any filter"
 
 
@@ -85,13 +85,13 @@ def test_concurrent_recordings_leave_nothing(shown: list[str]) -> None:
     """Whichever ends first, the display of warnings is restored afterwards."""
     before = warnings.showwarning
     first, second = recording_warnings(), recording_warnings()
-    heard = first.__enter__(), second.__enter__()
+    received = first.__enter__(), second.__enter__()
     complain("together")
     first.__exit__(None, None, None)
     complain("alone")
     second.__exit__(None, None, None)
     assert warnings.showwarning is before
-    assert [[text for _, text in each] for each in heard] == [["together"], ["together", "alone"]]
+    assert [[text for _, text in each] for each in received] == [["together"], ["together", "alone"]]
     assert shown == ["OwnWarning together", "OwnWarning alone"]
 
 

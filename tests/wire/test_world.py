@@ -119,7 +119,7 @@ def test_env_is_given_by_number_and_defaults_to_the_first() -> None:
     shot = snapshot(first=6)
     assert shot.pose(1) == shot.pose(1, env=6) == Pose.from_array([1, 2, 3, *state()["quat_w"][0, 1]])
     assert shot.pose(1, env=7) == Pose.from_array([5, 10, 15, *state()["quat_w"][1, 1]])
-    with pytest.raises(IndexError, match="env 0 is not in the snapshot, which holds 6, 7"):
+    with pytest.raises(IndexError, match=r"the snapshot has no env 0.*6, 7"):
         shot.pose(1, env=0)
     with pytest.raises(UnknownNameError, match="unknown body 'leg'"):
         shot.pose("leg")
@@ -204,7 +204,7 @@ def test_data_of_other_bodies_or_fields_are_refused_as_snapshot() -> None:
         Snapshot.of(body_state(3), BODIES)
     specs = (spec("pos_w", ("mount", "xyz"), (4, 3)), spec("height"))
     data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
-    with pytest.raises(WireError, match="data of 'unit' are no snapshot: they lack quat_w, lin_vel_w, ang_vel_w"):
+    with pytest.raises(WireError, match=r"data of 'unit' .*quat_w, lin_vel_w, ang_vel_w"):
         Snapshot.of(data, BODIES)
 
 

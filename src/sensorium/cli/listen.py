@@ -21,8 +21,7 @@ from sensorium.cli.messages import live, note, stdout, warn
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
-    from sensorium.client.monitor import Monitor
-    from sensorium.client.options import Options
+    from sensorium.client.monitor import Monitor, Options
     from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
@@ -96,8 +95,8 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.client.monitor import NO_SENSOR, listen, words
-        from sensorium.client.options import Options
+        from sensorium.cli.values import line
+        from sensorium.client.monitor import NO_SENSOR, Options, listen, words
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
@@ -114,7 +113,7 @@ class Listen:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)
             elif self.json or (self.sensors and not stdout().is_terminal):
-                listen(options, sys.stdout, note, TITLE)
+                listen(options, sys.stdout, note, TITLE, line)
             elif self.sensors:
                 _live(options)
             else:
@@ -160,7 +159,9 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
         for blueprint in chosen:
             console.print(str(blueprint), markup=False)
     else:
-        rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
+        rows = [
+            (each.id, each.definition.where, _reserve(each), each.definition.doc.replace("``", "`")) for each in library
+        ]
         if console.width < NARROW:
             for name, where, reserve, doc in rows:
                 notes = [f"in the {where}"] if where != "scene" else []
@@ -175,7 +176,7 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
 
 def _reserve(blueprint: Blueprint) -> str:
     """Return the --reserve argument that the server needs for a blueprint, if any."""
-    needs = blueprint.needs
+    needs = blueprint.definition.needs
     return "RIG.toml" if "(reserve" in needs else needs if blueprint.definition.where == "server" else ""
 
 
@@ -200,20 +201,20 @@ def _live(options: Options) -> None:
 
 def picture(monitor: Monitor, width: int) -> Group:
     """Return two tables of at most `width` characters: the rates and counts, and the newest values."""
-    from sensorium.client import show
+    from sensorium.cli.values import STATS_HEADINGS, VALUE_HEADINGS, stats_row, values_rows
 
     names, newest = monitor.names, monitor.newest
-    stats = [show.stats_row(name, monitor.flow(name), newest.get(name)) for name in names]
-    values = [row for name in names if (data := newest.get(name)) is not None for row in show.values_rows(name, data)]
+    stats = [stats_row(monitor, name) for name in names]
+    values = [row for name in names if (data := newest.get(name)) is not None for row in values_rows(name, data)]
     frames = max((data.frame for data in newest.values()), default=0)
     times = max((data.time for data in newest.values()), default=0.0)
     title = f"{monitor.client.address}: frame {frames}, {times:.3f} s"
     stats_table = _table(
-        show.STATS_HEADINGS, stats, width, right=show.STATS_HEADINGS[1:-1], spare=STATS_WORTH,
+        STATS_HEADINGS, stats, width, right=STATS_HEADINGS[1:-1], spare=STATS_WORTH,
     )  # fmt: skip
     parts: list[Any] = [Text(title, style="bold"), stats_table]
     if values:
-        parts.append(_table(show.VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
+        parts.append(_table(VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
     return Group(*parts)
 
 

@@ -38,12 +38,11 @@ def _run(argv: Sequence[str] | None) -> int:
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import listen, to_stderr, words
-        from sensorium.client.options import Options
+        from sensorium.client.monitor import Options, listen, newest_json, to_stderr, words
 
         with words(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
-            listen(options, sys.stdout, to_stderr, "python -m sensorium.client")
+            listen(options, sys.stdout, to_stderr, "python -m sensorium.client", newest_json)
     except SensoriumError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -79,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--truth", action="store_true", help="also show the ground truth")
     add("--count", type=int, default=0, metavar="N", help="end after N samples of each sensor")
     add("--seconds", type=float, default=0.0, metavar="S", help="end after S seconds of wall clock")
-    add("--json", action="store_true", help="print one line of JSON per sample")
+    add("--json", action="store_true", help="print all samples, not only the newest of each second")
     add("--token-file", type=Path, metavar="FILE", help="file with the server's token (default: SENSORIUM_TOKEN)")
     add("--server-key", default="", metavar="KEY", help="public key of a server with keys")
     add("--keys", dest="key_file", type=Path, metavar="FILE", help="file with this client's keys; created if missing")

@@ -64,7 +64,7 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
     """
     if server_key != "" and not is_key(server_key):
         expected = f"a key of {KEY_CHARACTERS} characters, as the server prints it"
-        raise ConfigError.single("connect", "server_key", server_key, expected)
+        raise ConfigError.single("connect", "server_key", checks.HIDDEN, expected)
     if keys is not None:
         if not (isinstance(keys, tuple | list) and len(keys) == 2 and all(map(is_key, keys))):
             expected = f"the public and the secret key of this client, {KEY_CHARACTERS} characters each, or None"

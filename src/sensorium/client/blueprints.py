@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, overload
+from typing import Any
 
 from sensorium.client import checks
-from sensorium.errors import ConfigError
 from sensorium.wire.attributes import (
     Attribute,
     AttributeType,
@@ -84,14 +83,7 @@ class ActorAttribute:
         return self.attribute.text(self.value)
 
     def _as(self, type: AttributeType) -> Any:
-        value = None
-        if self.value is not None:
-            value = Attribute(id=self.id, type=type).parse(self.value, self.blueprint)
-        if value is None:
-            expected = Attribute(id=self.id, type=type).expected
-            fix = "Set it, because it has no default." if self.value is None else ""
-            raise ConfigError.single(blueprint_title(self.blueprint), self.id, self.value, expected, fix)
-        return value
+        return Attribute(id=self.id, type=type, required=True).parse(self.value, self.blueprint)
 
 
 class Blueprint:
@@ -121,24 +113,9 @@ class Blueprint:
         return self.definition.id
 
     @property
-    def kind(self) -> str:
-        """Short name of the sensor, e.g. ``"imu"``."""
-        return self.definition.kind
-
-    @property
     def tags(self) -> list[str]:
         """Search tags."""
         return list(self.definition.tags)
-
-    @property
-    def doc(self) -> str:
-        """Description of the sensor."""
-        return self.definition.doc
-
-    @property
-    def needs(self) -> str:
-        """Resources to reserve at the start of the server; empty if none are needed."""
-        return self.definition.needs
 
     def match_tags(self, wildcard: str) -> bool:
         """Return whether the id or a tag matches a pattern such as ``"sensor.lidar.*"``."""
@@ -222,21 +199,15 @@ class Blueprint:
     def __iter__(self) -> Iterator[ActorAttribute]:
         return (self.get_attribute(attribute.id) for attribute in self.definition)
 
-    def __len__(self) -> int:
-        return len(self.definition)
-
-    def __bool__(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
         chosen = "".join(f", {name}={value!r}" for name, value in self._chosen.items())
         return f"Blueprint({self.id!r}{chosen})"
 
     def __str__(self) -> str:
         """Return the blueprint with all its attributes, one per line."""
-        lines = [f"{self.id}: {self.doc}" if self.doc else self.id]
-        if self.needs:
-            lines.append(f"  needs: {self.needs}")
+        lines = [f"{self.id}: {self.definition.doc}" if self.definition.doc else self.id]
+        if self.definition.needs:
+            lines.append(f"  needs: {self.definition.needs}")
         for each in self:
             unit = f" {each.attribute.unit}" if each.attribute.unit else ""
             text = each.as_str() or ("to be set" if each.attribute.required else "not set")
@@ -277,24 +248,19 @@ class BlueprintLibrary:
         """Ids of all blueprints, sorted."""
         return list(self._definitions)
 
-    @overload
-    def __getitem__(self, index: int | str) -> Blueprint: ...
-    @overload
-    def __getitem__(self, index: slice) -> BlueprintLibrary: ...
-    def __getitem__(self, index: int | str | slice) -> Blueprint | BlueprintLibrary:
-        """Return one blueprint by index or by id, or a slice of the library.
+    def __getitem__(self, index: int | str) -> Blueprint:
+        """Return one blueprint by index or by id.
 
         Raises:
             IndexError: the index is out of range.
             UnknownNameError: the id does not exist; the message suggests the nearest name.
         """
-        if isinstance(index, str):
-            return self.find(index)
-        found = list(self._definitions.values())[index]
-        return Blueprint(found) if isinstance(found, SensorDefinition) else BlueprintLibrary(found)
+        return self.find(index) if isinstance(index, str) else Blueprint(list(self._definitions.values())[index])
 
     def __contains__(self, id: object) -> bool:
-        return id in self._definitions or (isinstance(id, str) and any(id == each.kind for each in self))
+        return id in self._definitions or (
+            isinstance(id, str) and any(id == each.kind for each in self._definitions.values())
+        )
 
     def __iter__(self) -> Iterator[Blueprint]:
         return map(Blueprint, self._definitions.values())

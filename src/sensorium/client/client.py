@@ -20,8 +20,7 @@ from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
-from sensorium.client.requests import ServerError
-from sensorium.client.sensors import ListenerSlot, RemoteSensor
+from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session, SpawnOrder
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
@@ -124,7 +123,6 @@ class Client:
         prepare = key_giver(server_key, keys)
         self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
-        self._slots: dict[str, ListenerSlot] = {}
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
         self._session = Session(
@@ -380,7 +378,7 @@ class Client:
         env = checks.env(call, env, self.num_envs)
         transform = checks.pose(call, "transform", transform)
         body = self._body(call, attach_to)
-        local = client_sensor.registered().get(blueprint.id)
+        local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
         about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
@@ -442,12 +440,10 @@ class Client:
             return
         name = sensor.name if isinstance(sensor, RemoteSensor) else sensor
         checks.text("destroy", "sensor", name, "a sensor of this client, or its name")
-        order = self._session.spawned.get(name)
-        local = order.sensor() if order is not None and order.sensor is not None else None
-        if local is not None:
+        if (local := self._local.get(name)) is not None:
             local.destroy()
             return
-        if order is not None:
+        if name in self._session.spawned:
             with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
         self._session.ask(msg.Destroy, name)
@@ -484,7 +480,7 @@ class Client:
             ConfigError: an argument is invalid.
             StreamError: the server has no stream of the body states.
         """
-        checks.function("on_tick", "callback", callback, "the snapshot")
+        checks.function("on_tick", "callback", callback)
         if WORLD not in self.streams:
             raise StreamError(
                 "the server cannot send the states of the bodies, because its engine was prepared without them. Create "
@@ -571,8 +567,7 @@ class _Sensors(Mapping[str, RemoteSensor]):
             session.info(name)
             sensor = client._sensors.get(name)
             if sensor is None:
-                slot = client._slots.setdefault(name, ListenerSlot(session, name))
-                sensor = client._sensors[name] = RemoteSensor(client, slot)
+                sensor = client._sensors[name] = RemoteSensor(client, session, name)
             return sensor
 
     def __iter__(self) -> Iterator[str]:
@@ -611,6 +606,3 @@ def _program() -> str:
     from pathlib import Path
 
     return Path(sys.argv[0] or "python").name
-
-
-__all__ = ["Client", "LocalServer", "ServerError", "connect"]

@@ -6,13 +6,15 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from sensorium.client import checks
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.errors import ConfigError, StaleError, StreamError, listed
+from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError, listed
+
+E = TypeVar("E")
 
 KEEP = 64
 """Maximum number of pending frames with data; beyond it the oldest is dropped."""
@@ -22,6 +24,72 @@ MOST_EVENTS = 4096
 
 GRACE = 1.0
 """Longest time that the announcement of a frame may arrive after all streams have ended, s."""
+
+
+class FrameBundle(Mapping[str, Any]):
+    """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
+
+    The class of the data depends on the serializer of the sensor, e.g. `FieldData`, whose fields are known only at run
+    time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value may
+    be None. Write ``bundle.of("imu", FieldData)`` for a checked type.
+
+    Args:
+        frame: number of the frame.
+        newest: newest data of each sensor in the frame.
+        events: all data of each sensor in the frame.
+    """
+
+    __slots__ = ("_events", "_frame", "_newest")
+
+    def __init__(self, frame: int, newest: Mapping[str, Any], events: Mapping[str, tuple[Any, ...]]) -> None:
+        self._frame, self._newest = frame, dict(newest)
+        self._events = MappingProxyType(dict(events))
+
+    @property
+    def frame(self) -> int:
+        """Number of the frame."""
+        return self._frame
+
+    @property
+    def events(self) -> Mapping[str, tuple[Any, ...]]:
+        """All messages of each sensor in this frame, in order; ``()`` if the sensor sent none.
+
+        If events were lost, or exceed the limit of the `FrameSync`, the last item is a `LostEvents` of this frame. It
+        states their number, and iterating over it yields nothing. A sensor that sends its state usually has a single
+        item.
+        """
+        return self._events
+
+    def of(self, name: str, kind: type[E]) -> E | None:
+        """Return ``bundle[name]``, typed.
+
+        Raises:
+            UnknownNameError: the bundle has no such sensor.
+            TypeError: the data are of another class.
+        """
+        data = self[name]
+        if data is not None and not isinstance(data, kind):
+            raise TypeError(f"sensor {name!r} sent {type(data).__name__}, not {kind.__name__}")
+        return data
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the newest data of a sensor in this frame, or its newest received event; None if there are none."""
+        try:
+            return self._newest[name]
+        except KeyError:
+            raise UnknownNameError("sensor", name, self._newest) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._newest)
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrameBundle, (self._frame, self._newest, dict(self._events))
+
+    def __repr__(self) -> str:
+        return f"FrameBundle(frame={self._frame}, {self._newest!r})"
 
 
 class FrameTimeoutError(StreamError, TimeoutError):
@@ -454,6 +522,3 @@ class FrameCollector(Generic[D]):
 
 def _reasons(reasons: Mapping[str, str]) -> str:
     return ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
-
-
-__all__ = ["GRACE", "KEEP", "MOST_EVENTS", "FrameCollector", "FrameTimeoutError"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameCollector
+from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameBundle, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
 from sensorium.wire.data import LostEvents, SensorData
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
@@ -16,30 +16,10 @@ from sensorium.wire.messages import FrameDone
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.stream_info import StreamInfo
 
-
-class _Handle(Protocol):
-    def stop(self) -> object: ...
-
-
-class _Subscribed(_Handle, Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-
-
-class SyncClient(Protocol):
-    """Client interface that a `FrameSync` needs."""
-
-    @property
-    def streams(self) -> Mapping[str, StreamInfo]:
-        """Available streams by name."""
-        ...
-
-    def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
-    def on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.session import FrameListener
+    from sensorium.client.subscription import Subscription
 
 
 class FrameSync(FrameCollector[SensorData]):
@@ -76,7 +56,7 @@ class FrameSync(FrameCollector[SensorData]):
 
     def __init__(
         self,
-        client: SyncClient,
+        client: Client,
         names: Iterable[str],
         *,
         hold: bool = False,
@@ -88,30 +68,26 @@ class FrameSync(FrameCollector[SensorData]):
             if option in options:
                 fix = "Omit it: a FrameSync receives all data of all frames."
                 raise ConfigError.single("FrameSync", option, options[option], "no such option", fix)
-        mine: dict[str, _Subscribed] = {}
+        mine: dict[str, Subscription] = {}
         infos: dict[str, StreamInfo] = {}
 
         def missing(name: str, count: int, done: FrameDone) -> SensorData:
             return _lost(infos[name], mine[name], count, done)
 
         super().__init__(names, hold=hold, keep=keep, max_events=max_events, missing=missing)
-        handles: list[_Handle] = []
+        handles: list[Subscription | FrameListener] = []
         self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
         here = weakref.ref(self)
-
-        def finish(done: FrameDone) -> None:
-            if (sync := here()) is not None:
-                sync.done(done.frame, _due(done, mine), done)
-
         try:
             for name in self.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
                 mine[name] = client.subscribe(
-                    name, _adder(here, name), policy="lossless", on_end=_ender(here, name), **options
+                    name, partial(_receive, here, name), policy="lossless", on_end=partial(_end, here, name), **options
                 )
                 handles.append(mine[name])
-            handles.append(client.on_frame(finish))  # last: all later announcements include all subscriptions
+            # Last: all later announcements include all subscriptions.
+            handles.append(client.on_frame(partial(_finish, here, mine)))
         except BaseException:
             self.close()
             raise
@@ -150,33 +126,31 @@ class FrameSync(FrameCollector[SensorData]):
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _adder(here: weakref.ref[FrameSync], name: str) -> Callable[[SensorData], None]:
-    def add(data: SensorData) -> None:
-        if (sync := here()) is None:
-            return
+def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
+    if (sync := here()) is not None:
         if isinstance(data, LostEvents):
             sync.lose(name, data.events_lost)
         else:
             sync.add(name, data)
 
-    return add
+
+def _end(here: weakref.ref[FrameSync], name: str, reason: str) -> None:
+    if (sync := here()) is not None:
+        sync.end(name, reason)
 
 
-def _ender(here: weakref.ref[FrameSync], name: str) -> Callable[[str], None]:
-    def end(reason: str) -> None:
-        if (sync := here()) is not None:
-            sync.end(name, reason)
-
-    return end
+def _finish(here: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
+    if (sync := here()) is not None:
+        sync.done(done.frame, _due(done, mine), done)
 
 
-def _due(done: FrameDone, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
+def _due(done: FrameDone, subscribed: Mapping[str, Subscription]) -> dict[str, int]:
     """Return the sensors that have data in a frame for these subscriptions, each with its number of data items."""
     counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
     return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
 
 
-def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone) -> LostEvents:
+def _lost(info: StreamInfo, subscribed: Subscription, count: int, done: FrameDone) -> LostEvents:
     """Return the placeholder for a number of events that a frame does not contain."""
     time_ns = done.time_ns
     header = Header(
@@ -186,9 +160,6 @@ def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone
     return LostEvents(RawData(header.pack(), info))
 
 
-def _stop(handles: list[_Handle]) -> None:
+def _stop(handles: list[Subscription | FrameListener]) -> None:
     while handles:
         handles.pop().stop()
-
-
-__all__ = ["FrameSync"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket as hosts
@@ -9,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -120,13 +122,12 @@ class Link:
         try:
             content = msg.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
-            raise StreamError(f"a {type(message).__name__} that cannot be sent: {error}") from None
-        limit = self._most_taken - ENVELOPE if isinstance(message, msg.LONG) else msg.MOST_WORDS
-        if len(content) > limit:
-            raise StreamError(
-                f"a {type(message).__name__} of {len(content)} bytes, and the server takes at most {limit}: send less"
-                " at a time" + (", or serve(..., max_message=...)." if isinstance(message, msg.LONG) else ".")
-            )
+            raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
+        is_long, name, size = isinstance(message, msg.LONG), type(message).__name__, len(content)
+        limit = self._most_taken - ENVELOPE if is_long else msg.MOST_WORDS
+        if size > limit:
+            fix = " Increase serve(..., max_message=...)." if is_long else ""
+            raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
         self.send(Record(CONTROL, 0, 0, content))
 
     def stop(self) -> None:
@@ -164,13 +165,11 @@ class Link:
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
-            LOGGER.exception("the thread of the connection to %s ended by an internal error", self.address)
+            LOGGER.exception("the thread of the connection to %s failed", self.address)
             self._is_up = False
-            self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
+            self._session.on_refused("the client failed, see the log of 'sensorium.client'", True)
         finally:
             self._disconnect(linger=200)
-            for reader in self._segments.values():
-                reader.close()
             self._segments.clear()
             if self._owns_context:
                 self._context.destroy(linger=200)
@@ -221,7 +220,9 @@ class Link:
                 self._start_over()
         else:
             self._gives_up = True
-            self._session.on_refused("its keys are not those of the server, or it speaks another protocol", True)
+            self._session.on_refused(
+                "the keys do not match those of the server, or the server uses another protocol", True
+            )
 
     def _start_over(self) -> None:
         """Reconnect after the connection broke, under a new name: messages to the old name may have been lost."""
@@ -232,19 +233,15 @@ class Link:
         self._connect()
 
     def _ping(self) -> None:
-        if self._gives_up:
-            return
         if self._is_up:
             self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Ping(self._server))))
             self._give()
-        else:
+        elif not self._gives_up:
             self._send_now(self._hello(self._before))
 
     def _send_now(self, message: msg.Message) -> None:
-        try:
+        with contextlib.suppress(zmq.Again):  # not connected yet
             self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]), zmq.NOBLOCK)
-        except zmq.Again:
-            return  # not connected yet
 
     def _give(self) -> None:
         outbox = self._outbox
@@ -275,9 +272,9 @@ class Link:
             try:
                 self._read(parts)
             except WireError as error:
-                LOGGER.error("the server at %s sent data outside the sensorium protocol: %s", self.address, error)
+                LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent data outside the sensorium protocol: {error}", True)
+                self._session.on_refused(f"the server sent an invalid message: {error}", True)
                 return
 
     def _read(self, parts: list[Any]) -> None:
@@ -303,15 +300,20 @@ class Link:
             elif content is None:
                 return
             else:
-                raise WireError(f"a record of kind {kind}")
+                raise WireError(f"a record has the unknown kind {kind}")
             messages.append((memory, b))
             del memory
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
         if reader is None:
-            raise WireError(f"a slot of segment {place.segment}, which was not announced")
+            raise WireError(f"a message is in segment {place.segment}, which was not announced")
         return reader.memory(place.slot, place.length)
+
+    def _release(self, session: int, segment: int, slot: int) -> None:
+        """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
+        if session == self._sessions:
+            self.send(Record(RELEASE, segment, slot))
 
     def _handle_message(self, message: msg.ToClient) -> None:
         match message:
@@ -329,8 +331,6 @@ class Link:
                 self._sessions += 1
                 self._wants_catalogue = True
                 self._outbox.clear()
-                for reader in self._segments.values():
-                    reader.close()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
                 self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.ProbeResult(can_read))))
@@ -345,23 +345,15 @@ class Link:
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
             case msg.Segment():
-                number = message.segment
-
-                def give_back(slot: int, number: int = number, session: int = self._sessions) -> None:
-                    if session == self._sessions:
-                        self.send(Record(RELEASE, number, slot))
-
+                release = partial(self._release, self._sessions, message.segment)
                 try:
-                    reader = SlotReader(
-                        message.name, message.token, message.slot_size, message.count, on_release=give_back
+                    self._segments[message.segment] = SlotReader(
+                        message.name, message.token, message.slot_size, message.count, on_release=release
                     )
                 except StreamError as error:
-                    raise WireError(f"shared memory that cannot be read: {error}") from None
-                self._segments[number] = reader
+                    raise WireError(str(error)) from None
             case msg.Unmap(segment=segment):
-                reader_or_none = self._segments.pop(segment, None)
-                if reader_or_none is not None:
-                    reader_or_none.close()
+                self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:
                 self._session.on_control(message)
 
@@ -375,6 +367,3 @@ def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes
         return msg.Hello(msg.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
-
-
-__all__ = ["Link", "Message", "greeting"]

@@ -7,7 +7,9 @@ holds a reference.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from sensorium import errors
 from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link
-from sensorium.client.requests import Requests
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
@@ -34,6 +36,32 @@ if TYPE_CHECKING:
 
 _NOTHING = StreamInfo(2**32 - 1, "", "", "")
 _REMOVED = "the server no longer has this sensor"
+PUMP_S = 0.01
+"""Longest wait of a server loop on the calling thread while a request is pending, s."""
+
+
+class ServerError(StreamError):
+    """Error for a request that the server could not fulfil, with the message of the server.
+
+    Args:
+        text: message of the server.
+        kind: class name of the exception on the server.
+    """
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass
+class _Request:
+    """Request that waits for its answer."""
+
+    reply: msg.Reply | None = None
+    worked: float = -math.inf
+    """Time of the last progress report of the server, if any."""
+    told: bool = False
+    """Whether the user was already notified of the work of the server."""
 
 
 @dataclass
@@ -102,9 +130,11 @@ class Session:
         """Reason why the server refuses the connection."""
         self._resumed = False
         self.notes: deque[str] = deque(maxlen=100)
-        self.requests = Requests(address, self.changed, lambda: self.closed, self.pump)
+        self.requests: dict[int, _Request] = {}
         self._numbers = itertools.count(1)
         self.subscribers: dict[int, Subscription] = {}
+        self.listeners: dict[str, Subscription] = {}
+        """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
         self.frame_listeners: list[FrameListener] = []
         self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
@@ -167,10 +197,22 @@ class Session:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the result of the answer; see `Requests.answer`."""
+        """Send a request and return the result of the answer; see `_reply`."""
         return self._reply(kind, *values, timeout=timeout).result
 
     def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
+        """Send a request and return the answer.
+
+        Args:
+            kind: class of the request.
+            values: its contents.
+            timeout: longest wait, s, from the request or from the last progress report of the server.
+
+        Raises:
+            StreamError: no answer arrived, or the connection was lost.
+            ServerError: the server refused; the message contains its reason.
+        """
+        timeout = self.timeout if timeout is None else timeout
         if threading.current_thread() is self.link.thread:
             raise StreamError("a frame listener cannot send a request, because it runs on the thread of the connection")
         self.known()
@@ -179,13 +221,44 @@ class Session:
                 why = "the client is closed" if self.closed else "the connection was lost"
                 raise StreamError(f"the server at {self.address} is not connected: {why}")
             number = next(self._numbers)
-            self.requests.begin(number)
-            try:
-                self.link.send_control(kind(number, *values))
-            except BaseException:
-                self.requests.forget(number)
-                raise
-        return self.requests.answer(number, kind.__name__.lower(), self.timeout if timeout is None else timeout)
+            request = self.requests[number] = _Request()
+        try:
+            self.link.send_control(kind(number, *values))
+            reply = self._answer(request, timeout)
+        finally:
+            with self.lock:
+                del self.requests[number]
+        if reply is None:
+            raise StreamError(
+                f"{kind.__name__.lower()}: the server at {self.address} did not answer within {timeout:g} s. Check "
+                "that its loop runs and calls server.poll() between steps."
+            )
+        if reply.error:
+            cls = getattr(errors, reply.kind, None)
+            if isinstance(cls, type) and issubclass(cls, StreamError):
+                raise cls(reply.error)
+            raise ServerError(reply.error, reply.kind)
+        return reply
+
+    def _answer(self, request: _Request, timeout: float) -> msg.Reply | None:
+        """Wait for the answer to a request and return it; None if none arrived."""
+        end = time.monotonic() + timeout
+
+        def is_over() -> bool:
+            return request.reply is not None or self.closed
+
+        while not is_over() and (before := time.monotonic()) < end and self.pump(PUMP_S):
+            end += max(time.monotonic() - before - PUMP_S, 0.0)  # the loop is on this thread: the server worked here
+        with self.changed:
+            while not is_over() and (left := max(end, request.worked + timeout) - time.monotonic()) > 0.0:
+                self.changed.wait(left)
+        return request.reply
+
+    def _fail(self, reason: str) -> None:
+        """Answer all pending requests with an error; requires the lock."""
+        for request in self.requests.values():
+            request.reply = request.reply or msg.Reply(-1, None, reason, "StreamError")
+        self.changed.notify_all()
 
     def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
@@ -262,7 +335,7 @@ class Session:
         with self.changed:
             first, self.catalogue = self.catalogue is not None, None
             self.refusal = reason if final or not first else ""
-            self.requests.fail(f"the server at {self.address} ended the connection: {reason}")
+            self._fail(f"the server at {self.address} ended the connection: {reason}")
             if final:
                 for subscriber in list(self.subscribers.values()):
                     subscriber.finish(reason)
@@ -274,7 +347,7 @@ class Session:
         """Record that the connection broke."""
         with self.changed:
             self.catalogue = None
-            self.requests.fail(f"the connection to the server at {self.address} was lost")
+            self._fail(f"the connection to the server at {self.address} was lost")
         LOGGER.info("the connection to %s was lost; reconnecting", self.address)
 
     def note_frame(self, frame: int) -> None:
@@ -289,11 +362,18 @@ class Session:
                 self._end_frame(message)
             case msg.Reply():
                 with self.changed:
-                    if self.requests.take(message) and self.server is not None:
-                        self.server.wake()
+                    if (request := self.requests.get(message.request)) is not None:
+                        request.reply = message
+                        self.changed.notify_all()
+                        if self.server is not None:
+                            self.server.wake()
             case msg.Working(requests=numbers, text=text):
                 with self.changed:
-                    self.requests.extend(numbers, text)
+                    for request in [self.requests[number] for number in numbers if number in self.requests]:
+                        request.worked = time.monotonic()
+                        if text and not request.told:
+                            request.told = True
+                            LOGGER.warning("waiting for the server at %s: %s", self.address, text)
             case msg.Catalogue():
                 self._process_catalogue(message)
             case msg.Added(stream=stream):

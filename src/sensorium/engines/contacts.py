@@ -221,15 +221,17 @@ def _side(contacts: Contacts, report: Report, contact: int, row: int) -> wp.floa
 def link_contacts(contacts: Contacts) -> None:
     """Add a contact to the list of its environment, in any order."""
     i = wp.tid()
-    if i >= contacts.count[0]:
-        return
     env = wp.int32(-1)
-    if contacts.env.shape[0] > 0:
-        env = contacts.env[i]
-    else:
-        for side in range(2):
-            if contacts.sides[i, side] >= 0:
-                env = wp.max(env, contacts.envs[contacts.sides[i, side]])
+    if contacts.places > 0:
+        if i % contacts.places < contacts.count[i // contacts.places]:
+            env = i // contacts.places
+    elif i < contacts.count[0]:
+        if contacts.env.shape[0] > 0:
+            env = contacts.env[i]
+        else:
+            for side in range(2):
+                if contacts.sides[i, side] >= 0:
+                    env = wp.max(env, contacts.envs[contacts.sides[i, side]])
     if env >= 0 and env < contacts.first.shape[0]:
         contacts.next[i] = wp.atomic_exch(contacts.first, env, i)
 
@@ -239,26 +241,19 @@ def order_contacts(rows: Rows, contacts: Contacts) -> None:
     """Link the contacts of an environment in the order of the list."""
     env = masked_tid(rows)
     ordered = wp.int32(-1)
-    if contacts.places > 0:
-        start = env * contacts.places
-        last = wp.min(contacts.count[env], contacts.places) - 1
-        for k in range(last + 1):
-            contacts.next[start + last - k] = ordered
-            ordered = start + last - k
-    else:
-        i = contacts.first[env]
-        while i >= 0:
-            following = contacts.next[i]
-            if ordered < 0 or i < ordered:
-                contacts.next[i] = ordered
-                ordered = i
-            else:
-                j = ordered
-                while contacts.next[j] >= 0 and contacts.next[j] < i:
-                    j = contacts.next[j]
-                contacts.next[i] = contacts.next[j]
-                contacts.next[j] = i
-            i = following
+    i = contacts.first[env]
+    while i >= 0:
+        following = contacts.next[i]
+        if ordered < 0 or i < ordered:
+            contacts.next[i] = ordered
+            ordered = i
+        else:
+            j = ordered
+            while contacts.next[j] >= 0 and contacts.next[j] < i:
+                j = contacts.next[j]
+            contacts.next[i] = contacts.next[j]
+            contacts.next[j] = i
+        i = following
     contacts.first[env] = ordered
 
 
@@ -417,7 +412,7 @@ class ContactReducer:
         self._first = torch.full((envs,), -1, dtype=torch.int32, device=compute.device)
         self._next = torch.full((max(size, 1),), -1, dtype=torch.int32, device=compute.device)
         self._contacts.first, self._contacts.next = wp.from_torch(self._first), wp.from_torch(self._next)
-        self._link = compute.command(link_contacts, (size,), [self._contacts]) if is_one_list and size else None
+        self._link = compute.command(link_contacts, (max(size, 1),), [self._contacts])
         self.arrays: dict[str, torch.Tensor] = {}
         self._reports: list[tuple[Report, torch.Tensor]] = []
         self._segments: Any = None
@@ -475,9 +470,8 @@ class ContactReducer:
         compute = self._compute
         if self._segments is None:
             self._segments = [compute.record(self._launch, mask) for mask in (compute.all_envs, compute.reset_envs)]
-        if self._link is not None:
-            self._first.fill_(-1)
-            self._link.launch(compute.stream)
+        self._first.fill_(-1)
+        self._link.launch(compute.stream)
         if env_ids is None:
             self._segments[0].run()
         else:

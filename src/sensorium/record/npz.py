@@ -187,7 +187,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
             described = {str(name): dict(info) for name, info in description["sensors"].items()}
         except Exception as error:  # whatever json and the shape of another description lead to
             raise archive.error("description", f"{type(error).__name__}: {error}") from error
-        places = {name: _places(archive, name, info) for name, info in described.items()}
+        places = {name: _places(archive, name) for name in described}
         archive.check_size([key for keys in places.values() for key in keys.values()])
         sensors = {}
         for name, keys in places.items():
@@ -196,7 +196,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
     return Recording(description, sensors)
 
 
-def _places(archive: Archive, name: str, info: Mapping[str, Any]) -> dict[str, str]:
+def _places(archive: Archive, name: str) -> dict[str, str]:
     """Return part -> key of the arrays of one sensor, with matching shapes; for fields ``"measured/FIELD"``.
 
     Raises:

@@ -76,7 +76,7 @@ class AccessControl:
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
         """Commands for the owner of the loop."""
-        self.new_hearers: dict[Session, None] = {}
+        self.new_frame_listeners: dict[Session, None] = {}
         """Clients that requested frame notifications since the last frame."""
         self._closing = False
         self.refused = 0
@@ -127,7 +127,7 @@ class AccessControl:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
         self._table.remove_session(session)
-        self.new_hearers.pop(session, None)
+        self.new_frame_listeners.pop(session, None)
         self._left(session)
 
     def close(self, reason: str) -> None:
@@ -247,9 +247,9 @@ class AccessControl:
             case msg.Unsubscribe(subscription=number):
                 table.unsubscribe(session, number)
             case msg.Frames(wanted=wanted):
-                session.hears_frames = wanted
+                session.listens_to_frames = wanted
                 if wanted:
-                    self.new_hearers[session] = None
+                    self.new_frame_listeners[session] = None
                     self.on_command()
             case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None

@@ -67,7 +67,7 @@ class Delivery:
         self.sent_bytes = 0
         """Total size of the data sent to clients, bytes."""
         self.slow_client_reports: deque[str] = deque(maxlen=100)
-        """Reports of slow clients that a step waited for in vain."""
+        """Reports of clients that did not read in time during a step."""
         self._is_closing = False
         self._segments: dict[int, SlotWriter] = {}
         self._retired: dict[int, SlotWriter] = {}

@@ -34,7 +34,7 @@ class FrameCounter:
         self._since = 0.0
         self._named: set[str] = set()
         self._sent: dict[int, Counter[Subscription]] = {}
-        self._told = 0
+        self._announced = 0
 
     def next(self) -> int:
         """Start a frame and return its number."""
@@ -86,13 +86,13 @@ class FrameCounter:
                 self._outboxes.slow.append(text)
                 with self._outboxes.lock:
                     for session in self._outboxes.sessions.values():
-                        if session.hears_frames:
+                        if session.listens_to_frames:
                             self._outboxes.note(session, text)
 
     def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
         """Register the receivers of a message of a frame: once per message, or the number of messages per receiver."""
         with self._lock:
-            if frame >= self._told:
+            if frame >= self._announced:
                 self._sent.setdefault(frame, Counter()).update(receivers)
 
     def done(self, frame: int, tick: int, time_ns: int) -> None:
@@ -124,10 +124,10 @@ class FrameCounter:
                 frame, tick, time_ns = self._waiting.popleft()
                 self._since = time.monotonic()
                 with self._outboxes.lock:
-                    hearers = [each for each in self._outboxes.sessions.values() if each.hears_frames]
-                    if hearers:
-                        self.announce(hearers, frame, tick, time_ns)
-                self._told = frame
+                    listeners = [each for each in self._outboxes.sessions.values() if each.listens_to_frames]
+                    if listeners:
+                        self.announce(listeners, frame, tick, time_ns)
+                self._announced = frame
                 for earlier in [number for number in self._sent if number < frame]:
                     del self._sent[earlier]
 

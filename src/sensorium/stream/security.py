@@ -69,7 +69,7 @@ class Credentials:
         if not isinstance(self.keys, KeyPair | None):
             raise ConfigError.single("serve", "keys", "(not shown)", "a KeyPair", "KeyPair.generate() makes one.")
         if self.allowed_keys and self.keys is None:
-            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys beside them", "Give keys=...")
+            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys as well", "Give keys=...")
         for key in self.allowed_keys:
             check_key("serve", "allowed_keys", key)
         if self.keys is not None:

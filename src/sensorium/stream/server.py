@@ -453,7 +453,7 @@ class Server:
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""
-        scene, fresh, hearers = self.scene, self._table.fresh, self._access.new_hearers
+        scene, fresh, waiting = self.scene, self._table.fresh, self._access.new_frame_listeners
         while fresh and scene.engine.tick == scene.tick:  # otherwise the scene lags behind its stepped engine
             subscription = fresh.popleft()
             info = subscription.topic.info
@@ -467,9 +467,9 @@ class Server:
             reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
                 self._frame_counter.sent(self.frame, [subscription])
-        while hearers:
-            session, _ = hearers.popitem()
-            if session.hears_frames and self.frame and not self._frame_counter.waiting:
+        while waiting:
+            session, _ = waiting.popitem()
+            if session.listens_to_frames and self.frame and not self._frame_counter.waiting:
                 self._frame_counter.announce([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------

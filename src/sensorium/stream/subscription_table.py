@@ -88,7 +88,7 @@ class SubscriptionTable(Outboxes):
         with self.lock:
             topic = self.topics.get(terms.stream)
             if topic is None:
-                self.send(session, msg.Eos(terms.subscription, f"there is no stream {terms.stream} (any more)"))
+                self.send(session, msg.Eos(terms.subscription, f"stream {terms.stream} does not exist or has ended"))
                 return
             total = topic.info.num_envs
             count = terms.num_envs or total - terms.first_env

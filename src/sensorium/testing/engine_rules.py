@@ -61,7 +61,7 @@ class EngineTrial:
         """Raise `ContractError` with the text of the current rule if it does not hold."""
         if not holds:
             text = (getattr(self, self.rule).__doc__ or "").removesuffix(".")
-            raise ContractError(f"{type(self.engine()).__name__}: {text} ({where}). {fix}".rstrip(), self.rule)
+            raise ContractError(f"{type(self._make(1)).__name__}: {text} ({where}). {fix}".rstrip(), self.rule)
 
     def engine(self, requirements: Mapping[Requirement, str] | None = None) -> Engine:
         """Return a new engine with these requirements, or with all that it supports."""

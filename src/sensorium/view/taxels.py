@@ -303,7 +303,7 @@ def _draw_moment(
     is_flag = np.dtype(spec["dtype"]).kind == "b"
     low, high, colors = _scale(both[0], both[1], spec, _least(branches[0]))
     options = {"cmap": color_map(colors), "vmin": low, "vmax": high}
-    layer, text = _layer(both[0], skin, spec)
+    layer, text = _layer(both[0], skin)
     shear = np.stack([felt.shear[moment] for felt in branches])
     shear[:, skin.fillers] = 0.0
     longest = float(np.nan_to_num(shear).max(initial=0.0))
@@ -399,7 +399,7 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
     return low, max(high, low + max(least, TINY)), "viridis"
 
 
-def _layer(true: Array, skin: _Skin, spec: Spec) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
+def _layer(true: Array, skin: _Skin) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
     """Return the drawn layer of cells, the names of its axes, and a text that identifies it."""
     if len(skin.shape) < 3:
         return (), (*skin.labels, "")

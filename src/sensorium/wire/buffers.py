@@ -179,9 +179,6 @@ class Buffer:
     def __len__(self) -> int:
         return self._size
 
-    def __repr__(self) -> str:
-        return f"Buffer(size={self._size}, capacity={self.capacity})"
-
 
 class BufferPool:
     """Pool that keeps the memory of released buffers for new ones. Safe to use from any thread.

@@ -40,7 +40,7 @@ class RawData(ReadOnly):
     """One message: its header, and the memory of its poses and body. Every length is checked; the data are not copied.
 
     Args:
-        memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written any more.
+        memory: the message, contiguous: np.uint8 array, memoryview or bytes. it must not be written afterwards.
         info: stream of the message.
         body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
@@ -69,8 +69,8 @@ class RawData(ReadOnly):
             rest = head[header.body_offset :]
         if header.first_env + header.num_envs > info.num_envs:
             raise WireError(
-                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, but "
-                f"the server has {info.num_envs} envs."
+                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
+                f"{info.num_envs}."
             )
         put(self, "_header", header)
         put(self, "body", rest)

@@ -98,11 +98,6 @@ class SlotWriter:
         """Number of free slots."""
         return len(self._free)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._map is None
-
     def references(self, slot: int) -> int:
         """Return the number of references to a slot; 0 means that it is free."""
         self._check_slot(slot)
@@ -216,11 +211,6 @@ class SlotReader:
         self.count = count
         self._on_release = on_release
         self._whole: Array | None = _map_memory(name, token, slot_size, count)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._whole is None
 
     def memory(self, slot: int, length: int) -> Array:
         """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.

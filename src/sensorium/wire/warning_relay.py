@@ -83,6 +83,3 @@ def relay_warnings(warned: Iterable[WarningText], what: str, stacklevel: int = 1
 def relayed_text(category: str, text: str, what: str) -> str:
     """Return the text that reports a warning of the server to the user of a client."""
     return f"{what}, the server warned: {category}: {text}"
-
-
-__all__ = ["WarningText", "recording_warnings", "relay_warnings", "relayed_text"]

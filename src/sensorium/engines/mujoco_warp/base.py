@@ -85,9 +85,9 @@ class WarpModelEngine(MujocoModelEngine):
         super()._derive(prepared)
         version = mujoco_warp().__version__
         for report in contacts(prepared):
-            names = [name for name in misread_primaries(report, self._worlds.mjm, version) if name not in self._told]
+            names = [name for name in misread_primaries(report, self._worlds.mjm, version) if name not in self._issued]
             if names:
-                self._told.update(names)
+                self._issued.update(names)
                 warnings.warn(
                     f"contacts of {listed(names)}: mujoco_warp {version} reports wrong signs of normals and forces "
                     f"where reduce={report.args[3]!r} sorts contacts in which a primary is the first geom and others "

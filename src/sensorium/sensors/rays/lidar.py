@@ -39,8 +39,8 @@ from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
     RETURNS,
-    Found,
     Model,
+    RayHits,
     Scan,
     Tables,
     finish,
@@ -228,7 +228,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             for what, field in names.items()
         }
         cast.cast(outputs, instant=instant, look=look)
-        found = Found()
+        found = RayHits()
         for what in ("distance", "cosine", "shape", "normal"):
             dtype = {"shape": wp.int32, "normal": wp.vec3}.get(what, wp.float32)
             setattr(found, what, self._twin(outputs.get(what), cast.count, dtype))

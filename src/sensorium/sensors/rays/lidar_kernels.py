@@ -90,7 +90,7 @@ class Tables:
 
 
 @wp.struct
-class Found:
+class RayHits:
     """Hits `[env, mount, ray]`; the sub-rays of a ray are adjacent."""
 
     distance: wp.array3d[wp.float32]
@@ -291,7 +291,7 @@ def true_scan(
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
-    found: Found,
+    found: RayHits,
     out: Scan,
 ) -> None:
     """Compute the fields of the true scan from its hits; `found` and `out` may share memory."""
@@ -329,7 +329,7 @@ def measured_scan(
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
-    found: Found,
+    found: RayHits,
     out: Scan,
 ) -> None:
     """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""

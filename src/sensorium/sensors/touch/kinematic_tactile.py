@@ -78,7 +78,7 @@ COEFFICIENTS = {
     "hold": "shear_stiffness",
     "friction": "friction",
 }
-"""Config numbers that can be set per env at run time, by their names in `Law`."""
+"""Config numbers that can be set per env at run time, by their names in `ForceLaw`."""
 
 
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
@@ -124,7 +124,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
 
 
 @wp.struct
-class Law:
+class ForceLaw:
     """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
@@ -203,7 +203,7 @@ def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
-    law: Law,
+    law: ForceLaw,
     shapes: Shapes,
     around: NearShapes,
     anchor: wp.array3d[wp.vec4],
@@ -311,7 +311,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """Collect probes, the shapes around them, and the force law."""
         super().setup()
         cfg = self.cfg
-        self._law = Law()
+        self._law = ForceLaw()
         self._put(self._law, COEFFICIENTS)
         self._law.on_link = int(cfg.surface_normals) + int(cfg.shear_along_motion)
         self._anchor = None

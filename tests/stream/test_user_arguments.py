@@ -143,8 +143,8 @@ CONNECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "name": ((), {"name": 5}, r"connect\.name: got 5, expected text"),
     "max_message": ((), {"max_message": True}, r"connect\.max_message: got True"),
     "shared_memory": ((), {"shared_memory": "no"}, r"connect\.shared_memory: got 'no'"),
-    "keys": ((), {"keys": 5}, r"connect\.keys: got '\(not shown\)', expected a pair"),
-    "server_key": ((), {"server_key": 5}, r"connect\.keys: .*40 characters"),
+    "keys": ((), {"keys": 5}, r"connect\.keys: got '\(not shown\)', expected the public and the secret key"),
+    "server_key": ((), {"server_key": 5}, r"connect\.server_key: .*40 characters"),
 }
 
 
@@ -282,7 +282,7 @@ def test_removed_sensor_raises_stale_error(client: sn.Client) -> None:
         lambda: ticker.read(),
     ]  # fmt: skip
     for ask in asked:
-        with pytest.raises(sn.StaleError, match="sensor 'ticker' is gone"):
+        with pytest.raises(sn.StaleError, match="no longer has the sensor 'ticker'"):
             ask()
     assert repr(ticker) == "<RemoteSensor 'ticker': gone>" and 5 not in client.sensors
 
