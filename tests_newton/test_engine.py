@@ -17,6 +17,7 @@ from sensorium.spec import (
     CONTACT_REPORT,
     JOINT_STATE,
     JOINT_TORQUE,
+    JOINT_WRENCH,
     SHAPES,
     contact_array,
 )
@@ -57,6 +58,81 @@ def test_other_solvers_provide_what_they_can() -> None:
     assert float((force[:, 2] - weight).abs().max()) < 0.2 * weight
     with pytest.raises(UnsupportedError, match=r"'imu'.*BODY_ACCELERATION.*SolverXPBD does not provide 'body_qdd'"):
         engine.prepare({BODY_ACCELERATION: "imu"})
+
+
+def pendulum(num_envs: int = 2) -> newton.Model:
+    """Return a model with a hinge whose body has its centre of mass away from its origin."""
+    builder, world = newton.ModelBuilder(), newton.ModelBuilder()
+    link = world.add_link(label="link")
+    world.add_shape_box(link, xform=wp.transform((0.3, 0.0, 0.0), wp.quat_identity()), hx=0.3, hy=0.02, hz=0.02)
+    hinge = world.add_joint_revolute(-1, link, axis=(0.0, 1.0, 0.0), label="hinge")
+    world.add_articulation([hinge])
+    builder.replicate(world, num_envs)
+    return builder.finalize(device="cpu")
+
+
+@pytest.mark.parametrize("solver", ["SolverXPBD", "SolverFeatherstone", "SolverMuJoCo"])
+def test_joints_of_each_solver(solver: str) -> None:
+    model = pendulum()
+    engine = sn.NewtonEngine(model, getattr(newton.solvers, solver)(model), dt=0.001)
+    engine.prepare({JOINT_STATE: "joints", BODY_POSE: "pose", BODY_VELOCITY: "pose"})
+    engine.reset([1], {"joint_q": [[0.4]], "joint_qd": [[-1.0]]})
+    engine.refresh()
+    half = torch.tensor(0.2)
+    turned = torch.stack([half.cos(), torch.tensor(0.0), half.sin(), torch.tensor(0.0)])
+    torch.testing.assert_close(engine.array("body_quat_w")[1, 0], turned, rtol=0.0, atol=1e-6)
+    before = engine.array("joint_pos")[:, 0].clone()
+    torch.testing.assert_close(before, torch.tensor([0.0, 0.4]), rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(engine.array("joint_vel")[:, 0], torch.tensor([0.0, -1.0]), rtol=0.0, atol=1e-4)
+    engine.step(None, 20)
+    engine.refresh()
+    moved = engine.array("joint_pos")[:, 0] - before
+    assert 0.001 < float(moved[0]) < 0.02 and -0.02 < float(moved[1]) < -0.001  # gravity pulls the bar down
+    assert float(engine.array("body_pos_w").abs().max()) < 1e-3  # the origin is on the hinge
+    assert float(engine.array("body_lin_vel_w").abs().max()) < 2e-2
+
+
+def test_wrench_of_featherstone_is_that_of_mujoco() -> None:
+    found = []
+    for name in ("SolverFeatherstone", "SolverMuJoCo"):
+        model = pendulum()
+        engine = sn.NewtonEngine(model, getattr(newton.solvers, name)(model), dt=0.0005)
+        engine.prepare({JOINT_WRENCH: "wrench"})
+        engine.reset(None, {"joint_q": [[0.4], [0.1]]})
+        engine.refresh()
+        found.append(engine.array("body_parent_torque_w").clone())
+        weight = 9.81 * float(model.body_mass.numpy()[0])
+        assert 0.1 * weight < float(engine.array("body_parent_force_w").norm(dim=-1).min()) < weight
+    assert float(found[1].abs().max()) < 1e-3 * weight  # a hinge without friction, about its own origin
+    torch.testing.assert_close(found[0], found[1], rtol=0.0, atol=0.02 * weight)
+
+
+def test_model_without_worlds() -> None:
+    builder = newton.ModelBuilder()
+    newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
+    body = builder.add_body(xform=wp.transform((0.0, 0.0, 1.0), wp.quat_identity()), label="ball")
+    builder.add_shape_sphere(body, radius=0.1, label="skin")
+    builder.add_ground_plane()
+    model = builder.finalize(device="cpu")
+    engine = sn.NewtonEngine(model, newton.solvers.SolverXPBD(model), dt=0.002)
+    assert engine.num_envs == 1 and engine.names("body") == ("ball",)
+    engine.prepare({BODY_POSE: "test"})
+    for _ in range(10):
+        engine.step()
+    engine.refresh()
+    assert 0.99 < float(engine.array("body_pos_w")[0, 0, 2]) < 1.0
+    engine.reset(None, {})
+    assert float(engine.array("body_pos_w")[0, 0, 2]) == 1.0
+
+
+def test_later_requirements_keep_arrays_in_place() -> None:
+    engine = quadruped.engine_of()
+    engine.prepare({BODY_POSE: "first"})
+    quat = engine.array("body_quat_w")
+    engine.prepare({BODY_VELOCITY: "second", BODY_ACCELERATION: "second"})
+    assert engine.array("body_quat_w").data_ptr() == quat.data_ptr()
+    engine.reset(None, quadruped.start())
+    torch.testing.assert_close(quat[:, 0, 1:], engine.joint_q[:, 3:6])
 
 
 def test_quantities_that_newton_lacks() -> None:

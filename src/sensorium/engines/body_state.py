@@ -77,6 +77,7 @@ class BodyState:
         quat_order: order of the given quaternions.
         at_com: those of `AT_COM` that are given at the centre of mass.
         com: centres of mass in the frames of the bodies, float32 `[1 or env, body, 3]`, m; required with `at_com`.
+        out: converted arrays of an earlier object, which are filled instead of new ones.
 
     Attributes:
         arrays: arrays by the same names; those that need no conversion are the given tensors.
@@ -90,11 +91,13 @@ class BodyState:
         quat_order: QuatOrder = "wxyz",
         at_com: Collection[str] = (),
         com: torch.Tensor | None = None,
+        out: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         self._compute, self._given, self._com = compute, given, com
         self._is_xyzw = int(quat_order == "xyzw")
         converted = {*at_com, *(("body_quat_w",) if self._is_xyzw else ())} & given.keys()
-        self._out = {name: torch.zeros_like(given[name]).contiguous() for name in converted}
+        old = {} if out is None else out
+        self._out = {name: old.get(name, torch.zeros_like(given[name]).contiguous()) for name in converted}
         self.arrays: dict[str, torch.Tensor] = {**given, **self._out}
         both = (compute.all_envs, compute.reset_envs)
         self._segments = [compute.record(self._launch, mask) for mask in both] if self._out else []

@@ -344,7 +344,7 @@ class NewtonEngine(Engine):
         if given:
             at_com = ("body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")
             com = self._per_world(self.model.body_com)
-            self._bodies = BodyState(self._compute, given, quat_order="xyzw", at_com=at_com, com=com)
+            self._bodies = BodyState(self._compute, given, quat_order="xyzw", at_com=at_com, com=com, out=self._arrays)
             named = {name for requirement in prepared & set(ARRAYS) for name in ARRAYS[requirement]}
             self._arrays |= {name: array for name, array in self._bodies.arrays.items() if name in named}
 
