@@ -15,10 +15,14 @@ from sensorium.spec import (
     BODY_POSE,
     BODY_VELOCITY,
     CONTACT_REPORT,
+    JOINT_EFFORT,
     JOINT_STATE,
     JOINT_TORQUE,
     JOINT_WRENCH,
+    MAGNETIC,
+    NATIVE_SENSOR,
     SHAPES,
+    Requirement,
     contact_array,
 )
 from sensorium.testing import check_engine
@@ -92,19 +96,23 @@ def test_joints_of_each_solver(solver: str) -> None:
     assert float(engine.array("body_lin_vel_w").abs().max()) < 2e-2
 
 
-def test_wrench_of_featherstone_is_that_of_mujoco() -> None:
-    found = []
-    for name in ("SolverFeatherstone", "SolverMuJoCo"):
-        model = pendulum()
-        engine = sn.NewtonEngine(model, getattr(newton.solvers, name)(model), dt=0.0005)
-        engine.prepare({JOINT_WRENCH: "wrench"})
-        engine.reset(None, {"joint_q": [[0.4], [0.1]]})
-        engine.refresh()
-        found.append(engine.array("body_parent_torque_w").clone())
-        weight = 9.81 * float(model.body_mass.numpy()[0])
-        assert 0.1 * weight < float(engine.array("body_parent_force_w").norm(dim=-1).min()) < weight
-    assert float(found[1].abs().max()) < 1e-3 * weight  # a hinge without friction, about its own origin
-    torch.testing.assert_close(found[0], found[1], rtol=0.0, atol=0.02 * weight)
+@pytest.mark.parametrize(
+    ("solver", "requirement", "reason"),
+    [
+        ("SolverXPBD", JOINT_WRENCH, "joint wrenches of SolverXPBD hold only for bodies at rest"),
+        ("SolverFeatherstone", JOINT_WRENCH, "joint wrenches of SolverFeatherstone hold only for bodies at rest"),
+        ("SolverFeatherstone", BODY_ACCELERATION, "SolverFeatherstone does not provide 'body_qdd'"),
+        ("SolverSemiImplicit", JOINT_EFFORT, "SolverSemiImplicit does not provide 'qfrc_actuator'"),
+        ("SolverSemiImplicit", MAGNETIC, "SolverSemiImplicit has no magnetic field"),
+        ("SolverXPBD", NATIVE_SENSOR("gyro"), "Newton models have no sensors of MuJoCo"),
+    ],
+)
+def test_refusals_name_solver_and_quantity(solver: str, requirement: Requirement, reason: str) -> None:
+    model = pendulum()
+    engine = sn.NewtonEngine(model, getattr(newton.solvers, solver)(model), dt=0.001)
+    with pytest.raises(UnsupportedError, match=rf"'probe' requires {requirement.kind}.*newton.*{reason}"):
+        engine.prepare({requirement: "probe"})
+    assert engine.prepared == frozenset()
 
 
 def test_model_without_worlds() -> None:

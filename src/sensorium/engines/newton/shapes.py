@@ -44,7 +44,7 @@ def shapes_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
         for env, row in enumerate(rows[1:, k], start=1):
             if sources[row] is not first and not _same_source(first, sources[row]):
                 raise ModelError(_different(name, "mesh or height field", env))
-    made: dict[int, Mesh | HeightField] = {}
+    made: dict[Any, Mesh | HeightField] = {}
     return tuple(
         _shape(name, int(row), layout, place[row], scale[row], int(kinds[row]), int(flags[row]), sources[row], made)
         for name, row in zip(names, rows[0], strict=True)
@@ -84,7 +84,7 @@ def _shape(
     number: int,
     flags: int,
     source: Any,
-    made: dict[int, Mesh | HeightField],
+    made: dict[Any, Mesh | HeightField],
 ) -> Shape:
     package = newton()
     word = package.GeoType(number).name
@@ -92,18 +92,18 @@ def _shape(
     pos, quat = pose_of(place)
     parts: dict[str, Any] = {}
 
-    def once(make: Callable[[Any, str], Mesh | HeightField]) -> Mesh | HeightField:
-        if id(source) not in made:
-            made[id(source)] = make(source, name)
-        return made[id(source)]
+    def once(make: Callable[[], Mesh | HeightField]) -> Mesh | HeightField:
+        key = (id(source), tuple(scale) if kind == "hfield" else ())
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
     if word not in _KINDS:
         parts["fault"] = f"Newton's shapes of type {word} are not supported."
     elif kind == "mesh":
-        parts["mesh"], parts["scale"] = once(_mesh), tuple(scale.tolist())
+        parts["mesh"], parts["scale"] = once(lambda: _mesh(source, name)), tuple(scale.tolist())
     elif kind == "hfield":
-        parts["hfield"] = once(_height_field)
-        pos = _raised(pos, quat, scale)
+        parts["hfield"] = once(lambda: _height_field(source, scale, name))
     elif kind == "plane":
         parts["size"] = (0.5 * scale[0], 0.5 * scale[1])
     else:
@@ -128,13 +128,7 @@ def _mesh(source: Any, name: str) -> Mesh:
     return Mesh(source.vertices, faces, name, drop_degenerate=True)
 
 
-def _height_field(source: Any, name: str) -> HeightField:
+def _height_field(source: Any, scale: NDArray[np.float64], name: str) -> HeightField:
+    """Return a height field. Its cells are split as in Newton's collision detection, not as in its ray casts."""
     heights = source.min_z + np.asarray(source.data, dtype=np.float64) * (source.max_z - source.min_z)
-    return HeightField(heights, (source.hx, source.hy), None, name)
-
-
-def _raised(pos: Any, quat: Any, scale: NDArray[np.float64]) -> Any:
-    """Return the position of a height field, whose scale must be 1."""
-    if not np.allclose(scale, 1.0) and scale.any():
-        raise ModelError(f"newton: a height field has scale {scale.tolist()}, expected 1: scale its heights and size.")
-    return pos
+    return HeightField(scale[2] * heights, (scale[0] * source.hx, scale[1] * source.hy), None, name)

@@ -79,9 +79,9 @@ class SolverAccess:
     def lacks(self, observable: str) -> str | None:
         """Return why an observable cannot be computed for the current state, or None."""
         if observable not in self._solver.supported_observables:
-            return (
-                f"{self.name} does not provide {observable!r}. Solvers that do: SolverMuJoCo provides all observables."
-            )
+            return f"{self.name} does not provide {observable!r}. Use SolverMuJoCo."
+        if not self.is_mujoco and observable == OBSERVABLES[JOINT_WRENCH]:
+            return f"the joint wrenches of {self.name} hold only for bodies at rest. Use SolverMuJoCo."
         if not self.is_mujoco and self.name not in _PLAIN:
             return (
                 f"{self.name} provides {observable!r} only for the state before its last step, and its internal state "
