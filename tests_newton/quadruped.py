@@ -91,7 +91,7 @@ def run(engine: sn.NewtonEngine, ticks: int) -> None:
         engine.step(0.3 * torch.sin(torch.arange(8.0) + 0.05 * k).expand(engine.num_envs, 8))
 
 
-def per_env(array: wp.array, num_envs: int = 4) -> torch.Tensor:
+def per_env(array: wp.array, num_envs: int) -> torch.Tensor:
     """Return Newton's flat readings as `[env, ...]`."""
     values = wp.to_torch(array)
     return values.reshape(num_envs, -1, values.shape[-1])

@@ -23,9 +23,9 @@ NET = sn.ContactSensorCfg(
 SLOTS = CONTACT_REPORT(("geom", FEET), ("geom", "floor"), ("found", "force", "dist", "pos", "normal"), "maxforce", 2)
 
 
-@pytest.fixture(scope="module")
-def scene() -> sn.Scene:
-    return sn.Scene(quadruped.engine_of(), [NET])
+@pytest.fixture(scope="module", params=[4, 64])
+def scene(request: pytest.FixtureRequest) -> sn.Scene:
+    return sn.Scene(quadruped.engine_of(request.param), [NET])
 
 
 def test_net_forces_are_those_of_newton(scene: sn.Scene) -> None:
@@ -34,12 +34,12 @@ def test_net_forces_are_those_of_newton(scene: sn.Scene) -> None:
     theirs = SensorContact(
         engine.model, sensing_shapes="*_foot", counterpart_shapes="*floor", request_contact_attributes=False
     )
-    scene.reset(**quadruped.start())
+    scene.reset(**quadruped.start(scene.num_envs))
     strongest = 0.0
     for k in range(40):
         scene.step(torch.full((8,), 0.1 * k / 40), 2)
         theirs.update(engine.newton_state, engine._contacts, observables=engine._observables)
-        total = quadruped.per_env(theirs.total_force)
+        total = quadruped.per_env(theirs.total_force, scene.num_envs)
         ours = scene["net"].ground_truth
         scale = float(total.abs().max())
         torch.testing.assert_close(ours.force, total, rtol=1e-5, atol=1e-5 * max(scale, 1.0))

@@ -211,6 +211,53 @@ def test_loop_of_the_owner() -> None:
         scenes[0].reset([1], joint_q=0.0)
 
 
+def test_loop_with_observables_is_one_tick_old() -> None:
+    model = quadruped.model_of(4)
+    solver = newton.solvers.SolverMuJoCo(model)
+    state, spare, control = model.state(), model.state(), model.control()
+    contacts = newton.Contacts(solver.get_max_contact_count(), 0, device=model.device)
+    observables = solver.observables({"body_qdd", "contact_f"}, contacts=contacts)
+    owned = quadruped.engine_of(fresh=False)
+    owned.reset(None, quadruped.start())
+    state.assign(owned.newton_state)
+    live = sn.NewtonEngine.from_newton(
+        model, solver, lambda: state, dt=quadruped.DT, control=control, observables=observables
+    )
+    feet = tuple(f"{leg}_foot" for leg in quadruped.LEGS)
+    report = CONTACT_REPORT(("geom", feet), None, ("found", "force", "pos"), "maxforce")
+    needed = {BODY_ACCELERATION: "imu", BODY_POSE: "imu", BODY_VELOCITY: "imu", report: "feet"}
+    names = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_lin_acc_w", contact_array(report))
+    for engine in (live, owned):
+        engine.prepare(needed)
+        engine.refresh()
+    assert (live.lag, owned.lag) == (0, 0)
+    for k in range(30):
+        solver.step(state, spare, control, contacts, quadruped.DT, observables=observables)
+        state, spare = spare, state
+        live.count_ticks(1)
+        owned.step()
+        if k == 20:
+            for name in ("body_q", "body_qd", "joint_q", "joint_qd"):
+                start = model.state() if k else state
+                newton.eval_fk(model, start.joint_q, start.joint_qd, start)
+                here, there = wp.to_torch(getattr(state, name)), wp.to_torch(getattr(start, name))
+                here.view(4, -1)[2] = there.view(4, -1)[2]
+            mask = wp.from_torch(torch.tensor([False, False, True, False, False]))
+            solver.reset(state, mask, flags=0)
+            live.reset([2])
+            owned.reset([2], {})
+        for engine in (live, owned):
+            engine.refresh()
+        for name in names:
+            torch.testing.assert_close(live.array(name), owned.array(name), rtol=0.0, atol=0.0, msg=f"{name} at {k}")
+    with pytest.raises(UnsupportedError, match=r"'wrist'.*JOINT_WRENCH.*the observables of your loop lack"):
+        live.prepare({JOINT_WRENCH: "wrist"})
+    with pytest.raises(ScheduleError, match="2 ticks at once"):
+        live.count_ticks(2)
+    with pytest.raises(ModelError, match="expected those of the solver"):
+        sn.NewtonEngine.from_newton(model, solver, state, dt=quadruped.DT, observables="all")
+
+
 def test_arguments() -> None:
     model = sphere()
     solver = newton.solvers.SolverXPBD(model)

@@ -20,14 +20,14 @@ IMU = sn.ImuCfg(name="imu", site="imu")
 NEEDED = (BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, JOINT_STATE, JOINT_EFFORT, JOINT_WRENCH)
 
 
-@pytest.fixture(scope="module")
-def scene() -> sn.Scene:
+@pytest.fixture(scope="module", params=[4, 64])
+def scene(request: pytest.FixtureRequest) -> sn.Scene:
     sensors = [
         IMU,
         sn.JointSensorCfg(name="joints", joints=".*"),
         sn.FrameTransformerCfg(name="feet", site="imu", target_frames=[sn.FrameTransformerCfg.FrameCfg(site=".*_toe")]),
     ]
-    return sn.Scene(quadruped.engine_of(), sensors)
+    return sn.Scene(quadruped.engine_of(request.param), sensors)
 
 
 def engine_in(scene: sn.Scene) -> sn.NewtonEngine:
@@ -48,7 +48,7 @@ def test_names_are_the_ends_of_labels(scene: sn.Scene) -> None:
 def test_imu_is_that_of_newton(scene: sn.Scene) -> None:
     engine = engine_in(scene)
     theirs = SensorIMU(engine.model, "*imu", request_state_attributes=False)
-    scene.reset(**quadruped.start())
+    scene.reset(**quadruped.start(scene.num_envs))
     for k in range(60):
         scene.step(torch.full((8,), 0.2 * np.sin(0.1 * k)))
         if k % 10 == 0:
@@ -106,11 +106,11 @@ def test_frames_are_those_of_newton(scene: sn.Scene) -> None:
     shapes = [k for k, label in enumerate(engine.model.shape_label) if label.endswith("_toe")]
     sites = [k for k, label in enumerate(engine.model.shape_label) if label.endswith("imu") for _ in quadruped.LEGS]
     theirs = SensorFrameTransform(engine.model, shapes, sites)
-    scene.reset(**quadruped.start())
+    scene.reset(**quadruped.start(scene.num_envs))
     for _ in range(3):
         scene.step(torch.zeros(8), 10)
         theirs.update(engine.newton_state)
-        found = quadruped.per_env(theirs.transforms)
+        found = quadruped.per_env(theirs.transforms, scene.num_envs)
         ours = scene["feet"].ground_truth
         torch.testing.assert_close(ours.target_pos_source, found[..., :3], rtol=0.0, atol=2e-6)
         quat = found[..., [6, 3, 4, 5]]
@@ -120,7 +120,7 @@ def test_frames_are_those_of_newton(scene: sn.Scene) -> None:
 
 def test_joints_are_newtons_memory(scene: sn.Scene) -> None:
     engine = engine_in(scene)
-    scene.reset(**quadruped.start())
+    scene.reset(**quadruped.start(scene.num_envs))
     scene.step(torch.zeros(8), 5)
     torch.testing.assert_close(scene["joints"].ground_truth.position, engine.joint_q[:, 7:], rtol=0.0, atol=0.0)
     assert engine.array("body_pos_w").data_ptr() == engine.newton_state.body_q.ptr

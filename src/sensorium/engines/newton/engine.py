@@ -32,7 +32,7 @@ from sensorium.engines.newton.contacts import ContactExport
 from sensorium.engines.newton.layout import Layout, newton
 from sensorium.engines.newton.shapes import shapes_of
 from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess, StepGraphs
-from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError, listed, shown
+from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -143,8 +143,7 @@ class NewtonEngine(Engine):
         if pipeline is None and not self._access.detects_contacts and model.shape_count:
             self._pipeline = package.CollisionPipeline(model)
         self._contacts = self._new_contacts()
-        provided = self._access.provided
-        self._observables: Any = solver.observables(provided, contacts=self._contacts) if provided else None
+        self._observables: Any = self._new_observables()
         self._wanted: Any = None
         self._saves: list[Any] = []
         self._arrays: dict[str, torch.Tensor] = {}
@@ -163,8 +162,15 @@ class NewtonEngine(Engine):
 
     @staticmethod
     def from_newton(
-        model: Any, solver: Any, state: Any, *, dt: float, control: Any = None, pipeline: Any = None
-    ) -> LiveNewtonEngine:
+        model: Any,
+        solver: Any,
+        state: Any,
+        *,
+        dt: float,
+        control: Any = None,
+        pipeline: Any = None,
+        observables: Any = None,
+    ) -> NewtonEngine:
         """Wrap a loop that steps a Newton model itself and calls `scene.update()` after each step.
 
         Args:
@@ -175,8 +181,17 @@ class NewtonEngine(Engine):
             dt: time step of the loop, s.
             control: the `newton.Control` of the loop; None where it has none.
             pipeline: as for `NewtonEngine`.
+            observables: the `Observables` of the solver that the loop passes to each step. All state is then one tick
+                old, at no cost. Without them, the engine computes those of the current state.
+
+        Raises:
+            ModelError: as for `NewtonEngine`, or the state or the observables have another type or solver.
         """
-        return LiveNewtonEngine(model, solver, state, dt=dt, control=control, pipeline=pipeline)
+        from sensorium.engines.newton.live import LiveNewtonEngine
+
+        return LiveNewtonEngine(
+            model, solver, state, dt=dt, control=control, pipeline=pipeline, observables=observables
+        )
 
     def __repr__(self) -> str:
         return (
@@ -191,6 +206,15 @@ class NewtonEngine(Engine):
         if self._access.is_mujoco:
             return newton().Contacts(self.solver.get_max_contact_count(), 0, device=self.model.device)
         return getattr(self.solver, "contacts", None)
+
+    def _new_observables(self) -> Any:
+        """Return the container of all observables that the solver provides; None if it provides none."""
+        provided = self._access.provided
+        return self.solver.observables(provided, contacts=self._contacts) if provided else None
+
+    def _lacks(self, observable: str) -> str | None:
+        """Return why an observable is not available, or None."""
+        return self._access.lacks(observable)
 
     def _control_places(self, control: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return an array of Newton's control, and the rows `[env, nu]` of the controls in it."""
@@ -258,7 +282,7 @@ class NewtonEngine(Engine):
         if requirement in _NUMBERS:
             return None
         if requirement in OBSERVABLES:
-            return self._access.lacks(OBSERVABLES[requirement])
+            return self._lacks(OBSERVABLES[requirement])
         if requirement == MAGNETIC:
             return None if self._access.is_mujoco else f"{self._access.name} has no magnetic field. Use SolverMuJoCo."
         if requirement == SHAPES:
@@ -274,7 +298,7 @@ class NewtonEngine(Engine):
         return f"Newton does not provide it: {self._access.name} has no such quantity."
 
     def _supports_contacts(self, report: Requirement) -> str | None:
-        if (why := self._access.lacks(CONTACTS)) is not None:
+        if (why := self._lacks(CONTACTS)) is not None:
             return why
         for kind in ("geom", "body"):
             if kind in self._layout.faults:
@@ -677,90 +701,3 @@ def _arrays_of(owner: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
         elif type(value).__name__ == "AttributeNamespace":
             found += _arrays_of(value, f"{name}.")
     return found
-
-
-class LiveNewtonEngine(NewtonEngine):
-    """A Newton model that its owner steps and resets; created by `NewtonEngine.from_newton`.
-
-    The owner calls `solver.step` and then `scene.update()`. The engine copies the owner's state and computes
-    accelerations, contacts and forces for it by a trial step, after which it restores the solver's internal state.
-
-    Args:
-        model: a `newton.Model`.
-        solver: the solver of the loop.
-        state: a `newton.State` or a function that returns the current one.
-        dt: time step of the loop, s.
-        control: the `newton.Control` of the loop.
-        pipeline: as for `NewtonEngine`.
-    """
-
-    owns_time = False
-
-    def __init__(self, model: Any, solver: Any, state: Any, *, dt: float, control: Any, pipeline: Any) -> None:
-        current = state if callable(state) else lambda: state
-        if not isinstance(current(), newton().State):
-            raise ModelError(
-                f"from_newton: got {shown(state)} as state, expected a newton.State or a function of none."
-            )
-        super().__init__(model, solver, dt=dt, pipeline=pipeline)
-        self._current: Callable[[], Any] = current
-        if control is not None:
-            self.newton_control = control
-            self._ctrl_to = self._control_places("joint_target_q")
-        self._read()
-
-    @launches
-    def _read(self) -> None:
-        """Copy the owner's state."""
-        owner = self._current()
-        for name in ("joint_q", "joint_qd", "body_q", "body_qd", "body_f"):
-            target, source = getattr(self.newton_state, name), getattr(owner, name)
-            if target is not None and target.size:
-                wp.copy(target, source)
-        target, rows = self._ctrl_to
-        self.ctrl.copy_(target[rows])
-        self._is_current = False
-
-    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
-        """Raise `ScheduleError`, because the owner steps the simulation.
-
-        Raises:
-            ScheduleError: always.
-        """
-        raise ScheduleError(
-            "this engine wraps your Newton loop: call solver.step(state_0, state_1, ...), then scene.update()."
-        )
-
-    def count_ticks(self, ticks: int) -> None:
-        """Register `ticks` steps of the owner; derived state is read again at the next `refresh`."""
-        super().count_ticks(ticks)
-        self._read()
-
-    def forward(self) -> None:
-        """Read the owner's state again, with the poses of bodies that are in it."""
-        self._read()
-        self.refresh()
-
-    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Read environments again after their owner reset them; no state is written.
-
-        Args:
-            env_ids: None for all, integers, or a bool mask `[env]`.
-            state: must be empty: the owner writes the state.
-
-        Raises:
-            ScheduleError: `state` is not empty.
-        """
-        if state:
-            raise ScheduleError(
-                f"this engine wraps your Newton loop and cannot write its state: write {', '.join(state)} of your "
-                "newton.State yourself, then call scene.reset(env_ids)."
-            )
-        env_selection(env_ids, self.num_envs, self.device)
-        self._read()
-        self.refresh()
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the tick and the derived arrays of `state`, after the owner restored the physics."""
-        Engine.load_state(self, state)
-        self._read()
