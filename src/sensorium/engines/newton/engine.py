@@ -145,7 +145,7 @@ class NewtonEngine(Engine):
         self._contacts = self._new_contacts()
         self._observables: Any = self._new_observables()
         self._wanted: Any = None
-        self._saves: list[Any] = []
+        self._saves: dict[str, Any] = {}
         self._arrays: dict[str, torch.Tensor] = {}
         self._shapes: tuple[Shape, ...] | None = None
         self._bodies: BodyState | None = None
@@ -488,18 +488,18 @@ class NewtonEngine(Engine):
     def _probe(self) -> None:
         """Compute accelerations, contacts and forces of the current state by a step into the spare state."""
         state = self.newton_state
-        kept = [array for _, array in self._access.internals()]
-        if not self._access.is_mujoco:
-            kept.append(state.body_f)
-        if not self._saves:
-            self._saves = [wp.empty_like(array) for array in kept]
-        for array, save in zip(kept, self._saves, strict=True):
-            wp.copy(save, array)
+        kept = dict(self._access.internals())  # some solvers create arrays in a step
+        if not self._access.is_mujoco:  # others also write into the state that they step from
+            kept |= {f"state.{name}": array for name, array in vars(state).items() if isinstance(array, wp.array)}
+        for name, array in kept.items():
+            if name not in self._saves or self._saves[name].shape != array.shape:
+                self._saves[name] = wp.empty_like(array)
+            wp.copy(self._saves[name], array)
         target, rows = self._ctrl_to
         target[rows] = self.ctrl
         self._move(state, self._spare, self._wanted)
-        for array, save in zip(kept, self._saves, strict=True):
-            wp.copy(array, save)
+        for name, array in kept.items():
+            wp.copy(array, self._saves[name])
 
     def _keep_shown(self) -> None:
         if self._shown is not self.newton_state:
