@@ -145,6 +145,9 @@ from sensorium.sensors.frames.body_state import BodyStateData as BodyStateData
 from sensorium.sensors.frames.frame_transformer import FrameTransformer as FrameTransformer
 from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
 from sensorium.sensors.frames.frame_transformer import FrameTransformerData as FrameTransformerData
+from sensorium.sensors.frames.safe_distance import SafeDistance as SafeDistance
+from sensorium.sensors.frames.safe_distance import SafeDistanceCfg as SafeDistanceCfg
+from sensorium.sensors.frames.safe_distance import SafeDistanceData as SafeDistanceData
 from sensorium.sensors.inertial.barometer import Barometer as Barometer
 from sensorium.sensors.inertial.barometer import BarometerCfg as BarometerCfg
 from sensorium.sensors.inertial.barometer import BarometerData as BarometerData
@@ -233,9 +236,8 @@ from sensorium.spec import Requirement as Requirement
 from sensorium.stream.collision import Collision as Collision
 from sensorium.stream.collision import CollisionEvent as CollisionEvent
 from sensorium.stream.collision import reserve_contact as reserve_contact
+from sensorium.stream.events import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.options import ServerOptions as ServerOptions
-from sensorium.stream.safe_distance import SafeDistance as SafeDistance
-from sensorium.stream.safe_distance import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.security import KeyPair as KeyPair
 from sensorium.stream.server import Server as Server
 from sensorium.stream.server import serve as serve

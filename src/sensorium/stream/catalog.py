@@ -10,7 +10,7 @@ from sensorium.spec import FieldSpec
 from sensorium.stream.publisher import has_large_samples
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Topic
-from sensorium.wire.serializers import FieldSerializer
+from sensorium.wire.serializers import FieldSerializer, by_name, for_kind
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -42,23 +42,26 @@ class StreamCatalog:
         """Return the number of a new stream."""
         return next(self._numbers)
 
-    def offer(self, info: StreamInfo) -> None:
-        """Offer a stream."""
-        topic = self.topics[info.name] = Topic(info)
+    def offer(self, info: StreamInfo, *, env: int | None = None) -> None:
+        """Offer a stream; with `env`, only of that environment."""
+        topic = self.topics[info.name] = Topic(info, by_name(info.type_name) if info.type_name else FieldSerializer, env)
         self._table.add_topic(topic)
 
-    def offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None) -> None:
+    def offer_sensor(
+        self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None, env: int | None = None
+    ) -> None:
         """Offer a sensor of the scene.
 
         Args:
             name: its name.
             described: its entry in the scene's description.
             on_demand: whether it may be computed on demand; None for the setting of the catalog.
+            env: only environment of the stream; None for all.
         """
         info = self._info(self.number(), name, described)
         if (self._on_demand if on_demand is None else on_demand) and _can_be_on_demand(info):
             self._scene.compute_on_demand(name)
-        self.offer(info)
+        self.offer(info, env=env)
 
     def withdraw(self, name: str, reason: str) -> None:
         """Withdraw a stream."""
@@ -82,7 +85,7 @@ class StreamCatalog:
             now = self._info(topic.info.id, name, described[name])
             if now != topic.info or (name in self.listened and self.listened[name].is_retired):
                 self.withdraw(name, "it was reconfigured; listen again")
-                self.offer_sensor(name, described[name])
+                self.offer_sensor(name, described[name], env=topic.env)
             elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
                 self._scene.compute_on_demand(name)  # the sensor object was replaced
         for name, about in described.items():
@@ -97,7 +100,7 @@ class StreamCatalog:
             id=number,
             name=name,
             kind=described["kind"],
-            type_name=FieldSerializer.type_name,
+            type_name=for_kind(described["kind"]).type_name,
             specs=specs,
             rate_hz=0.0 if is_event else described["rate_hz"],
             mounts=tuple(described.get("mounts", ())),
@@ -133,7 +136,9 @@ class StreamCatalog:
                 sensor = self.listened[name] = self._scene[name]
                 sensor.buffers.listeners += 1
                 self._news.skip(sensor, since)
-            every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
+                topic.sent_tick = since
+            if not topic.info.events:  # events that are computed on read are those of each frame
+                every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         return every_tick
 
     def forget_listeners(self) -> None:

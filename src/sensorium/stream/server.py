@@ -426,6 +426,8 @@ class Server:
             fresh.clear()
             fresh.extend(late)
         fed = self.streamed.sources
+        if scene.is_within_step:
+            listened = {name: topic for name, topic in listened.items() if not topic.serializer.at_step_end}
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]

@@ -129,9 +129,6 @@ class Spawner:
         definition = find_definition(self.definitions(), request.blueprint)
         name = self._free_name(request.name, definition)
         if definition.where == "scene":
-            if env is not None and num_envs > 1:
-                expected = "None: a sensor of the scene is for all envs"
-                raise ConfigError.single(definition.id, "env", env, expected, f"Listen with envs={env}.")
             return self._in_scene(definition, request, name)
         return self._in_server(definition, request, name, body)
 
@@ -158,7 +155,7 @@ class Spawner:
         )
         self._scene.add(cfg)
         try:
-            self._offers.offer_sensor(name, self._scene.description().sensors[name], on_demand=True)
+            self._offers.offer_sensor(name, self._scene.description().sensors[name], on_demand=True, env=request.env)
         except BaseException:
             self._scene.remove(name)
             raise

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "sensorium.streamed"
 """Entry-point group in which installed packages announce modules with streamed sensors."""
 
-OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
+OURS = ("sensorium.stream.collision",)
 """Modules with built-in streamed sensors."""
 REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
 

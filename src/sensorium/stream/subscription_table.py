@@ -91,13 +91,19 @@ class SubscriptionTable(Outboxes):
                 self.tell(session, say.Eos(wish.subscription, f"there is no stream {wish.stream} (any more)"))
                 return
             total = topic.info.num_envs
-            count = wish.num_envs or total - wish.first_env
+            first, count = wish.first_env, wish.num_envs or total - wish.first_env
             if wish.every < 1 or wish.window < 1 or wish.queue < 1 or not 0.0 <= wish.max_rate < float("inf"):
                 raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
-            if not (0 <= wish.first_env and 0 < count and wish.first_env + count <= total):
-                reason = f"envs {wish.first_env} to {wish.first_env + count}: there are {total}"
+            if not (0 <= first and 0 < count and first + count <= total):
+                reason = f"envs {first} to {first + count}: there are {total}"
                 self.tell(session, say.Eos(wish.subscription, reason))
                 return
+            if topic.env is not None:
+                if not first <= topic.env < first + count:
+                    reason = f"envs {first} to {first + count}: the stream has only environment {topic.env}"
+                    self.tell(session, say.Eos(wish.subscription, reason))
+                    return
+                first, count = topic.env, 1
             old = session.subscriptions.get(wish.subscription)
             if old is not None:
                 self._drop(old)
@@ -110,7 +116,7 @@ class SubscriptionTable(Outboxes):
                 wish.lossless or topic.info.events,
                 wish.every,
                 1.0 / wish.max_rate if wish.max_rate else 0.0,
-                (wish.first_env, count, wish.truth),
+                (first, count, wish.truth),
                 min(wish.window, 65536),
                 min(wish.queue, 65536) if wish.lossless or topic.info.events else 1,
                 min(wish.window, 65536),

@@ -26,13 +26,13 @@ from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 
 __all__ = [
-    "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "broken", "by_id", "by_name", "plan",
+    "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "broken", "by_id", "by_name", "for_kind", "plan",
     "read_message", "register", "registered", "type_id",
 ]  # fmt: skip
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
-OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Built-in modules that define serializers beside their sensors; imported by name when a stream needs one."""
+OURS = ("sensorium.stream.events", "sensorium.stream.collision")
+"""Built-in modules that define further serializers; imported by name when a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
 _serializers: Registry[str, type[Serializer]] = Registry(
@@ -65,6 +65,14 @@ class Serializer:
     type_name: ClassVar[str]
     """Name and version of the data type, ``"package.Type/1"``. Both must be the same on both sides: increase the
     version whenever the bytes change."""
+    kind: ClassVar[str] = ""
+    """Kind of the scene's sensors whose readings it converts; empty for data that streamed sensors send.
+
+    ``serialize(reading, since)`` then returns the messages of a reading: body, first env and number of envs of each.
+    Events up to the physics tick `since` were sent before.
+    """
+    at_step_end: ClassVar[bool] = False
+    """Whether such readings are converted only at the end of a control step, because their rows cover the whole step."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -148,6 +156,11 @@ def by_id(number: int) -> type[Serializer]:
             "type of data with the number", f"{number:#018x}", _serializers, f"{fix} {suspects}".rstrip()
         )
     return found
+
+
+def for_kind(kind: str) -> type[Serializer]:
+    """Return the serializer for readings of a kind of sensor; `FieldSerializer` unless another one serves this kind."""
+    return next((cls for cls in registered().values() if cls.kind == kind), FieldSerializer)
 
 
 def registered() -> dict[str, type[Serializer]]:
