@@ -295,9 +295,7 @@ def test_the_box_moves_and_turns_with_the_owner_and_sits_where_the_sensor_does()
 
 def test_the_bounding_box_of_a_body_turns_with_it_and_has_its_own_centre() -> None:
     """A bar of 2 m has its box centred 1 m ahead of its frame: it is inside where it points at the owner."""
-    scene = guarded(
-        Street(("car/base", (0.0, 0.0, 0.0)), ("bar", (1.0, 0.01, 0.01)), centers={"bar": (1.0, 0.0, 0.0)})
-    )
+    scene = guarded(Street(("car/base", (0.0, 0.0, 0.0)), ("bar", (1.0, 0.01, 0.01)), centers={"bar": (1.0, 0.0, 0.0)}))
     pos = place(HERE, (2.5, 0, 0))
     assert inside(scene, pos, [[[1, 0, 0, 0], [1, 0, 0, 0]]]) == [[]]
     assert inside(scene, pos, [[[1, 0, 0, 0], [0, 0, 0, 1]]]) == [[1]]
@@ -424,7 +422,7 @@ def test_a_driving_robot_is_recorded_and_replayed(tmp_path: Any) -> None:
     is_near = slow_overlap(between, turn, np.array([1.15, 0.75, 0.2]), cart, np.full(3, 0.3))
     assert [2 in ids for ids in seen] == is_near.tolist()
     recorded = load(tmp_path / "run.npz")["guard"]
-    assert recorded.offsets[-1] == sum(map(len, seen))
+    assert recorded.offsets[-1, -1] == sum(map(len, seen))
 
 
 def test_nothing_is_computed_for_nobody() -> None:

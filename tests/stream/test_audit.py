@@ -164,7 +164,7 @@ def test_listening_to_messages_that_are_too_long_for_the_client_ends_with_words(
     with sn.serve(scene, "tcp://127.0.0.1:0") as server, running(server, step=True):
         with sn.connect(server.address, shared_memory=False, max_message=100_000) as client:
             lidar = client.sensors["lidar"]
-            with pytest.warns(sn.SensoriumWarning, match="longer than the 100000 that the client takes"):
+            with pytest.warns(sn.SensoriumWarning, match="accepts at most 100000"):
                 lidar.listen(lambda data: None)
                 until(lambda: not lidar.is_listening)
                 until(lambda: client.notes)

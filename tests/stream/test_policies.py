@@ -83,7 +83,7 @@ def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_
         until(lambda: slow)
         frame = server.frame
         until(lambda: server.frame > frame + 100)
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for the listener"):
             gate.set()
             until(lambda: client.sensors["sheet"].why_ended)
             until(lambda: client.notes)

@@ -178,7 +178,7 @@ def test_where_warnings_are_errors_the_connection_lives() -> None:
             for _ in range(20):
                 last = client.step()
             until(lambda: kept and kept[-1].frame == last)
-        assert client.is_connected and any("kept alive" in text for text in client.notes)
+        assert client.is_connected and any("views keep" in text for text in client.notes)
         kept.clear()
 
 

@@ -109,8 +109,8 @@ def test_all_interfaces_are_known_however_they_are_written(host: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"token": "open sesame"}, "all network interfaces .* in clear: give keys"),
-        ({"keys": KeyPair.generate()}, "all network interfaces .* give allowed_keys"),
+        ({"token": "open sesame"}, "all network interfaces .* Set keys to encrypt"),
+        ({"keys": KeyPair.generate()}, "all network interfaces .* Set allowed_keys"),
         ({"keys": KeyPair.generate(), "token": "t"}, "all network interfaces .* only who has"),
     ],
 )
@@ -200,7 +200,7 @@ def test_there_are_no_more_clients_than_max_clients() -> None:
     with serving(max_clients=2, world=QUICK) as server:
         with sn.connect(server.address):
             with sn.connect(server.address):
-                with pytest.raises(StreamError, match="2 clients already, which is its max_clients"):
+                with pytest.raises(StreamError, match="already has max_clients=2 clients"):
                     sn.connect(server.address)
             until(lambda: server.clients == 1)
             sn.connect(server.address).close()

@@ -363,7 +363,7 @@ def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that
             got.append(data.frame)
             gate.wait(PATIENCE)
 
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for the listener"):
             client.sensors["gauge"].listen(take, policy="lossless", queue=5)
             until(lambda: got and server.counts.subscriptions == 0, timeout=2.0)
             assert len(got) == 1

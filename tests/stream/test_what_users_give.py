@@ -255,7 +255,7 @@ def test_who_may_not_destroy_a_sensor_goes_on_listening_to_it(server: sn.Server,
         frame = client.step()
         until(lambda: got[-1:] == [frame])
         assert theirs.is_listening and not theirs.why_ended
-        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. Only its own"):
+        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. A client can only destroy"):
             other.destroy("gourd")
         theirs.stop()
     guard.destroy()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.spec import FieldSpec
-from sensorium.stream.publisher import has_large_samples
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Topic
 from sensorium.wire.serializers import FieldSerializer, by_name, for_kind
@@ -44,7 +43,9 @@ class StreamCatalog:
 
     def offer(self, info: StreamInfo, *, env: int | None = None) -> None:
         """Offer a stream; with `env`, only of that environment."""
-        topic = self.topics[info.name] = Topic(info, by_name(info.type_name) if info.type_name else FieldSerializer, env)
+        topic = self.topics[info.name] = Topic(
+            info, by_name(info.type_name) if info.type_name else FieldSerializer, env
+        )
         self._table.add_topic(topic)
 
     def offer_sensor(
@@ -69,12 +70,11 @@ class StreamCatalog:
         self._no_longer_listened(name)
         self._table.remove_topic(topic.info.id, reason)
 
-    def follow(self, described: Mapping[str, Mapping[str, Any]], besides: Container[str]) -> None:
+    def follow(self, described: Mapping[str, Mapping[str, Any]]) -> None:
         """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones.
 
         Args:
             described: entries of the sensors in the scene's description.
-            besides: names of sensors that are not offered.
         """
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
@@ -89,19 +89,20 @@ class StreamCatalog:
             elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
                 self._scene.compute_on_demand(name)  # the sensor object was replaced
         for name, about in described.items():
-            if name not in self.topics and name not in besides:
+            if name not in self.topics:
                 self.offer_sensor(name, about)
 
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return the information for listeners about a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
         is_event = any(spec.is_ragged for spec in specs)
+        serializer = for_kind(described["kind"])
         return StreamInfo(
             id=number,
             name=name,
             kind=described["kind"],
-            type_name=for_kind(described["kind"]).type_name,
-            specs=specs,
+            type_name=serializer.type_name,
+            specs=() if serializer.kind else specs,
             rate_hz=0.0 if is_event else described["rate_hz"],
             mounts=tuple(described.get("mounts", ())),
             events=is_event,
@@ -157,7 +158,9 @@ class StreamCatalog:
 
 
 def _can_be_on_demand(info: StreamInfo) -> bool:
-    return has_large_samples(info) and info.cfg.get("evaluate", "auto") == "auto"
+    """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
+    is_large = any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
+    return is_large and info.cfg.get("evaluate", "auto") == "auto"
 
 
 __all__ = ["StreamCatalog"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Reading
+from sensorium.stream.failures import LOG
 from sensorium.stream.outgoing import Bundle, Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Key, Payload, Subscription, Topic
@@ -22,7 +23,6 @@ from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, body_offset, ty
 from sensorium.wire.layout import plan
 from sensorium.wire.raw_data import begin_message
 from sensorium.wire.serializers import FieldSerializer
-from sensorium.wire.stream_info import StreamInfo
 
 _FIELDS = type_id(FieldSerializer.type_name)
 
@@ -73,6 +73,7 @@ class Publisher:
         """Send the messages into which the serializer of a stream converts a reading; return their receivers."""
         tick = reading.tick
         since, topic.sent_tick = topic.sent_tick if topic.sent_tick <= tick else -1, tick
+        self._warn_of_lost(topic, reading)
         items = topic.serializer.serialize(reading, since)
         if not items:
             return Counter()
@@ -80,6 +81,14 @@ class Publisher:
         poses = np.zeros((len(envs), 0, 7), np.float32) if reading.pose is None else reading.pose
         moment = Moment(frame, tick, round(reading.time * 1e9), wall_ns, int(envs[0]), poses, age_ns)
         return self.bundle(topic, Bundle(type_id(topic.serializer.type_name), items, moment), among)
+
+    def _warn_of_lost(self, topic: Topic, reading: Reading) -> None:
+        """Report in the log, once, that a sensor had no free rows for some of its events."""
+        lost = reading.measured.get("lost")
+        if not topic.has_lost and lost is not None and lost.any():
+            topic.has_lost = True
+            text = "sensor %r: %d events of one control step found no free row and are lost"
+            LOG.warning(text, topic.info.name, int(lost.sum()))
 
     def _written(
         self,
@@ -118,9 +127,7 @@ class Publisher:
         FieldSerializer.write(reading, rows, truth, _begin(payload, head, pose))
         return payload
 
-    def bundle(
-        self, topic: Topic, bundle: Bundle, among: list[Subscription] | None = None
-    ) -> Counter[Subscription]:
+    def bundle(self, topic: Topic, bundle: Bundle, among: list[Subscription] | None = None) -> Counter[Subscription]:
         """Send many small messages of a stream; return the receivers and the number of messages for each."""
         items, moment, seq = bundle.items, bundle.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
@@ -195,10 +202,11 @@ def _has_rows(reading: Reading, key: Key) -> bool:
 def _header(
     topic: Topic, moment: Moment, seq: int, first: int, count: int, nbytes: int, type_id: int, flags: int = 0
 ) -> Header:
-    """Return the header of a message, or bundle, with data of a type of its own."""
+    """Return the header of a message, or bundle, whose type of data is not the default one."""
     return Header(
         flags | (EVENTS if topic.info.events else 0), type_id, topic.info.id, 0, seq, moment.frame, moment.tick,
-        moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count, moment.poses.shape[1], 0, nbytes,
+        moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count,
+        moment.poses.shape[1], 0, nbytes,
     )  # fmt: skip
 
 
@@ -218,15 +226,10 @@ def copy_bytes(memory: memoryview, body: memoryview) -> None:
         np.copyto(np.frombuffer(memory, np.uint8), np.frombuffer(body, np.uint8))
 
 
-def has_large_samples(info: StreamInfo) -> bool:
-    """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
-    return any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
-
-
 def hull(subscriptions: Iterable[Subscription]) -> slice:
     """Return the range of environments that covers all given subscriptions."""
     keys = [each.key for each in subscriptions]
     return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))
 
 
-__all__ = ["Publisher", "copy_bytes", "has_large_samples", "hull"]
+__all__ = ["Publisher", "copy_bytes", "hull"]

@@ -88,19 +88,19 @@ class SubscriptionTable(Outboxes):
         with self.lock:
             topic = self.topics.get(wish.stream)
             if topic is None:
-                self.tell(session, say.Eos(wish.subscription, f"there is no stream {wish.stream} (any more)"))
+                self.tell(session, say.Eos(wish.subscription, f"the stream {wish.stream} does not exist"))
                 return
             total = topic.info.num_envs
             first, count = wish.first_env, wish.num_envs or total - wish.first_env
             if wish.every < 1 or wish.window < 1 or wish.queue < 1 or not 0.0 <= wish.max_rate < float("inf"):
                 raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
             if not (0 <= first and 0 < count and first + count <= total):
-                reason = f"envs {first} to {first + count}: there are {total}"
+                reason = f"envs {first} to {first + count} were requested, and the stream has {total}"
                 self.tell(session, say.Eos(wish.subscription, reason))
                 return
             if topic.env is not None:
                 if not first <= topic.env < first + count:
-                    reason = f"envs {first} to {first + count}: the stream has only environment {topic.env}"
+                    reason = f"envs {first} to {first + count} were requested, and the stream has only env {topic.env}"
                     self.tell(session, say.Eos(wish.subscription, reason))
                     return
                 first, count = topic.env, 1

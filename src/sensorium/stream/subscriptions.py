@@ -175,6 +175,8 @@ class Topic:
     """Value of the sensor's sample counter at the last publication."""
     sent_tick: int = -1
     """Physics tick up to which events were sent, or happened before there were listeners."""
+    has_lost: bool = False
+    """Whether the log reports that its sensor lost events."""
 
 
 class Counts(NamedTuple):

@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
-OURS = ("sensorium.stream.events", "sensorium.stream.collision")
+OURS = ("sensorium.stream.events",)
 """Built-in modules that define further serializers; imported by name when a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 
@@ -72,7 +72,7 @@ class Serializer:
     Events up to the physics tick `since` were sent before.
     """
     at_step_end: ClassVar[bool] = False
-    """Whether such readings are converted only at the end of a control step, because their rows cover the whole step."""
+    """Whether such readings are converted only at the end of a control step, since their rows cover the whole step."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

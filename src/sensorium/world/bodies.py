@@ -28,7 +28,9 @@ def tree_of(body: int, model: Named) -> tuple[int, frozenset[int]]:
     if (root := _root_of(body, model)) is not None:
         return root, frozenset(row for row in range(len(names)) if _root_of(row, model) == root)
     entity = entity_of(names[body])
-    return body, frozenset(row for row, name in enumerate(names) if row == body or (entity and entity_of(name) == entity))
+    return body, frozenset(
+        row for row, name in enumerate(names) if row == body or (entity and entity_of(name) == entity)
+    )
 
 
 def _root_of(body: int, model: Named) -> int | None:

@@ -128,7 +128,7 @@ def _guard(rows: Rows, tasks: wp.array[Guard]) -> None:
     flag_state(t.bad, t.any_bad, env, 0, is_finite3(pos) and is_finite4(quat))
     turn = quat_matrix(quat)
     middle = wp.vec3d(wp.float64(pos[0]), wp.float64(pos[1]), wp.float64(pos[2])) + turn * t.center
-    count = int(0)
+    count = wp.int32(0)
     for row in range(t.bodies.shape[0]):
         body = t.bodies[row]
         p = t.mounts[0].body_pos[env, body]
