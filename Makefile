@@ -99,7 +99,7 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
-env-lowest: WANTED = -e '.[stream]' pytest
+env-lowest: WANTED = -e '.[stream]' pytest scipy
 # `stream` is included because `make bench` measures streams, and because users try them after the demo.
 env-plot: WANTED = -e '.[plot,stream]'
 

@@ -16,7 +16,7 @@ from sensorium.client.blueprints import Blueprint as Blueprint
 from sensorium.client.blueprints import BlueprintLibrary as BlueprintLibrary
 from sensorium.client.client_sensor import ClientEvent as ClientEvent
 from sensorium.client.client_sensor import ClientSensor as ClientSensor
-from sensorium.client.frame_bundle import FrameBundle as FrameBundle
+from sensorium.client.frame_collector import FrameBundle as FrameBundle
 from sensorium.client.frame_sync import FrameSync as FrameSync
 from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
 from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent
@@ -115,7 +115,7 @@ from sensorium.readings import SceneDescription as SceneDescription
 from sensorium.scene import Observer as Observer
 from sensorium.scene import Scene as Scene
 from sensorium.scene import prepare as prepare
-from sensorium.scene.publish import News as News
+from sensorium.scene.publish import SampleCursor as SampleCursor
 from sensorium.scene.publish import Watch as Watch
 from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
 from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg

@@ -125,7 +125,7 @@ def test_several_collisions_of_one_frame_are_several_messages_and_the_world_has_
 
 
 @scripted({(0, "wall"): (2, 12, 10.0)})
-def test_all_phases_are_told_once_each_control_step(world: World) -> None:
+def test_all_phases_are_reported_once_per_control_step(world: World) -> None:
     """The phases are begin in step 1, persist in 2 and end in 3, with the impulse of the whole contact: 10 ticks."""
     sensor = world.collision("car", phases="all")
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
@@ -136,7 +136,7 @@ def test_all_phases_are_told_once_each_control_step(world: World) -> None:
 
 
 @scripted({(0, "wall"): (2, 99, 10.0)})
-def test_rows_that_were_told_are_not_told_again(world: World) -> None:
+def test_reported_rows_are_not_repeated(world: World) -> None:
     """Several frames may see one control step: at each tick, or at an edit of the state."""
     sensor = world.collision("car", phases="all")
     world.scene.begin_control_step()
@@ -149,7 +149,7 @@ def test_rows_that_were_told_are_not_told_again(world: World) -> None:
 
 
 @scripted({(0, "wall"): (1, 99, 8.0), (0, "post"): (1, 99, 2.0)})
-def test_weak_collisions_are_left_out(world: World) -> None:
+def test_weak_collisions_are_omitted(world: World) -> None:
     """The impulses of the step are those of 5 ticks of 8 N and of 2 N."""
     sensor = world.collision("car", min_impulse=0.2)
     assert told(world.step(sensor, 5)) == [(0, 1, "begin")]
@@ -158,7 +158,7 @@ def test_weak_collisions_are_left_out(world: World) -> None:
 @pytest.mark.parametrize(
     ("interval", "expected"), [(0.0, [1, 2, 3, 4, 5]), (0.05, [1, 3, 5]), (0.06, [1, 3, 5]), (0.07, [1, 4])]
 )
-def test_one_pair_is_told_at_most_once_in_the_interval(interval: float, expected: list[int]) -> None:
+def test_pair_is_reported_at_most_once_per_interval(interval: float, expected: list[int]) -> None:
     """A contact chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); each pair has a separate interval."""
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (report,) = reserve_contact(engine, "car")
@@ -180,7 +180,7 @@ def test_one_pair_is_told_at_most_once_in_the_interval(interval: float, expected
 
 
 @scripted({(0, "wall"): (2, 4, 1.0), (1, "wall"): (2, 4, 1.0)})
-def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
+def test_reset_clears_report_intervals_of_its_env(world: World) -> None:
     """The script repeats after a reset to the start; only the environment that was reset reports the wall again."""
     sensor = world.collision("car", min_interval=10.0)
     assert told(world.step(sensor, 5)) == [(0, 1, "begin"), (1, 1, "begin")]
@@ -193,7 +193,7 @@ def test_a_reset_forgets_when_an_environment_told_of_what(world: World) -> None:
 
 
 @scripted({(0, "wall"): (0, 99, 1.0), (1, "wall"): (3, 99, 1.0)})
-def test_what_touches_at_the_start_did_not_begin(world: World) -> None:
+def test_contact_at_the_start_is_no_begin_event(world: World) -> None:
     sensor = world.collision("car")
     assert told(world.step(sensor, 5)) == [(1, 1, "begin")]
 
@@ -239,7 +239,7 @@ def streamed(scene: sn.Scene, steps: int, substeps: int, env: int | None = None,
         for name, value in values.items():
             blueprint.set_attribute(name, value)
         guard = client.spawn(blueprint, attach_to="car", env=env)
-        with sn.FrameSync(client, ["world", guard.name]) as sync:
+        with sn.FrameSync(client, [guard.name]) as sync:
             for _ in range(steps):
                 found += sync.get(client.step(substeps=substeps), timeout=10.0).events[guard.name]
     return found
@@ -254,7 +254,7 @@ def test_a_listener_gets_each_row_once_and_at_the_end_of_its_step() -> None:
     assert all(event.transform is not None and event.num_envs == 1 for event in events)
 
 
-def test_a_sensor_for_one_environment_tells_of_that_one() -> None:
+def test_sensor_for_one_environment_reports_only_its_collisions() -> None:
     touches = {(0, "wall"): (1, 9, 1.0), (1, "post"): (1, 9, 1.0)}
     assert told(streamed(scripted_scene(touches), 1, 5, env=1)) == [(1, 2, "begin")]
     assert told(streamed(scripted_scene(touches), 1, 5)) == [(0, 1, "begin"), (1, 2, "begin")]
@@ -265,12 +265,12 @@ def test_a_listener_that_starts_later_gets_no_earlier_collision() -> None:
     with scene.local_client() as client:
         guard = client.spawn("sensor.other.collision", attach_to="car")
         client.step(substeps=5)
-        with sn.FrameSync(client, ["world", guard.name]) as sync:
+        with sn.FrameSync(client, [guard.name]) as sync:
             bundle = sync.get(client.step(substeps=5), timeout=10.0)
-    assert bundle["world"] is not None and not bundle.events[guard.name]
+    assert not bundle.events[guard.name]
 
 
-def test_collisions_without_room_are_said_to_be_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_collisions_without_a_free_row_are_reported_lost(caplog: pytest.LogCaptureFixture) -> None:
     """A contact that starts every other tick fills 9 rows of 3 pairs in a control step of 60 ticks."""
     scene = scripted_scene({}, 1)
     engine: Any = scene.engine
@@ -301,14 +301,14 @@ def test_bad_values_are_refused_by_name(world: World, values: dict[str, Any], na
         world.collision("car", **values)
 
 
-def test_it_must_be_attached() -> None:
+def test_collision_sensor_must_be_attached() -> None:
     with pytest.raises(sn.ConfigError, match="a body"):
         sn.CollisionCfg(body="world")
     with scripted_scene({}).local_client() as client, pytest.raises(sn.ServerError, match=r"attach_to.*a body"):
         client.spawn("sensor.other.collision")
 
 
-def test_what_was_not_reserved_is_refused_with_the_words_to_reserve_it() -> None:
+def test_unreserved_contacts_are_refused_with_the_call_to_reserve() -> None:
     engine = sn.TensorEngine(bodies=BODIES, provides=("pose", "contact"))
     with pytest.raises(sn.UnsupportedError, match=r"Scene\(\.\.\., reserve=\[CollisionCfg"):
         World(sn.Scene(engine, [])).collision("car", whole_tree=True)
@@ -353,7 +353,7 @@ def drop(*bodies: str, **reserved: bool) -> World:
     return World(sn.Scene(engine, [], reserve=reserve_contact(engine, bodies, **reserved)))
 
 
-def test_a_dropped_box_tells_the_momentum_that_it_lost() -> None:
+def test_dropped_box_reports_its_lost_momentum() -> None:
     """A box of 2 kg falls 0.3 m onto another box: J = m v + m g d, because it rests at the end of the control step.
 
     v = sqrt(2 g h) is the speed of impact, known to g dt, and d is the duration of contact by then, known to dt.
@@ -393,7 +393,7 @@ def test_a_box_thrown_at_the_floor_hits_the_world() -> None:
     assert told(world.step(sensor, 1000)) == [(0, WORLD, "begin")]
 
 
-def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
+def test_tree_collides_if_any_of_its_links_does() -> None:
     """The sensor is attached to the arm, which touches nothing; the owner is the actor, and its hand does not count."""
     world = drop("arm", whole_tree=True)
     sensor = world.collision("arm", whole_tree=True)
@@ -402,7 +402,7 @@ def test_a_whole_tree_collides_where_any_of_its_links_does() -> None:
     assert {world.bodies[event.actor].name for event in events} == {"arm"}
 
 
-def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -> None:
+def test_reservation_covers_every_touchable_body() -> None:
     """Each colliding body gets a report; bodies without colliding shapes and the owner's tree are omitted."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
     reports = reserve_contact(engine)
@@ -419,7 +419,7 @@ def test_what_is_reserved_covers_every_body_and_leaves_out_what_cannot_touch() -
         assert world.step(name) is not None
 
 
-def test_names_alone_reserve_for_a_model_that_is_compiled_elsewhere() -> None:
+def test_names_suffice_to_reserve_for_an_external_model() -> None:
     """After `sn.prepare` before the user's compilation, Collision works on the wrapped objects."""
     spec = mujoco.MjSpec.from_string(DROP)
     names = ["table", "low", "high", "arm", "hand", "world"]
@@ -456,7 +456,7 @@ def test_sleeping_worlds_have_their_static_bodies_as_secondaries() -> None:
     assert event.other_actor == WORLD and event.normal_impulse[2] > 2.0 * np.sqrt(2 * 9.81 * 0.3)
 
 
-def test_the_smallest_reports_that_cover_everything_are_taken() -> None:
+def test_smallest_covering_reports_are_used() -> None:
     """Reports reserved elsewhere for the same owner, with fewer or more bodies, change nothing."""
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
 
@@ -478,7 +478,7 @@ def test_the_smallest_reports_that_cover_everything_are_taken() -> None:
     scene.add(sn.CollisionCfg(name="guard", body="hand"))
 
 
-def test_a_report_of_some_of_the_others_is_not_enough() -> None:
+def test_partial_report_is_insufficient() -> None:
     engine = sn.MujocoEngine(mujoco.MjSpec.from_string(DROP))
     some = sn.CollisionEventsCfg(
         name="some",
@@ -489,7 +489,7 @@ def test_a_report_of_some_of_the_others_is_not_enough() -> None:
         World(sn.Scene(engine, [], reserve=[some])).collision("high")
 
 
-def test_own_links_are_told_of_only_where_they_should() -> None:
+def test_own_links_are_reported_only_if_configured() -> None:
     """A hand falls onto the base on which it slides. The same reservation serves both sensors."""
     xml = """
     <mujoco><option timestep="0.001"/><worldbody>
@@ -507,7 +507,7 @@ def test_own_links_are_told_of_only_where_they_should() -> None:
     assert world.events(quiet) == []
 
 
-def test_the_modules_of_streamed_sensors_are_light() -> None:
+def test_streamed_sensor_modules_import_nothing_heavy() -> None:
     """A listener reads their data without torch, warp, pydantic and a simulator installed."""
     assert "sensorium.stream.events" in OURS
     code = (
@@ -519,7 +519,7 @@ def test_the_modules_of_streamed_sensors_are_light() -> None:
     assert out.stdout.split("\n")[:2] == ["CollisionSerializer", "[]"]
 
 
-def test_the_impulse_is_that_of_the_control_step_also_where_the_server_looks_at_every_tick() -> None:
+def test_impulse_covers_the_control_step_even_with_per_tick_sensors() -> None:
     """The reported impulse of a box that falls and stays is its momentum plus its weight until the end of that step."""
     engine = sn.MujocoEngine(
         mujoco.MjSpec.from_string(

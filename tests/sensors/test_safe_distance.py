@@ -183,7 +183,7 @@ def test_the_overlap_of_turned_boxes_agrees_with_a_linear_programme(overlap: Ove
 
 
 @both
-def test_each_of_the_fifteen_axes_can_be_the_one_that_separates(overlap: Overlap) -> None:
+def test_each_of_the_fifteen_axes_can_separate_boxes(overlap: Overlap) -> None:
     """Pairs that just touch along a single axis are classified correctly, both 1e-6 apart and 1e-6 overlapping.
 
     Along the axis n a box reaches sum_i h_i |n . axis_i|, so the distance of touching is known.
@@ -227,7 +227,7 @@ def test_touching_counts_and_parallel_boxes_have_no_phantom_axes(overlap: Overla
 
 
 @both
-def test_a_wall_without_end_is_inside_only_where_it_is(overlap: Overlap) -> None:
+def test_infinite_wall_is_inside_only_at_its_position(overlap: Overlap) -> None:
     """A plane is a box of infinite length and width: outside at 1 m below a box, inside at its bottom."""
     turn, wall, car = np.eye(3)[None], np.array([np.inf, np.inf, 0.0]), np.array([2.75, 1.5, 0.5])
     assert not overlap(np.array([[7.0, 0.0, -1.5]]), turn, car, turn, wall).any()
@@ -258,7 +258,7 @@ FAR = (50.0, 0.0, 0.0)
 HERE = (0.0, 0.0, 0.0)
 
 
-def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
+def test_ids_inside_are_reported_in_each_frame_with_any() -> None:
     """The box of the car spans -2.5 to 3 in x, 1.5 to each side and 0.5 up."""
     scene = guarded(Street(*ROAD))
     assert inside(scene, place(HERE, FAR, FAR, FAR, FAR)) == [[]]
@@ -268,14 +268,14 @@ def test_the_ids_inside_are_told_in_each_frame_in_which_there_are_any() -> None:
     assert inside(scene, place(HERE, (3.11, 0, 0), (0, 1.61, 0), (0, 0, 0.61), FAR)) == [[]]
 
 
-def test_a_body_that_only_touches_the_box_is_inside() -> None:
+def test_body_touching_the_box_is_inside() -> None:
     """All numbers are exact in float32: 1 + 2 in front, and a body of half a metre."""
     scene = guarded(Street(CAR, ("crate", (0.5, 0.5, 0.5))))
     assert inside(scene, place(HERE, (3.5, 0, 0))) == [[1]]
     assert inside(scene, place(HERE, (np.nextafter(np.float32(3.5), 4), 0, 0))) == [[]]
 
 
-def test_the_owner_is_never_inside_and_bodies_without_shapes_neither() -> None:
+def test_owner_and_bodies_without_shapes_are_never_inside() -> None:
     scene = guarded(Street(*ROAD), exclude_own_links=False)
     assert inside(scene, place(*[HERE] * 5)) == [[1, 2, 3]]
 
@@ -305,12 +305,12 @@ def test_the_bounding_box_of_a_body_turns_with_it_and_has_its_own_centre() -> No
 @pytest.mark.parametrize(
     ("pattern", "expected"), [("dog", [3]), ("bike|dog", [1, 2, 3]), (".*", [1, 2, 3]), ("", [1, 2, 3]), ("car", [])]
 )
-def test_only_the_chosen_entities_count(pattern: str, expected: list[int]) -> None:
+def test_only_selected_entities_count(pattern: str, expected: list[int]) -> None:
     assert inside(guarded(Street(*ROAD), entity=pattern), place(*[HERE] * 5)) == [expected]
 
 
 @pytest.mark.parametrize(("exclude", "expected"), [(True, [3, 4]), (False, [0, 2, 3, 4])])
-def test_the_links_of_the_owners_tree_count_only_where_they_should(exclude: bool, expected: list[int]) -> None:
+def test_owners_links_count_only_if_configured(exclude: bool, expected: list[int]) -> None:
     """A robot of three links, a loose box, and a second robot."""
     engine = Street(*((name, SMALL) for name in ("base", "thigh", "foot", "box", "other")))
     engine.parents = (-1, 0, 1, -1, -1)
@@ -328,7 +328,7 @@ def test_the_environments_are_independent() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sensorium.SensoriumWarning")
-def test_a_state_that_is_not_finite_has_nothing_inside() -> None:
+def test_non_finite_state_has_no_bodies_inside() -> None:
     """Environments with diverged positions or orientations neither stop the others nor produce bodies."""
     pos = np.zeros((6, 2, 3))
     quat = np.tile([1.0, 0.0, 0.0, 0.0], (6, 2, 1))
@@ -425,7 +425,7 @@ def test_a_driving_robot_is_recorded_and_replayed(tmp_path: Any) -> None:
     assert recorded.offsets[-1, -1] == sum(map(len, seen))
 
 
-def test_nothing_is_computed_for_nobody() -> None:
+def test_nothing_is_computed_without_readers() -> None:
     """A scene that is stepped without reading the sensor does not run its kernel."""
     scene = guarded(Street(*ROAD))
     sensor = scene["guard"]

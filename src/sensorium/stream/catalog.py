@@ -14,7 +14,7 @@ from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.scene import Scene
-    from sensorium.scene.publish import News
+    from sensorium.scene.publish import SampleCursor
     from sensorium.sensors.core.base import Sensor
 
 
@@ -24,13 +24,13 @@ class StreamCatalog:
     Args:
         scene: the scene.
         table: the subscriptions.
-        news: tracker of the samples of the scene's sensors that were not yet published.
+        cursor: tracker of the samples of the scene's sensors that were not yet published.
         on_demand: whether expensive sensors of the scene are computed only while they are listened to, read or
             recorded.
     """
 
-    def __init__(self, scene: Scene, table: SubscriptionTable, news: News, *, on_demand: bool) -> None:
-        self._scene, self._table, self._news, self._on_demand = scene, table, news, on_demand
+    def __init__(self, scene: Scene, table: SubscriptionTable, cursor: SampleCursor, *, on_demand: bool) -> None:
+        self._scene, self._table, self._cursor, self._on_demand = scene, table, cursor, on_demand
         self._numbers = itertools.count(1)
         self.topics: dict[str, Topic] = {}
         """Name -> stream."""
@@ -136,7 +136,7 @@ class StreamCatalog:
             if sensor is None:
                 sensor = self.listened[name] = self._scene[name]
                 sensor.buffers.listeners += 1
-                self._news.skip(sensor, since)
+                self._cursor.skip(sensor, since)
                 topic.sent_tick = since
             if not topic.info.events:  # events that are computed on read are those of each frame
                 every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)

@@ -14,8 +14,9 @@ from sensorium.errors import ConfigError, RegistrationError, StreamError
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
+from sensorium.wire.header import type_id
 from sensorium.wire.pose import Pose
-from sensorium.wire.serializers import Serializer, type_id
+from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
     from sensorium.stream.streamed import StreamedSensor
@@ -73,7 +74,7 @@ class Stream:
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self._closed = False
-        self._is_heard: bool | None = None
+        self._had_listeners: bool | None = None
         """Whether the stream had listeners at the start of the tick."""
         self._serializer: type[Serializer] | None = None
         self._bundle: list[tuple[bytes, int, int]] = []
@@ -116,13 +117,13 @@ class Stream:
             self._own_thread("send")
         sensor = self._sensor
         envs = sensor.envs if env is None else self._envs(env)
-        heard = self._is_heard
-        if not (self.has_listeners if heard is None else heard):
+        had = self._had_listeners
+        if not (self.has_listeners if had is None else had):
             return
         if self._serializer is None:
             self._serializer = self._its_serializer()
         body = self._serializer.serialize(sensor, *data)
-        if heard and body.__class__ is bytes and len(body) <= BUNDLED:
+        if had and body.__class__ is bytes and len(body) <= BUNDLED:
             bundle = self._bundle
             if not bundle:
                 self._bundled = self._moment()  # taken now, because outside tick there may be no frame
@@ -142,11 +143,11 @@ class Stream:
     def begin_tick(self) -> None:
         """Mark the start of a tick on this thread, and store whether the stream has listeners."""
         self._thread = threading.get_ident()
-        self._is_heard = self.has_listeners
+        self._had_listeners = self.has_listeners
 
     def end_tick(self) -> None:
         """Mark the end of a tick, and send the remaining messages."""
-        self._is_heard = None
+        self._had_listeners = None
         self.flush()
 
     def flush(self) -> None:

@@ -104,7 +104,7 @@ class Sockets:
         self,
         outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
-        look_around: Callable[[], None],
+        run_periodic: Callable[[], None],
         between: Callable[[], None],
     ) -> None:
         """Start the thread.
@@ -112,11 +112,11 @@ class Sockets:
         Args:
             outboxes: outboxes of the clients.
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
-            look_around: called every `TICK_S`.
+            run_periodic: called every `TICK_S`.
             between: called after every wake-up of the thread, before the outboxes are sent.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(outboxes, receive, look_around, between), name="sensorium-stream", daemon=True
+            target=self._run, args=(outboxes, receive, run_periodic, between), name="sensorium-stream", daemon=True
         )
         self._thread.start()
 
@@ -138,7 +138,7 @@ class Sockets:
         self,
         outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
-        look_around: Callable[[], None],
+        run_periodic: Callable[[], None],
         between: Callable[[], None],
     ) -> None:
         poller, router = self._poller, self._router
@@ -160,7 +160,7 @@ class Sockets:
                 self._give(outboxes)
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
-                    look_around()
+                    run_periodic()
             self._give(outboxes)
         except Exception:
             LOG.exception("The thread of the stream's socket ended because of an error")

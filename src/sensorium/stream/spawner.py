@@ -58,7 +58,7 @@ class Spawner:
     Args:
         scene: the scene.
         bodies: all bodies of the world.
-        offers: the streams of the server.
+        catalog: the streams of the server.
         streamed_sensors: the sensors that run in the server.
         max_mb: maximum total memory of sensors spawned by clients, MB.
         max_rays: maximum total rays of these sensors, for one sample of each in all environments.
@@ -69,14 +69,14 @@ class Spawner:
         self,
         scene: Scene,
         bodies: Bodies,
-        offers: StreamCatalog,
+        catalog: StreamCatalog,
         streamed_sensors: StreamedSensors,
         *,
         max_mb: float,
         max_rays: int,
         removed: Callable[[str], None],
     ) -> None:
-        self._scene, self._bodies, self._offers, self._streamed = scene, bodies, offers, streamed_sensors
+        self._scene, self._bodies, self._stream_catalog, self._streamed = scene, bodies, catalog, streamed_sensors
         self._max_mb, self._max_rays, self._removed = max_mb, max_rays, removed
         self._taken: dict[str, tuple[int, int]] = {}
         """Name of a sensor spawned by a client -> its bytes and rays."""
@@ -86,7 +86,7 @@ class Spawner:
     @property
     def has_world(self) -> bool:
         """Whether there is a stream of the state of all bodies."""
-        topic = self._offers.topics.get(WORLD)
+        topic = self._stream_catalog.topics.get(WORLD)
         return (
             topic is not None and topic.info.kind == _WORLD["kind"] and topic.info.cfg.get("bodies") in (".*", [".*"])
         )
@@ -134,7 +134,7 @@ class Spawner:
         return self._in_server(definition, request, name, body)
 
     def _free_name(self, name: str, definition: SensorDefinition) -> str:
-        taken = {*self._offers.topics, *self._scene.sensors}
+        taken = {*self._stream_catalog.topics, *self._scene.sensors}
         if name:
             if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
                 expected = f"at most {LONGEST_NAME} printable characters, without leading or trailing spaces"
@@ -156,12 +156,14 @@ class Spawner:
         )
         self._scene.add(cfg)
         try:
-            self._offers.offer_sensor(name, self._scene.description().sensors[name], on_demand=True, env=request.env)
+            self._stream_catalog.offer_sensor(
+                name, self._scene.description().sensors[name], on_demand=True, env=request.env
+            )
         except BaseException:
             self._scene.remove(name)
             raise
         self._spawned.add(name)
-        return self._offers.topics[name].info
+        return self._stream_catalog.topics[name].info
 
     def _in_server(
         self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None
@@ -171,7 +173,7 @@ class Spawner:
                 "a scene whose engine provides the poses of bodies",
                 ("The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."),
             )
-            if WORLD in self._offers.topics:
+            if WORLD in self._stream_catalog.topics:
                 lack = (
                     f"no sensor {WORLD!r} of another kind in the scene",
                     ("The stream of body states needs this name. Rename the other sensor."),
@@ -190,7 +192,7 @@ class Spawner:
         serializer = getattr(cls, "serializer", None)
         place = {"attach_to": body.name if body else "", "transform": request.transform.to_array().tolist()}
         info = StreamInfo(
-            id=self._offers.number(),
+            id=self._stream_catalog.number(),
             name=name,
             kind=definition.id,
             type_name="" if serializer is None else serializer.type_name,
@@ -200,7 +202,7 @@ class Spawner:
             num_envs=num_envs,
         )
         try:
-            self._offers.offer(info)
+            self._stream_catalog.offer(info)
         except BaseException:
             self._streamed.remove(name)
             raise
@@ -212,9 +214,9 @@ class Spawner:
         definition = SensorDefinition.from_dict(request.client_side or {})
         name = self._free_name(request.name, definition)
         cfg = {"attach_to": body.name if body else ""}
-        number, num_envs = self._offers.number(), self._scene.num_envs
+        number, num_envs = self._stream_catalog.number(), self._scene.num_envs
         info = StreamInfo(number, name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
-        self._offers.offer(info)
+        self._stream_catalog.offer(info)
         self._spawned.add(name)
         return info
 
@@ -228,7 +230,7 @@ class Spawner:
             LOG.info("There is no stream of body states: %s", error)
             return
         self._spawned.add(WORLD)
-        self._offers.offer_sensor(WORLD, self._scene.description().sensors[WORLD], on_demand=False)
+        self._stream_catalog.offer_sensor(WORLD, self._scene.description().sensors[WORLD], on_demand=False)
 
     # Removal ----------------------------------------------------------------------------------------------------------
 
@@ -244,7 +246,7 @@ class Spawner:
         self._spawned.remove(name)
         self._taken.pop(name, None)
         self._streamed.remove(name)
-        self._offers.withdraw(name, reason)
+        self._stream_catalog.withdraw(name, reason)
         if name in self._scene.sensors:
             self._scene.remove(name)
         self._removed(name)
@@ -255,14 +257,14 @@ class Spawner:
         Args:
             there: names of the sensors of the scene.
         """
-        if WORLD in self._offers.topics and WORLD not in there:
+        if WORLD in self._stream_catalog.topics and WORLD not in there:
             self._spawned.discard(WORLD)
             self._streamed.world = None
-            self._offers.withdraw(WORLD, "it was removed from its scene")
+            self._stream_catalog.withdraw(WORLD, "it was removed from its scene")
             self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
         for name in self._spawned - {WORLD}:
             needed = WORLD if name in self._streamed.sensors else name
-            is_client_side = self._offers.topics[name].info.where == "client"
+            is_client_side = self._stream_catalog.topics[name].info.where == "client"
             if not is_client_side and needed not in there and needed not in self._scene.sensors:
                 what = "it" if needed == name else "a sensor that it needs"
                 self.remove(name, f"{what} was removed from its scene")

@@ -60,9 +60,9 @@ class StreamedSensors:
     Args:
         scene: the scene.
         bodies: all bodies of the world.
-        offers: the streams of the server.
+        catalog: the streams of the server.
         publisher: publisher of their messages.
-        marks: counter of the captures of a frame.
+        frame_counter: counter of the captures of a frame.
         wake: function that wakes the thread of the server's socket.
     """
 
@@ -70,13 +70,13 @@ class StreamedSensors:
         self,
         scene: Scene,
         bodies: Bodies,
-        offers: StreamCatalog,
+        catalog: StreamCatalog,
         publisher: Publisher,
-        marks: FrameCounter,
+        frame_counter: FrameCounter,
         wake: Callable[[], None],
     ) -> None:
-        self._scene, self._bodies, self._offers = scene, bodies, offers
-        self._publisher, self._marks, self._wake = publisher, marks, wake
+        self._scene, self._bodies, self._stream_catalog = scene, bodies, catalog
+        self._publisher, self._frame_counter, self._wake = publisher, frame_counter, wake
         self.sensors: dict[str, StreamedSensor] = {}
         """Name -> sensor."""
         self.failures = FailureLog()
@@ -121,7 +121,7 @@ class StreamedSensors:
             return self._context
 
         def has_listeners() -> bool:
-            topic = self._offers.topics.get(name)
+            topic = self._stream_catalog.topics.get(name)
             return topic is not None and bool(topic.subscriptions)
 
         return Stream(
@@ -130,23 +130,23 @@ class StreamedSensors:
             context=context,
             executor=_SensorExecutor(self._executor, name, self._running),
             has_listeners=has_listeners,
-            on_capture=functools.partial(self._marks.capture, name),
+            on_capture=functools.partial(self._frame_counter.capture, name),
             on_done=functools.partial(self._resolved, name),
             failures=self.failures,
         )
 
     def _send(self, name: str, message: Outgoing | Bundle) -> None:
         """Send a message of a sensor; called on the sending thread."""
-        topic = self._offers.topics.get(name)
+        topic = self._stream_catalog.topics.get(name)
         if topic is None:
             return
         publisher = self._publisher
         sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
         if sent:
-            self._marks.sent(message.moment.frame, sent)
+            self._frame_counter.sent(message.moment.frame, sent)
 
     def _resolved(self, name: str, frame: int) -> None:
-        self._marks.resolved(name, frame)
+        self._frame_counter.resolved(name, frame)
         self._wake()
 
     def tick(self, frame: int, wall_ns: int) -> Iterator[tuple[str, SensorFailure]]:

@@ -89,7 +89,7 @@ class Session:
     """Whether it can read the server's slots."""
     max_message: int = 2**30
     """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
-    hears_frames: bool = False
+    listens_to_frames: bool = False
     last_seen: float = 0.0
     greeted: float = 0.0
     last_pong: float = 0.0
@@ -180,7 +180,7 @@ class Topic:
 
 
 class Counts(NamedTuple):
-    """Current numbers of what a server holds for its clients."""
+    """Current numbers of objects that a server holds for its clients."""
 
     sessions: int
     subscriptions: int

@@ -22,7 +22,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured, tick_of_control
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -272,10 +272,7 @@ class CollisionTask:
 @kernel
 def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     """Process the pairs of all reports."""
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     pairs = t.pairs
     events = t.events
