@@ -226,7 +226,7 @@ def test_only_ground_truth_sensors_have_no_noise():
 @pytest.mark.parametrize(
     "name", [name for name, cfg in CONFIGS.items() if cfg.kind() not in NOISELESS + WITHOUT_FIELDS]
 )
-def test_of_identical_truth_the_noise_is_the_same_bit_for_bit(name, noisy):
+def test_noise_on_identical_truth_is_bit_identical(name, noisy):
     """Noise, bias, walk, dropout, loss and jitter are functions of seed, name, tick and env, not of the engine."""
     cpu, warp = noisy[name]
     altered = False

@@ -133,7 +133,7 @@ def test_reading_is_bit_identical_after_transport(name: str, scene: sn.Scene) ->
             assert_same(data, reading, envs, truth)
 
 
-def test_listeners_of_all_sensors_get_what_the_scene_shows_in_each_frame(scene: sn.Scene) -> None:
+def test_listeners_receive_the_scenes_values_in_each_frame(scene: sn.Scene) -> None:
     """This holds with and without truth, for all and some envs. A sensor without a capture in a frame sends nothing.
 
     Sensors whose serializer sends events of their own type have their own tests.

@@ -35,7 +35,7 @@ def received(reading: Reading, item: tuple[bytes, int, int]) -> CollisionEvent:
     head = bytearray(body_offset(count, 0))
     Header(tick=reading.tick, first_env=first, num_envs=count, body_bytes=len(body)).pack_into(memoryview(head))
     info = StreamInfo(0, "guard", "collision", CollisionSerializer.type_name, num_envs=len(reading.env_ids))
-    return CollisionSerializer.deserialize(RawData.read(memoryview(head), info, body))
+    return CollisionSerializer.deserialize(RawData(memoryview(head), info, body))
 
 
 class World:

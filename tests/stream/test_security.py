@@ -78,7 +78,7 @@ def test_message_too_long_for_the_server_is_refused_before_sending() -> None:
     with serving(lockstep=True, max_message=2**20) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match=r"Control has 16\d+ bytes.*max_message"):
             client.control(np.zeros(200_000))
-        with pytest.raises(StreamError, match=r"Set of \d+ bytes"):
+        with pytest.raises(StreamError, match=r"Set has \d+ bytes"):
             client.sensors["gauge"].set("vec_noise", np.zeros(300_000))
         assert client.step() and client.is_connected and server._access.refused == 0
 

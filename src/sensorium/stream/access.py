@@ -278,6 +278,3 @@ class AccessControl:
     def _process_ended(self, session: Session) -> None:
         LOG.info("The process of client %s ended", session)
         self.end(session)
-
-
-__all__ = ["AccessControl", "Command"]

@@ -394,6 +394,3 @@ class _Schema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         return plain(dft)
-
-
-__all__ = ["OWN_IDS", "build_cfg", "definitions"]

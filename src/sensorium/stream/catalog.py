@@ -159,8 +159,5 @@ class StreamCatalog:
 
 def _can_be_on_demand(info: StreamInfo) -> bool:
     """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
-    is_large = any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
-    return is_large and info.cfg.get("evaluate", "auto") == "auto"
-
-
-__all__ = ["StreamCatalog"]
+    is_auto = info.cfg.get("evaluate", "auto") == "auto"
+    return is_auto and any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)

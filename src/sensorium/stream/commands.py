@@ -169,6 +169,3 @@ class Commands:
                 expected = "rows of numbers of equal length"
                 raise ConfigError.single(call, "value", value, expected) from None
         scene[command.name].set(command.knob, value, envs)
-
-
-__all__ = ["Commands"]

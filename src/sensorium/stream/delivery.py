@@ -476,6 +476,3 @@ class Delivery:
     def _empty(self, subscription: Subscription) -> None:
         while subscription.queue:
             self._dequeue(subscription)
-
-
-__all__ = ["SMALL", "Delivery"]

@@ -130,6 +130,3 @@ class FrameCounter:
                 self._announced = frame
                 for earlier in [number for number in self._sent if number < frame]:
                     del self._sent[earlier]
-
-
-__all__ = ["FrameCounter"]

@@ -230,6 +230,3 @@ def hull(subscriptions: Iterable[Subscription]) -> slice:
     """Return the range of environments that covers all given subscriptions."""
     keys = [each.key for each in subscriptions]
     return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))
-
-
-__all__ = ["Publisher", "copy_bytes", "hull"]

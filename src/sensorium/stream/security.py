@@ -184,6 +184,3 @@ def reaches_all(host: str) -> bool:
         return socket.inet_aton(host) == bytes(4)  # "0" and other notations
     except OSError:
         return False
-
-
-__all__ = ["Credentials", "KeyPair", "check_key", "is_loopback", "reaches_all", "split"]

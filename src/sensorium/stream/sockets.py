@@ -227,6 +227,3 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
     return True
-
-
-__all__ = ["LOG", "Sockets"]

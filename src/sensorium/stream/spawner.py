@@ -264,8 +264,8 @@ class Spawner:
             self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
         for name in self._spawned - {WORLD}:
             needed = WORLD if name in self._streamed.sensors else name
-            is_client_side = self._stream_catalog.topics[name].info.where == "client"
-            if not is_client_side and needed not in there and needed not in self._scene.sensors:
+            is_here = self._stream_catalog.topics[name].info.where != "client"
+            if is_here and needed not in there and needed not in self._scene.sensors:
                 what = "it" if needed == name else "a sensor that it needs"
                 self.remove(name, f"{what} was removed from its scene")
 
@@ -274,6 +274,3 @@ class Spawner:
         for name in self._spawned & self._scene.sensors.keys():
             self._scene.remove(name)
         self._spawned.clear()
-
-
-__all__ = ["SensorRequest", "Spawner"]

@@ -199,6 +199,3 @@ class StreamedSensors:
             LOG.warning(text, name, PATIENCE)
         if not late:
             self._executor.shutdown(wait=True)
-
-
-__all__ = ["WORLD", "StreamedSensors"]

@@ -94,15 +94,15 @@ class SubscriptionTable(Outboxes):
             first, count = terms.first_env, terms.num_envs or total - terms.first_env
             if terms.every < 1 or terms.window < 1 or terms.queue < 1 or not 0.0 <= terms.max_rate < float("inf"):
                 raise ValueError(f"SUBSCRIBE with every={terms.every}, window={terms.window}, queue={terms.queue}")
+            asked, reason = f"envs {first} to {first + count} were requested, and the stream has", ""
             if not (0 <= first and 0 < count and first + count <= total):
-                reason = f"envs {first} to {first + count} were requested, and the stream has {total}"
+                reason = f"{asked} {total}"
+            elif topic.env is not None and not first <= topic.env < first + count:
+                reason = f"{asked} only env {topic.env}"
+            if reason:
                 self.send(session, msg.Eos(terms.subscription, reason))
                 return
             if topic.env is not None:
-                if not first <= topic.env < first + count:
-                    reason = f"envs {first} to {first + count} were requested, and the stream has only env {topic.env}"
-                    self.send(session, msg.Eos(terms.subscription, reason))
-                    return
                 first, count = topic.env, 1
             old = session.subscriptions.get(terms.subscription)
             if old is not None:
@@ -182,6 +182,3 @@ class SubscriptionTable(Outboxes):
                 self.remove_session(session)
             self.delivery.close()
             self.topics.clear()
-
-
-__all__ = ["SubscriptionTable"]

@@ -187,6 +187,3 @@ class Counts(NamedTuple):
     topics: int
     segments: int
     slots_lent: int
-
-
-__all__ = ["Counts", "Key", "Payload", "Sent", "Session", "Share", "Subscription", "Topic"]

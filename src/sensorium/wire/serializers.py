@@ -25,11 +25,6 @@ from sensorium.wire.layout import Block, Layout, plan
 from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 
-__all__ = [
-    "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "by_id", "by_name", "for_kind", "plan",
-    "read_message", "register", "registered", "type_id",
-]  # fmt: skip
-
 ENTRY_POINT_GROUP = "sensorium.serializers"
 OURS = ("sensorium.stream.events",)
 """Built-in modules that define further serializers; imported by name when a stream needs one."""

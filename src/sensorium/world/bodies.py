@@ -97,6 +97,3 @@ def _poses(engine: Engine) -> NDArray[np.float64]:
     engine.refresh()
     parts = [engine.array(f"body_{what}_w")[0].cpu().numpy().astype(np.float64) for what in ("pos", "quat")]
     return np.concatenate(parts, axis=1)
-
-
-__all__ = ["bodies_of", "body_boxes", "entity_of", "tree_of"]
