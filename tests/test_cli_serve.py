@@ -294,7 +294,7 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         (["--control", "hol", "--address", "tcp://127.0.0.1:0"], ["--control: got 'hol'", "Did you mean 'hold'?"]),
         (["--allow-key", "k" * 40], ["--allow-key", "Add --keys FILE"]),
         (["--address", "tcp://0.0.0.0:7447"], ["--address: got 'tcp://0.0.0.0:7447'", "--token-file or --keys"]),
-        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
+        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "Port 0 selects a free port"]),
         (
             ["--address", "tcp://127.0.0.1:65536"],
             ["tcp://HOST:PORT", "a port of 0 to 65535", "port 0 takes"],
@@ -380,7 +380,7 @@ def test_used_address_is_explained(model: str, tmp_path: Path, capsys: pytest.Ca
         file.bind(str(tmp_path / "taken"))
         file.listen()
         for address in (f"tcp://127.0.0.1:{other.getsockname()[1]}", f"ipc://{tmp_path}/taken"):
-            failed(capsys, main(["serve", model, "--address", address]), f"cannot listen at {address!r}", "in use")
+            failed(capsys, main(["serve", model, "--address", address]), f"Cannot listen at {address!r}", "in use")
         assert (tmp_path / "taken").exists()
 
 

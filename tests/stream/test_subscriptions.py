@@ -361,7 +361,7 @@ def test_lossless_listener_ends_when_its_backlog_exceeds_the_limit() -> None:
             got.append(data.frame)
             gate.wait(PATIENCE)
 
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for the listener"):
             client.sensors["gauge"].listen(take, policy="lossless", queue=5)
             until(lambda: got and server.counts.subscriptions == 0, timeout=2.0)
             assert len(got) == 1

@@ -30,7 +30,7 @@ from sensorium.stream.publisher import Publisher, hull
 from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import SensorRequest, Spawner
-from sensorium.stream.streamed_sensors import StreamedSensors
+from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as msg
@@ -54,7 +54,7 @@ def _close_all() -> None:
     """Close all servers that a program left open, while its threads still run."""
     for server in list(_open):
         with contextlib.suppress(Exception):
-            server.close("the program of the server ended")
+            server.close("the server's program ended")
 
 
 class Server:
@@ -87,7 +87,7 @@ class Server:
         options: ServerOptions | None = None,
     ) -> None:
         if not hasattr(scene, "publish"):
-            raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
+            raise ConfigError.single("serve", "scene", scene, "a Scene", "Create one: sn.Scene(engine, sensors).")
         options = options or ServerOptions()
         addresses = list(addresses)
         for address in addresses:
@@ -321,7 +321,7 @@ class Server:
             ConfigError: the speed is negative or not a finite number.
         """
         if not 0.0 <= speed < float("inf"):
-            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 is as fast as it goes.")
+            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 means maximum speed.")
         period = substeps * self.scene.engine.dt / speed if speed else 0.0
         due = time.monotonic()
         while not until():
@@ -370,9 +370,9 @@ class Server:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StreamError("the server is closed")
+            raise StreamError("The server is closed.")
         if not self._sockets.is_running:
-            raise StreamError("the thread of the server's socket has failed; see the log of 'sensorium.stream'")
+            raise StreamError("The thread of the server's socket has failed. See the log of 'sensorium.stream'.")
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -382,7 +382,7 @@ class Server:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
-        self._stream_catalog.follow(described, besides=self.streamed.feeds)
+        self._stream_catalog.follow(described)
         self._arrangement = self.scene.arrangement
 
     def _catalogue(self) -> msg.Catalogue:
@@ -425,7 +425,9 @@ class Server:
             late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
             fresh.clear()
             fresh.extend(late)
-        fed = self.streamed.sources
+        fed = {WORLD} if self.streamed.sensors else set()
+        if scene.is_within_step:
+            listened = {name: topic for name, topic in listened.items() if not topic.serializer.at_step_end}
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
@@ -437,7 +439,7 @@ class Server:
             envs = None if not keys or fed.intersection(pending) else hull(keys)
             for name, reading in scene.publish(pending, envs=envs, truth=truth, poses=True, since=self._cursor).items():
                 if name in fed:
-                    self.streamed.readings[name] = reading
+                    self.streamed.world = reading
                 if name not in listened:
                     continue
                 receivers = listeners[name]

@@ -73,9 +73,10 @@ class Sockets:
         try:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
+                is_file = address.startswith("ipc://")
                 try:
                     router.ipv6 = "[" in address
-                    if address.startswith("ipc://"):
+                    if is_file:
                         path = address.removeprefix("ipc://")
                         _check_file(path)
                         if _answers(path):  # libzmq would take over the file of the current listener
@@ -89,14 +90,9 @@ class Sockets:
                     else:
                         router.bind(address)
                 except zmq.ZMQError as error:
-                    fix = (
-                        "another path."
-                        if address.startswith("ipc://")
-                        else "another address, or port 0 for a free one."
-                    )
-                    raise StreamError(
-                        f"cannot listen at {address!r}: {zmq.strerror(error.errno or 0)}. Name {fix}"
-                    ) from None
+                    fix = "another path" if is_file else "another address, or port 0 for a free one"
+                    why = zmq.strerror(error.errno or 0)
+                    raise StreamError(f"Cannot listen at {address!r}: {why}. Choose {fix}.") from None
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
                 self.addresses.append(endpoint.rstrip(b"\0").decode())
@@ -167,7 +163,7 @@ class Sockets:
                     run_periodic()
             self._give(outboxes)
         except Exception:
-            LOG.exception("the thread of the stream's socket ended by an internal error")
+            LOG.exception("The thread of the stream's socket ended because of an error")
         finally:
             self._close()
 
@@ -220,7 +216,7 @@ def _check_file(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StreamError(f"cannot listen at 'ipc://{path}': there is something that is no socket. Name another path.")
+        raise StreamError(f"Cannot listen at 'ipc://{path}': the path exists and is not a socket. Choose another path.")
 
 
 def _answers(path: str) -> bool:
@@ -231,6 +227,3 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
     return True
-
-
-__all__ = ["LOG", "Sockets"]
