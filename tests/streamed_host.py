@@ -118,11 +118,8 @@ class Host:
             lasting = message if message.is_lasting else replace(message, body=memoryview(bytes(message.body)))
             self.sent.append(lasting)
             return
-        moment = message.moment
         for body, first, count in message.items:
-            poses = moment.poses[first - moment.first_env :][:count]
-            part = replace(moment, first_env=first, poses=poses)
-            self.sent.append(Outgoing(message.type_id, memoryview(body), part, first, count))
+            self.sent.append(Outgoing(message.type_id, memoryview(body), message.moment, first, count))
 
     def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
         """Run a frame and return all messages since the last call."""
@@ -146,7 +143,8 @@ class Host:
         )  # fmt: skip
         head = bytearray(body_offset(message.num_envs, 1))
         header.pack_into(memoryview(head))
-        struct.pack_into(f"<{moment.poses.size}f", head, 128, *moment.poses.reshape(-1))
+        poses = moment.poses[message.first_env - moment.first_env :][: message.num_envs]
+        struct.pack_into(f"<{poses.size}f", head, 128, *poses.reshape(-1))
         serializer = by_id(message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
         return serializer.deserialize(RawData(memoryview(head), info, message.body))
