@@ -15,13 +15,12 @@ import numpy as np
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.model import owner_of
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.data import SensorData
 from sensorium.wire.header import Header, body_offset
-from sensorium.wire.owner import Owner
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import by_id
@@ -91,7 +90,7 @@ class Host:
         """Return a sensor created as the server creates it."""
         definition = cls.definition()
         if attach_to:
-            owner = owner_of(self.bodies[attach_to], self.bodies, NoTree())
+            owner = owner_of(self.bodies[attach_to], self.bodies, NoTree().parent_body)
         return streamed.spawn(
             cls,
             name,
