@@ -117,7 +117,7 @@ class Session:
         self.address, self.timeout, self.callbacks = address, timeout, callbacks
         self.pump: Callable[[float], bool] = (lambda seconds: False) if local is None else local.pump
         self._on_close = None if local is None else local.on_close
-        self.server: Any = None
+        self.server = None if local is None else local.server
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
@@ -139,7 +139,7 @@ class Session:
         self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
-        context = None if local is None else local.context
+        context = None if local is None else local.server.context
         self.link = Link(address, self, hello, context=context, **options)
 
     # Description by the server ----------------------------------------------------------------------------------------

@@ -47,8 +47,10 @@ class StreamedSensor(SpawnedSensor):
     """Whether further ticks of the same control step follow this frame; updated before each `tick`."""
 
     _registry = REGISTRY
-    _bodies: Bodies
-    _stream: Stream
+    bodies: Bodies
+    """All bodies, by id or name."""
+    stream: Stream
+    """Sending interface of the sensor."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         serializer = getattr(cls, "serializer", None)
@@ -62,19 +64,9 @@ class StreamedSensor(SpawnedSensor):
         """Measure, and send messages; called in every frame. An exception ends the sensor."""
 
     @property
-    def bodies(self) -> Bodies:
-        """All bodies, by id or name."""
-        return self._bodies
-
-    @property
-    def stream(self) -> Stream:
-        """Sending interface of the sensor."""
-        return self._stream
-
-    @property
     def listeners(self) -> bool:
         """Whether the sensor has listeners."""
-        return self._stream.has_listeners
+        return self.stream.has_listeners
 
     def pose(self, snapshot: Snapshot) -> Array:
         """Return the pose of the sensor in the world, float64 `[env, 7]`: position in m, orientation wxyz."""
@@ -145,13 +137,13 @@ def spawn(
     """
     sensor = cls()
     place(sensor, name, description, envs, transform, owner)
-    sensor._bodies = bodies
-    sensor._stream = stream(sensor)
+    sensor.bodies = bodies
+    sensor.stream = stream(sensor)
     try:
         sensor.set(description)
         sensor.set_owner(owner)
     except BaseException:
-        sensor._stream.close()
+        sensor.stream.close()
         sensor.close()
         raise
     return sensor
@@ -179,7 +171,7 @@ def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -
 
 def end(sensor: StreamedSensor, failures: FailureLog) -> None:
     """Close a sensor and its stream; an exception in its `close` is reported."""
-    sensor._stream.close()
+    sensor.stream.close()
     try:
         sensor.close()
     except Exception as error:
