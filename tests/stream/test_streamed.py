@@ -22,12 +22,12 @@ from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, U
 from sensorium.plugins import Plugins
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.model import owner_of
 from sensorium.stream.sending import MAX_PENDING, MOST_IN_BUNDLE, Capture
 from sensorium.stream.streamed import StreamedSensor, run_tick
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import ArrayData
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
@@ -156,12 +156,12 @@ def test_owner_links_are_its_tree_or_its_entity() -> None:
         def parent_body(self, body: int) -> int | None:
             return (-1, 0, 1, -1, -1)[body]
 
-    hand = owner_of(world["r/hand"], world, Tree())
+    hand = owner_of(world["r/hand"], world, Tree().parent_body)
     assert (hand.links, hand.root.name) == ({0, 1, 2}, "r/base")
-    assert owner_of(world["r/toy"], world, Tree()).links == {3}
-    assert owner_of(world["r/hand"], world, NoTree()).links == {0, 1, 2, 3}
+    assert owner_of(world["r/toy"], world, Tree().parent_body).links == {3}
+    assert owner_of(world["r/hand"], world, NoTree().parent_body).links == {0, 1, 2, 3}
     loose = bodies(("a", (0.1, 0.1, 0.1)), ("b", (0.1, 0.1, 0.1)))
-    assert owner_of(loose["a"], loose, NoTree()).links == {0}
+    assert owner_of(loose["a"], loose, NoTree().parent_body).links == {0}
 
 
 def test_world_pose_combines_owner_pose_and_transform(host: Host) -> None:

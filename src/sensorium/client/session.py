@@ -389,12 +389,7 @@ class Session:
                 if subscriber is not None:
                     subscriber.finish(reason)
             case msg.Note(text=text):
-                try:
-                    self.note(text)
-                except SensoriumWarning as warning:  # warnings are errors, but this is no connection error
-                    self.callbacks.errors.report("(server)", self.note, warning)
-            case _:
-                pass
+                self.note(text)
 
     def _end_frame(self, message: msg.FrameDone) -> None:
         self.note_frame(message.frame)

@@ -52,15 +52,8 @@ class PresetLike(Protocol):
         """Kind of the sensor."""
 
 
-class Defined(Protocol):
-    """Sensor class with a definition: a streamed sensor, or a sensor that runs in the client."""
-
-    @staticmethod
-    def definition() -> SensorDefinition:
-        """Return its definition."""
-
-
-Extra = SensorDefinition | Defined | type
+Extra = SensorDefinition | type
+"""Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
 
 _LOG = logging.getLogger("sensorium.stream")
 _ambiguous: set[str] = set()

@@ -126,10 +126,7 @@ class StreamCatalog:
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
                 continue
-            listens = bool(topic.subscriptions)
-            if not listens and name not in self.listened:
-                continue
-            if not listens:
+            if not topic.subscriptions:
                 self._no_longer_listened(name)
                 continue
             sensor = self.listened.get(name)

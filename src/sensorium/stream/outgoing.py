@@ -62,7 +62,7 @@ class Outgoing:
         body: its bytes, read-only.
         is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
             buffer return to the pool with the last view.
-        moment: frame of the message; `poses` has the environments of this message.
+        moment: frame of the message; `poses` has all environments of the sensor.
         first_env: first environment of the message.
         num_envs: number of environments.
     """

@@ -271,12 +271,7 @@ class Stream:
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
         serializer = self._its_serializer()
         body, is_lasting = as_bytes(content, serializer)
-        first = envs.start - moment.first_env
-        part = moment
-        if len(envs) != len(moment.poses):
-            poses = moment.poses[first : first + len(envs)]
-            part = Moment(moment.frame, moment.tick, moment.time_ns, moment.wall_ns, envs.start, poses)
-        self._sink(Outgoing(type_id(serializer.type_name), body, part, envs.start, len(envs), is_lasting))
+        self._sink(Outgoing(type_id(serializer.type_name), body, moment, envs.start, len(envs), is_lasting))
 
     def close(self) -> None:
         """Stop sending: captures and later messages of worker threads are dropped."""

@@ -115,9 +115,8 @@ class Sockets:
             run_periodic: called every `TICK_S`.
             between: called after every wake-up of the thread, before the outboxes are sent.
         """
-        self._thread = threading.Thread(
-            target=self._run, args=(outboxes, receive, run_periodic, between), name="sensorium-stream", daemon=True
-        )
+        self._outboxes, self._receive, self._run_periodic, self._between = outboxes, receive, run_periodic, between
+        self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -134,13 +133,7 @@ class Sockets:
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
 
-    def _run(
-        self,
-        outboxes: Outboxes,
-        receive: Callable[[bytes, list[Any]], None],
-        run_periodic: Callable[[], None],
-        between: Callable[[], None],
-    ) -> None:
+    def _run(self) -> None:
         poller, router = self._poller, self._router
         poller.register(router, zmq.POLLIN)
         waker, woken = self._waker, self._waker.fileno()
@@ -148,35 +141,35 @@ class Sockets:
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if self._outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
                     if descriptor in self._watched:  # not closed by an earlier callback
                         self._watched[descriptor]()
                 if router in events:
-                    self._take(receive)
-                between()
-                self._give(outboxes)
+                    self._take()
+                self._between()
+                self._give()
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
-                    run_periodic()
-            self._give(outboxes)
+                    self._run_periodic()
+            self._give()
         except Exception:
             LOG.exception("The thread of the stream's socket ended because of an error")
         finally:
             self._close()
 
-    def _take(self, receive: Callable[[bytes, list[Any]], None]) -> None:
+    def _take(self) -> None:
         for _ in range(MOST_AT_ONCE):
             try:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            receive(route, [memoryview(part) for part in parts])
+            self._receive(route, [memoryview(part) for part in parts])
 
-    def _give(self, outboxes: Outboxes) -> None:
-        for session, records in outboxes.outgoing():
+    def _give(self) -> None:
+        for session, records in self._outboxes.outgoing():
             with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
                 self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 

@@ -14,9 +14,9 @@ from sensorium.readings import Bodies, Body
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.failures import LOG
-from sensorium.stream.model import owner_of
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.wire.attributes import SensorDefinition, find_definition
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 
@@ -187,7 +187,7 @@ class Spawner:
             description,
             envs=range(num_envs) if env is None else range(env, env + 1),
             transform=request.transform,
-            owner=None if body is None else owner_of(body, self._bodies, self._scene.engine),
+            owner=None if body is None else owner_of(body, self._bodies, self._scene.engine.parent_body),
         )
         serializer = getattr(cls, "serializer", None)
         place = {"attach_to": body.name if body else "", "transform": request.transform.to_array().tolist()}

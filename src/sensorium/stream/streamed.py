@@ -21,7 +21,7 @@ from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
+from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
 
 ENTRY_POINT_GROUP = "sensorium.streamed"
@@ -78,11 +78,11 @@ class StreamedSensor(SpawnedSensor):
 
     def pose(self, snapshot: Snapshot) -> Array:
         """Return the pose of the sensor in the world, float64 `[env, 7]`: position in m, orientation wxyz."""
-        own = self._transform.to_array()
+        own = self.transform.to_array()
         own[3:] /= np.linalg.norm(own[3:])  # the length may differ slightly from 1
-        if self._owner is None:
-            return np.tile(own, (len(self._envs), 1))
-        rows, body = self.rows(snapshot), snapshot.bodies.row(self._owner.body.id)
+        if self.owner is None:
+            return np.tile(own, (len(self.envs), 1))
+        rows, body = self.rows(snapshot), snapshot.bodies.row(self.owner.body.id)
         quat = snapshot.quat_w[rows, body].astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):  # states may be invalid
             quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
@@ -143,7 +143,6 @@ def spawn(
         Exception: any exception of its `__init__`, `set` and `set_owner`; after a failed `set` or `set_owner` it is
             closed.
     """
-    check_envs(cls, envs)
     sensor = cls()
     place(sensor, name, description, envs, transform, owner)
     sensor._bodies = bodies

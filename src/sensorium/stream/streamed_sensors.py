@@ -18,8 +18,6 @@ from sensorium.stream.publisher import Publisher
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription
-from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -87,21 +85,9 @@ class StreamedSensors:
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[Future[Any], str] = {}
 
-    def add(
-        self, cls: type[StreamedSensor], name: str, description: ActorDescription, envs: range, transform: Pose,
-        owner: Owner | None
-    ) -> None:  # fmt: skip
-        """Create a sensor; see `streamed.spawn`."""
-        self.sensors[name] = streamed.spawn(
-            cls,
-            name,
-            description,
-            stream=self._stream,
-            bodies=self._bodies,
-            envs=envs,
-            transform=transform,
-            owner=owner,
-        )
+    def add(self, cls: type[StreamedSensor], name: str, description: ActorDescription, **place: Any) -> None:
+        """Create a sensor; `place` are the arguments `envs`, `transform` and `owner` of `streamed.spawn`."""
+        self.sensors[name] = streamed.spawn(cls, name, description, stream=self._stream, bodies=self._bodies, **place)
 
     def remove(self, name: str) -> None:
         """End a sensor; unknown names have no effect."""

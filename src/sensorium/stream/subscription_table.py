@@ -151,17 +151,20 @@ class SubscriptionTable(Outboxes):
             del session.subscriptions[subscription.number]
         self.has_room.notify_all()
 
-    def wanted(self, topic: Topic, among: Iterable[Subscription]) -> dict[Key, list[Subscription]]:
-        """Count a new sample of a topic, and return its receivers, grouped by requested content.
+    def wanted(
+        self, topic: Topic, among: Iterable[Subscription], *, is_new: bool = True
+    ) -> dict[Key, list[Subscription]]:
+        """Count a sample of a topic, and return its receivers, grouped by requested content.
 
         Args:
             topic: the topic.
             among: its subscriptions that the sample concerns.
+            is_new: whether the sample is new; False for the last sample, which new subscriptions receive.
         """
         out: dict[Key, list[Subscription]] = {}
         now = -1.0
         with self.lock:  # worker threads also send
-            topic.seq += 1
+            topic.seq += is_new
         for subscription in among:
             subscription.samples += 1
             if subscription.every > 1 and subscription.samples % subscription.every != 1:

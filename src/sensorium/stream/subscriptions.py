@@ -171,8 +171,6 @@ class Topic:
     seq: int = 0
     segment: int = -1
     """Number of its shared-memory segment; -1 for none yet."""
-    samples: int = -1
-    """Value of the sensor's sample counter at the last publication."""
     sent_tick: int = -1
     """Physics tick up to which events were sent, or happened before there were listeners."""
     has_lost: bool = False

@@ -259,18 +259,9 @@ class FieldSerializer(Serializer):
         for begin, end in layout.gaps:
             memory[begin:end] = 0
         last = first + count
-        meta = {
-            "capture_tick": reading.capture_tick,
-            "stamp": reading.stamp,
-            "age": reading.age,
-            "captures": reading.frame,
-            "valid": reading.valid,
-            "is_new": reading.is_new,
-        }
-        if truth:
-            meta["truth_tick"] = reading.truth_tick
-        for what, values in meta.items():
-            _put(reading, what, values[first:last], layout.meta[what], out)
+        for what, block in layout.meta.items():
+            if what != "offsets":
+                _put(reading, what, getattr(reading, what)[first:last], block, out)
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets
