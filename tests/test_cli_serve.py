@@ -178,7 +178,7 @@ def test_serve_runs_a_rig_until_terminated(model: str) -> None:
 
             with pytest.warns(sn.SensoriumWarning, match="too slow") as warned:
                 client.sensors["scan"].listen(take, policy="lossless", queue=1)
-                server.wait_for("warning: client 'the test'")
+                server.wait_for("warning: Client 'the test'")
                 wait.set()
                 until(lambda: any("too slow" in str(each.message) for each in warned.list), "the warning")
             assert client.sensors["scan"].why_ended
@@ -297,7 +297,7 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "Port 0 selects a free port"]),
         (
             ["--address", "tcp://127.0.0.1:65536"],
-            ["tcp://HOST:PORT", "a port of 0 to 65535", "port 0 takes"],
+            ["tcp://HOST:PORT", "a port of 0 to 65535", "Port 0 selects"],
         ),
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
@@ -380,7 +380,7 @@ def test_used_address_is_explained(model: str, tmp_path: Path, capsys: pytest.Ca
         file.bind(str(tmp_path / "taken"))
         file.listen()
         for address in (f"tcp://127.0.0.1:{other.getsockname()[1]}", f"ipc://{tmp_path}/taken"):
-            failed(capsys, main(["serve", model, "--address", address]), f"Cannot listen at {address!r}", "in use")
+            failed(capsys, main(["serve", model, "--address", address]), f"cannot listen at {address!r}", "in use")
         assert (tmp_path / "taken").exists()
 
 
