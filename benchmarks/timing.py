@@ -21,6 +21,22 @@ def interleaved(
     return best
 
 
+def wall_and_cpu(
+    calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9
+) -> dict[str, tuple[float, float]]:
+    """Return seconds per call and CPU seconds per call of all threads, each the minimum over interleaved rounds."""
+    best = dict.fromkeys(calls, (float("inf"), float("inf")))
+    for number in range(-1, rounds):  # the first round is a warm-up
+        for name, call in calls.items():
+            start, cpu = time.perf_counter(), time.process_time()
+            for _ in range(repeats):
+                call()
+            taken = (time.perf_counter() - start) / repeats, (time.process_time() - cpu) / repeats
+            if number >= 0:
+                best[name] = min(best[name][0], taken[0]), min(best[name][1], taken[1])
+    return best
+
+
 def once(call: Callable[[], object]) -> float:
     """Return seconds of one call."""
     start = time.perf_counter()
