@@ -21,19 +21,17 @@ def interleaved(
     return best
 
 
-def wall_and_cpu(
-    calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9
-) -> dict[str, tuple[float, float]]:
-    """Return seconds per call and CPU seconds per call of all threads, each the minimum over interleaved rounds."""
-    best = dict.fromkeys(calls, (float("inf"), float("inf")))
-    for number in range(-1, rounds):  # the first round is a warm-up
+def wall_and_cpu(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Return seconds and CPU seconds of all threads per call, each the minimum over rounds in which all take turns."""
+    best = {}
+    for number in range(-1, rounds):
         for name, call in calls.items():
             start, cpu = time.perf_counter(), time.process_time()
-            for _ in range(repeats):
-                call()
-            taken = (time.perf_counter() - start) / repeats, (time.process_time() - cpu) / repeats
-            if number >= 0:
-                best[name] = min(best[name][0], taken[0]), min(best[name][1], taken[1])
+            call()
+            taken = time.perf_counter() - start, time.process_time() - cpu
+            if number >= 0:  # the first round is a warm-up
+                before = best.get(name, taken)
+                best[name] = min(before[0], taken[0]), min(before[1], taken[1])
     return best
 
 

@@ -29,14 +29,16 @@ from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
-PERSISTENT_UP_TO = 64
+PERSISTENT_UP_TO = 32
 """Greatest number of environments with a separate MjData each, which lets a step continue from a forward computation.
 
 A step under a new control then repeats only the acceleration stage. Beyond this number they no longer fit in the cache,
 and sharing is faster. CPU time of a fresh tick of a 12-joint quadruped on one core, shared and persistent, in units of
-a bare step: with 64 environments and a held control 1.09 and 1.11, with a control that changes every 10 ticks 1.22 and
-1.14, every 4 ticks 1.37 and 1.20, at each tick 2.07 and 1.49; with 1024 environments 1.11 and 1.64, 1.19 and 1.74, 1.31
-and 1.84, 2.02 and 2.39.
+a bare step, for a control that is held, changes every 10 ticks, every 4 ticks and at each tick:
+
+- 32 environments: 1.10 and 1.10, 1.22 and 1.25, 1.35 and 1.20, 2.08 and 1.63,
+- 64: 1.06 and 1.13, 1.18 and 1.15, 1.39 and 1.26, 2.05 and 1.43; with other data in the cache, persistent 1.34 to 1.63,
+- 1024: 1.07 and 1.69, 1.21 and 1.74, 1.32 and 1.81, 2.06 and 2.40.
 """
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)

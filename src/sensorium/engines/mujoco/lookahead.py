@@ -18,9 +18,15 @@ from mujoco.batch import Batch, SimulationError
 
 from sensorium.engines.mujoco.base import BAD_STATE
 
-__all__ = ["LookaheadBatch"]
+__all__ = ["LOOKAHEAD_FROM", "LookaheadBatch"]
 
 _CALLBACKS = [getattr(mujoco, name) for name in dir(mujoco) if name.startswith("get_mjcb_")]
+LOOKAHEAD_FROM = 8
+"""Least number of environments that look ahead.
+
+Its fixed cost per tick is that of stepping a quadruped once. With fewer environments, continuing from a forward
+computation in a persistent batch costs as little.
+"""
 _UNSAVED = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(getattr(mujoco.mjtEnableBit, "mjENBL_IPC", 0))
 
 
@@ -38,11 +44,11 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
     def __init__(self, model: Any, nsim: int, nthread: int, persistent: bool) -> None:
         super().__init__(model, nsim, nthread, persistent)
-        self._may_look = _has_lookahead([model], persistent)
+        self._may_look = self._has_lookahead([model])
         self._seen, self._next = self.state.copy(), np.empty_like(self.state)  # observed rows, and those a tick later
+        self._inputs = {"": (_bits(self.state), _bits(self._seen))}  # rows and fields of the model, and as observed
         self._is_observed = False
         self._is_known = np.zeros(nsim, dtype=bool)  # envs whose row in `_next` is the result of `mj_step` on `_seen`
-        self._inputs: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # fields of the model, and their observed values
         self._held = self._interval = 0  # ticks since the inputs of most envs changed, and between the last two changes
 
     def observe(self, stage: int) -> None:
@@ -51,25 +57,30 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         Raises:
             SimulationError: MuJoCo failed in some environments.
         """
-        self._is_observed = True
-        self._is_known[:] = False
-        self._seen[...] = self.state
-        for values, seen in self._inputs.values():
-            seen[...] = values
-        if not self._may_look or self._held == self._interval or any(callback() is not None for callback in _CALLBACKS):
+        if not self._may_look:
             self.forward(stage=stage)
             return
+        self._is_known[:] = False
+        self._is_observed = True
+        for values, seen in self._inputs.values():
+            seen[...] = values
+        if self._held != self._interval and not _has_callbacks():
+            self._look_ahead()
+        if not self._is_known.all():
+            self.forward(~self._is_known, stage)
+
+    def _look_ahead(self) -> None:
+        """Take the next step, keep its result, and restore the state."""
         try:
             with suppress(SimulationError):
                 self.step()
             self._next[...] = self.state
+            self._is_known[:] = self.status == 0
         finally:
             self.state[...] = self._seen
-        is_bad = self.warning[:, BAD_STATE, 1].any(axis=1)  # MuJoCo replaced the state before it computed the rest
-        self._is_known[:] = (self.status == 0) & ~is_bad
-        if not self._is_known.all():
+        if self.warning.any():  # MuJoCo replaces a bad state before it computes derived state
+            self._is_known &= ~self.warning[:, BAD_STATE, 1].any(axis=1)
             self.warning[:, BAD_STATE] = 0
-            self.forward(~self._is_known, stage)
 
     def advance(self, nstep: int) -> None:
         """Advance all environments, as `step`.
@@ -82,26 +93,35 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
             self.step(nstep=nstep)
             return
         self._is_observed = False
-        is_same = (self.state.view(np.int64) == self._seen.view(np.int64)).all(axis=1)
+        known = self._is_known
+        if _has_callbacks():
+            known[:] = False
+        is_same: Any = True
         for values, seen in self._inputs.values():
-            is_same &= (_bits(values) == _bits(seen)).all(axis=1)
-        if 2 * np.count_nonzero(is_same) < self.nsim:
-            self._interval, self._held = self._held, 0
+            if not (equal := values == seen).all():
+                is_same = is_same & equal.all(axis=1)
+        if is_same is not True:
+            known &= is_same
+            if 2 * np.count_nonzero(is_same) < self.nsim:
+                self._interval, self._held = self._held, 0
         self._held += nstep
-        is_known = self._is_known & is_same
-        self.state[is_known] = self._next[is_known]
+        if not known.any():
+            self.step(nstep=nstep)
+            return
+        rows = slice(None) if known.all() else known
+        self.state[rows] = self._next[rows]
         try:
-            if not is_known.all():
-                self.step(~is_known, nstep)
+            if rows is known:
+                self.step(~known, nstep)
         finally:
-            if nstep > 1 and is_known.any():
-                self.step(is_known, nstep - 1)
+            if nstep > 1:
+                self.step(known, nstep - 1)
 
     def expand(self, name: str) -> np.ndarray:
         """Return a field of the model per environment, as `Batch.expand`; `advance` follows edits."""
         values: np.ndarray = super().expand(name)
         if name not in self._inputs:
-            self._inputs[name] = values, values.copy()
+            self._inputs[name] = _bits(values), _bits(values).copy()
             self._may_look &= name not in ("opt.integrator", "opt.enableflags")
         return values
 
@@ -115,18 +135,22 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         self._is_known[:] = False
         super().set_models(models)
         each = models if isinstance(models, list | tuple) else [models or self.model]
-        self._may_look = _has_lookahead(each, self.persistent)
+        self._may_look = self._has_lookahead(each)
+
+    def _has_lookahead(self, models: Sequence[Any]) -> bool:
+        """Whether rows are the whole state of environments and mj_step leaves derived state of one instant."""
+        rk4 = int(mujoco.mjtIntegrator.mjINT_RK4)
+        return self.nsim >= LOOKAHEAD_FROM and not any(
+            int(model.opt.integrator) == rk4
+            or (self.persistent and (int(model.opt.enableflags) & _UNSAVED or model.nplugin))
+            for model in models
+        )
 
 
-def _has_lookahead(models: Sequence[Any], persistent: bool) -> bool:
-    """Whether the state row is the whole state of environments and mj_step leaves derived state of one instant."""
-    rk4 = int(mujoco.mjtIntegrator.mjINT_RK4)
-    return not any(
-        int(model.opt.integrator) == rk4 or (persistent and (int(model.opt.enableflags) & _UNSAVED or model.nplugin))
-        for model in models
-    )
+def _has_callbacks() -> bool:
+    return any(callback() is not None for callback in _CALLBACKS)
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
-    """Return the bytes of a field `[env, ...]`, which compare equal only if nothing changed, NaN included."""
-    return values.reshape(len(values), -1).view(np.uint8)
+    """Return the numbers of a field `[env, ...]` as integers `[env, n]`, equal only where all bits are, also of NaN."""
+    return values.reshape(len(values), -1).view(f"i{values.dtype.itemsize}")
