@@ -1,7 +1,6 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
 # PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
-# Tests run in one process more than there are cores, at most 4, because some tests wait for other processes.
-# PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
+# Tests run in one process per core, at most 4. PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -99,7 +98,7 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
-env-lowest: WANTED = -e '.[stream]' pytest
+env-lowest: WANTED = -e '.[stream]' pytest scipy
 # `stream` is included because `make bench` measures streams, and because users try them after the demo.
 env-plot: WANTED = -e '.[plot,stream]'
 

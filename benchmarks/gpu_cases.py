@@ -441,7 +441,7 @@ def settled(engine: Any) -> None:
 
 
 def add_contact_sensors(spec: Any) -> None:
-    """Add a contact sensor for each foot: what it found, and the strongest force."""
+    """Add a contact sensor for each foot: number of contacts, and the strongest force."""
     for foot in FEET:
         spec.add_sensor(
             name=f"{foot}_contact", type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=mujoco.mjtObj.mjOBJ_GEOM,
@@ -465,7 +465,7 @@ def own_sensors(bench: Bench, engine: Any, velocity: bool) -> Call:
     m, d = engine.m, engine.d
 
     def work() -> None:
-        d.sensordata.zero_()  # as its forward does: touch sensors add to what is there
+        d.sensordata.zero_()  # as in its forward: touch sensors add to existing values
         if velocity:
             mujoco_warp.sensor_vel(m, d)
         mujoco_warp.sensor_acc(m, d)
@@ -476,7 +476,7 @@ def own_sensors(bench: Bench, engine: Any, velocity: bool) -> Call:
 def against_own(
     bench: Bench, envs: int, case: str, stage: str, add: Callable[[Any], None], ours: Callable[[], Call], mine: str
 ) -> list[Row]:
-    """Return rows of mujoco_warp's sensor stage without and with sensors of its own, and of ours."""
+    """Return rows of mujoco_warp's sensor stage without and with native sensors, and of sensorium's sensors."""
     sides = Sides(bench, case, envs)
     velocity = "sensor_vel" in stage
 

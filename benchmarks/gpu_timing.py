@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 import warp as wp
 
-from sensorium.compute import Found
+from sensorium.compute import DeviceInventory
 
 Call = Callable[[], object]
 
@@ -180,7 +180,7 @@ class Device:
 
     def describe(self) -> dict[str, str]:
         """Return device, driver, versions and date for the report."""
-        found = Found.here()
+        found = DeviceInventory.here()
         packages = ("torch", "warp-lang", "mujoco", "mujoco-warp")
         machine = {
             "date": datetime.now().astimezone().strftime("%Y-%m-%d"),

@@ -121,7 +121,7 @@ def memory() -> list[Row]:
 
 
 def commands() -> list[Row]:
-    """Whole processes: the import, and commands that simulate nothing, against the import of what they stand on."""
+    """Whole processes: the import, and commands that simulate nothing, against the import of their dependencies."""
     processes = {
         "import torch and warp": ["-c", "import torch, warp"],
         "import sensorium": ["-c", "import sensorium"],

@@ -167,7 +167,7 @@ def step(scene: Scene) -> None:
 
 
 def _tensors(data: Any) -> list[torch.Tensor]:
-    """Return the fields that were asked for; the data of some sensors are one tensor."""
+    """Return the requested fields; the data of some sensors are one tensor."""
     if isinstance(data, torch.Tensor):
         return [data]
     values = [getattr(data, name) for name in data.__dataclass_fields__]
@@ -186,4 +186,4 @@ KINDS: Sequence[tuple[str, SensorCfg[Any], Any]] = (
     ("joint wrench, 12 joints", JointWrenchCfg(bodies="link_.*"), ("pose", "joint_wrench")),
     ("joint torque, 12 joints", JointTorqueCfg(joints=".*"), ("joint_state", "joint_torque")),
 )
-"""Name, config, and what the engine must provide."""
+"""Name, config and requirements on the engine."""

@@ -13,8 +13,9 @@ from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import Mesh
-from sensorium.geometry.solid_grid import make_form
-from sensorium.geometry.solids import Solids, build_solids, signed_distance
+from sensorium.geometry.solid_grid import build_solids, prepare_mesh
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 
 Row = tuple[str, str, str]
 REACH = 0.004
@@ -109,7 +110,7 @@ def mesh(envs: int = 1024) -> list[Row]:
     out = [wp.zeros(count, dtype=kind, device="cpu") for kind in (float, wp.vec3, wp.vec3)]
     instances = Instances()
     instances.kind = wp.array([int(MESH)], dtype=wp.int32, device="cpu")
-    make_form(solid, (1.0, 1.0, 1.0), "cpu")  # kernels load
+    prepare_mesh(solid, (1.0, 1.0, 1.0), "cpu")  # kernels load
     start = time.perf_counter()
     solids = build_solids([(solid, (1.0, 1.0, 1.0))], "cpu")
     built = time.perf_counter() - start

@@ -1,6 +1,6 @@
 """Streams between two processes of one host, against its memory, plain sockets and raw ZeroMQ in the same run.
 
-Each figure is taken between two processes of their own, which know nothing of torch, warp and this one. They are
+Each figure is measured between two separate processes, which do not import torch or warp. They are
 children that run `python -m benchmarks.stream ROLE ADDRESS`: a line on their standard input starts a round, a line on
 their standard output is its figures. All pairs stay up, and their rounds take turns.
 """
@@ -25,7 +25,7 @@ import zmq
 
 Row = tuple[str, str, str]
 Role = Iterator[dict[str, Any]]
-"""First yields what the other side needs (`address`), then the figures of one round each."""
+"""Yield the `address` for the other side first, then the figures of each round."""
 
 FRAME = 6_220_800
 """Bytes of an RGB image of 1920 x 1080."""
@@ -35,7 +35,7 @@ COLD = 48
 """Buffers of FRAME bytes used in turn: 300 MB, so that none of them is still in a cache."""
 FRAMES, SMALLS, PACED = 300, 300_000, 60
 PER_TICK = 30
-"""Frames that our sensor sends in one tick, so that what is measured is their way and not the simulation."""
+"""Frames that the sensor sends per tick, so that transport dominates and not the simulation."""
 SLOTS = 4
 """Buffers a stream of frames writes to in turn."""
 LENGTH = struct.Struct("<I")
@@ -141,7 +141,7 @@ def socket_sending(address: str) -> Role:
 
 
 class Asked:
-    """What a sensor of the benchmark has to send in the next tick."""
+    """Data that a sensor of the benchmark sends in the next tick."""
 
     content: Any = b""
     times = 0
@@ -202,7 +202,7 @@ def _our_sending(shared_memory: bool, content: Any, times: int, per_tick: int = 
 
 
 def our_frames(_: str = "") -> Role:
-    """Send frames from a sensor; who shares its memory reads them there."""
+    """Send frames from a sensor; local readers read them in shared memory."""
     return _our_sending(True, np.arange(FRAME, dtype=np.uint8), FRAMES, PER_TICK)
 
 
@@ -300,7 +300,7 @@ ROLES: dict[str, Callable[[str], Role]] = {
 
 
 class Peer:
-    """A child process in a role: told to run a round, asked for its figures. Closing its input ends it."""
+    """A child process in a role: runs rounds on request and returns their figures. Closing its input ends it."""
 
     def __init__(self, role: str, address: str = "") -> None:
         command = [sys.executable, "-m", "benchmarks.stream", role, address]
@@ -315,7 +315,7 @@ class Peer:
         self.process.stdin.flush()
 
     def figures(self) -> dict[str, Any]:
-        """Return what the round gave, when it is over."""
+        """Return the figures of the round after its end."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -401,7 +401,7 @@ def _rate(figures: list[dict[str, Any]], key: str = "rate") -> tuple[float, floa
 
 
 def run() -> list[Row]:
-    """Between two processes: frames through shared memory and TCP, and small messages, against what they stand on."""
+    """Between two processes: frames over shared memory and TCP, and small messages, against plain transport."""
     figures = measure(BASELINES | OURS)
     rows = []
     for what in ("warm", "in turns", "warm to cold", "cold"):
@@ -433,7 +433,7 @@ def run() -> list[Row]:
 
 
 def _child(role: str, address: str) -> None:
-    """Run rounds of a role as they are asked for on standard input."""
+    """Run rounds of a role on requests from standard input."""
     rounds = ROLES[role](address)
     print(json.dumps(next(rounds)), flush=True)
     for _ in sys.stdin:

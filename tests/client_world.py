@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.readings import Bodies, Body
@@ -39,6 +40,12 @@ class FakeHost:
     handles: list[FakeHandle] = field(default_factory=list)
     subscriptions: int = 0
     error: Exception | None = None
+    sensors: list[ClientSensor] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Destroy all sensors, which ends the threads of their listeners."""
+        while self.sensors:
+            self.sensors.pop().destroy()
 
     def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> FakeHandle:
         if self.error is not None:
@@ -50,6 +57,13 @@ class FakeHost:
     def send(self, snapshot: Snapshot) -> None:
         for handle in list(self.handles):
             handle.callback(snapshot)
+
+
+def spawn(cls: type[Any], host: FakeHost, *args: Any, **options: Any) -> Any:
+    """Spawn a sensor that `host.close` destroys."""
+    sensor = client_sensor.spawn(cls, host, *args, **options)  # type: ignore[arg-type]
+    host.sensors.append(sensor)
+    return sensor
 
 
 def drain(sensor: ClientSensor) -> None:

@@ -9,7 +9,7 @@ its own: every registered kind, clean, with every imperfection and at several ra
 some environments and of all, and saved states, on both MuJoCo engines and TensorEngine. Configs come from the tests of
 the commit (`two_engines.sensors` and tables beside it), so an option may be renamed as long as these tests follow.
 A kernel that is not in Warp's cache is compiled first, which takes minutes; otherwise a commit takes two.
-The exit code is 1 where something differs or is in the old commit only; what is in the new one only is printed.
+The exit code is 1 where something differs or is in the old commit only; entries only in the new one are printed.
 """
 
 from __future__ import annotations

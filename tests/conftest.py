@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,12 @@ from pathlib import Path
 import pytest
 
 from sensorium.compute import program
+
+
+def pytest_collection_finish() -> None:
+    """Exempt modules and collected tests from garbage collection, so that it only visits objects of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ class Host:
         struct.pack_into(f"<{moment.poses.size}f", head, 128, *moment.poses.reshape(-1))
         serializer = by_id(message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
-        return serializer.deserialize(RawData.read(memoryview(head), info, message.body))
+        return serializer.deserialize(RawData(memoryview(head), info, message.body))
 
 
 class NoTree:

@@ -94,26 +94,26 @@ class Sheet(SimpleSensor[SheetCfg, SheetData]):
         raw.cells.copy_(cells + self.engine.array("body_pos_w")[:, 0, :1])
 
 
-class Marks(ArrayData):
+class TickerData(ArrayData):
     dtype = np.dtype("<i8")
 
 
-class MarksSerializer(Serializer):
-    type_name = "sensorium.tests.Marks/1"
+class TickerDataSerializer(Serializer):
+    type_name = "sensorium.tests.TickerData/1"
 
     @staticmethod
     def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
         return args[0]
 
     @staticmethod
-    def deserialize(raw: RawData, /) -> Marks:
-        return Marks(raw)
+    def deserialize(raw: RawData, /) -> TickerData:
+        return TickerData(raw)
 
 
 class Ticker(StreamedSensor):
     """Sends `burst` events in every frame: each holds the frame's number and its own index, `size` numbers in total."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     events: ClassVar[bool] = True
 
     @classmethod
@@ -343,14 +343,14 @@ def nurse() -> None:
     """Run the loop of the nursery."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     for line in sys.stdin.buffer:
-        wish = json.loads(line)
+        command = json.loads(line)
         if os.fork():
             continue
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel = socket.socket(socket.AF_UNIX)
         channel.connect(sys.argv[1])
         try:
-            {"server": _be_server, "client": _be_client}[wish.pop("what")](_Asked(channel), **wish)
+            {"server": _be_server, "client": _be_client}[command.pop("what")](_Asked(channel), **command)
         except BaseException as error:
             import traceback
 
@@ -386,11 +386,11 @@ class _Asked:
     def next(self, timeout: float | None = None) -> dict[str, Any] | None:
         """Return the next request; None where there is none, or after the end of the connection."""
         try:
-            wish = self._lines.get(timeout=timeout) if timeout != 0.0 else self._lines.get_nowait()
+            command = self._lines.get(timeout=timeout) if timeout != 0.0 else self._lines.get_nowait()
         except queue.Empty:
             return None
-        self.ended |= wish is None
-        return wish
+        self.ended |= command is None
+        return command
 
 
 class _Record:
@@ -425,8 +425,8 @@ def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float 
 
         def until() -> bool:
             nonlocal record
-            while (wish := asked.next(0.0)) is not None:
-                match wish["op"]:
+            while (command := asked.next(0.0)) is not None:
+                match command["op"]:
                     case "held":
                         asked.say(**held(), **server.counts._asdict(), frame=server.frame, sensors=len(scene.sensors))
                     case "record":
@@ -434,7 +434,7 @@ def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float 
                         asked.say()
                     case "save":
                         assert record is not None
-                        record.save(wish["path"])
+                        record.save(command["path"])
                         asked.say()
                     case "computed":
                         asked.say(computed=Sheet.computed)
@@ -467,8 +467,8 @@ def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, An
         first.wait(PATIENCE)
         asked.say(pid=os.getpid())
         while not asked.ended:
-            wish = asked.next()
-            if wish is not None:
+            command = asked.next()
+            if command is not None:
                 asked.say(**held(), received={name: client.sensors[name].stats.received for name in listen})
 
 

@@ -13,7 +13,7 @@ import torch
 from benchmarks import gpu, gpu_cases
 from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
 from benchmarks.gpu_timing import Device, Times, peak_bandwidth
-from sensorium.compute import Found
+from sensorium.compute import DeviceInventory
 
 ROOT = Path(__file__).parents[1]
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
@@ -52,7 +52,7 @@ def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytes
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "rays"), [(gpu_cases.scan, 187), (gpu_cases.vlp16, 28928)])
-def test_our_rays_and_those_of_mujoco_warp_agree(case: Callable[..., list[Row]], rays: int) -> None:
+def test_rays_agree_with_mujoco_warp(case: Callable[..., list[Row]], rays: int) -> None:
     """Both sides see the same state, so nearly all of their distances are equal, also for a device that turns."""
     ours, theirs = case(Bench(Device("cpu"), 0.001, 1e9), 2, kind="hfield")
     assert (theirs.against, ours.against.endswith("x its time")) == ("baseline", True)
@@ -63,11 +63,11 @@ def test_our_rays_and_those_of_mujoco_warp_agree(case: Callable[..., list[Row]],
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def test_without_cuda_it_says_what_was_found_and_how_to_try_it(
+def test_missing_cuda_error_names_findings_and_the_cpu_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nothing = Found("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
-    monkeypatch.setattr(Found, "here", classmethod(lambda cls: nothing))
+    nothing = DeviceInventory("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
+    monkeypatch.setattr(DeviceInventory, "here", classmethod(lambda cls: nothing))
     assert gpu.main([]) == 2
     found, hint = capsys.readouterr().err.strip().split("\n")
     assert "--device: got 'cuda:0'" in found and "no NVIDIA driver" in found and "torch 2.13.0" in found
@@ -92,9 +92,7 @@ def test_wrong_arguments_are_refused(arguments: Sequence[str], capsys: pytest.Ca
     assert arguments[1] in capsys.readouterr().err
 
 
-def test_figures_of_the_cpu_do_not_get_into_the_table_of_a_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cpu_figures_are_not_written_to_the_gpu_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.md"
     path.write_text(f"{gpu.BEGIN}\n{gpu.END}\n")
     assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
@@ -103,7 +101,7 @@ def test_figures_of_the_cpu_do_not_get_into_the_table_of_a_gpu(
 
 
 @pytest.mark.parametrize("text", ["", gpu.BEGIN, f"{gpu.END}\n{gpu.BEGIN}", f"{gpu.BEGIN}{gpu.END}{gpu.END}"])
-def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path, text: str) -> None:
+def test_file_without_table_markers_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"page\.md: the markers of the table are missing"):
@@ -114,7 +112,7 @@ def test_a_file_without_a_place_for_the_table_is_refused(tmp_path: Path, text: s
 
 
 @pytest.mark.usefixtures("_little_garbage")
-def test_a_side_that_runs_out_of_memory_is_a_row_and_the_other_is_measured() -> None:
+def test_out_of_memory_of_one_side_is_a_row_and_the_other_is_measured() -> None:
     sides = Sides(Bench(Device("cpu"), 0.001, 1e9), "case", 4)
 
     def too_much() -> object:
@@ -139,11 +137,11 @@ def test_a_side_that_runs_out_of_memory_is_a_row_and_the_other_is_measured() -> 
         (ValueError("out of memory"), False),
     ],
 )
-def test_what_counts_as_too_little_memory(error: Exception, expected: bool) -> None:
+def test_out_of_memory_errors_are_recognised(error: Exception, expected: bool) -> None:
     assert is_out_of_memory(error) is expected
 
 
-def test_the_run_goes_on_after_a_fault() -> None:
+def test_run_continues_after_a_fault() -> None:
     """A lack of memory for shared data becomes a row; another fault becomes a row and a failure; the run continues."""
 
     def case(bench: Bench, envs: int, fault: Exception | None = None) -> list[Row]:
@@ -208,7 +206,7 @@ def fake(what: str = "ours") -> gpu.Report:
     return gpu.Report(dict(CPU), rows)
 
 
-def test_markdown_stands_between_the_markers_and_replaces_what_was_there(tmp_path: Path) -> None:
+def test_markdown_replaces_the_text_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(f"before\n{gpu.BEGIN}\nold\n{gpu.END}\nafter\n")
     gpu.write_markdown(path, fake("first"))
@@ -226,12 +224,12 @@ def test_markdown_stands_between_the_markers_and_replaces_what_was_there(tmp_pat
     assert counts == {10}
 
 
-def test_the_page_of_the_documentation_has_a_place_for_the_table() -> None:
+def test_documentation_page_has_the_table_markers() -> None:
     path = ROOT / "docs/performance.md"
     gpu.check_markers(path, path.read_text(encoding="utf-8"))
 
 
-def test_json_has_all_figures() -> None:
+def test_json_contains_all_figures() -> None:
     report = json.loads(fake().json())
     assert report["machine"]["device"] == "a GPU"
     assert report["rows"][0]["ratio"] == 0.5

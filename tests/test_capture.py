@@ -177,7 +177,7 @@ def readings(scene: sn.Scene) -> dict[str, np.ndarray]:
 def segments(scene: sn.Scene) -> list[Any]:
     """Return the launch segments of a step."""
     groups = {each.buffers.group: None for each in scene.sensors.values() if each.buffers.group}
-    programs = [program for group in groups for program in (group.program, group._looks)]
+    programs = [program for group in groups for program in (group.program, group._observing)]
     return [
         segment for each in programs if each is not None for segment in each._segments if isinstance(segment, Segment)
     ]
@@ -235,7 +235,7 @@ CHANGES: dict[str, Callable[[sn.Scene], object]] = {
 
 
 @pytest.mark.usefixtures("at_once")
-def test_graphs_see_what_is_changed_at_run_time() -> None:
+def test_graphs_use_values_changed_at_run_time() -> None:
     """Values live in arrays that are written in place, or the work is rebuilt; no explicit capture is needed."""
     scenes = [crowd(capture=capture) for capture in (False, True)]
     for scene in scenes:
@@ -256,7 +256,7 @@ def test_graphs_see_what_is_changed_at_run_time() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_change_does_change_readings_without_a_new_graph() -> None:
+def test_run_time_change_affects_readings_without_a_new_graph() -> None:
     """The graphs stay the same, and the readings differ from those without the change."""
     changed, plain = crowd(), crowd()
     for scene in (changed, plain):
@@ -281,7 +281,7 @@ def test_a_change_does_change_readings_without_a_new_graph() -> None:
 # Switching capture on and off -----------------------------------------------------------------------------------------
 
 
-def test_a_scene_captures_by_itself_what_has_run_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frequently_run_segments_are_captured_automatically(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is captured neither before that pays off nor where capture is turned off."""
     monkeypatch.setattr(program, "CAPTURE_AFTER", 10)
     on, off = crowd(cfgs=configs()[:3]), crowd(cfgs=configs()[:3], capture=False)
@@ -294,7 +294,7 @@ def test_a_scene_captures_by_itself_what_has_run_often(monkeypatch: pytest.Monke
     assert "captured graphs" in repr(on.compute) and "recorded launches" in repr(off.compute)
 
 
-def test_capture_is_turned_on_and_off_between_steps() -> None:
+def test_capture_can_be_switched_between_steps() -> None:
     """The readings are unaffected, and repeated work is captured as soon as capture is turned on."""
     scene, other = crowd(), crowd(capture=False)
     for on in (False, True, False, True):
@@ -308,7 +308,7 @@ def test_capture_is_turned_on_and_off_between_steps() -> None:
     assert not any(segment.is_captured for segment in segments(other))
 
 
-def test_the_engine_is_told(tmp_path: Path) -> None:
+def test_engine_is_notified_of_capture(tmp_path: Path) -> None:
     """An engine with its own kernels captures them if and only if the scene does; readings are equal."""
     xml = "<mujoco><worldbody><body name='b'><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     found = []
@@ -361,7 +361,7 @@ def test_a_kernel_that_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPat
     assert segment.is_captured and bool((values == 2.0 ** (program.TIMED_RUNS + 2)).all())
 
 
-def test_a_capture_that_is_under_way_is_said() -> None:
+def test_running_capture_is_reported() -> None:
     """Warp allows only one capture at a time, so a foreign capture raises an error that names the scene's capture."""
     compute = Compute("cpu", 2)
     compute.capture_after = 0
@@ -374,7 +374,7 @@ def test_a_capture_that_is_under_way_is_said() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_scenes_step_alternately() -> None:
+def test_captured_scenes_can_step_alternately() -> None:
     """A second scene, captured while the first exists and has stepped, does not disturb the first, and vice versa."""
     alone = crowd()
     advance(alone, 2 * WARM)
@@ -413,7 +413,7 @@ def test_torch_hooks_split_the_graph() -> None:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("control", ["update", "step"])
-def test_nobody_waits_in_a_captured_step(control: str) -> None:
+def test_captured_step_does_not_wait_for_the_device(control: str) -> None:
     """Steps and reads of values, truth, histories and metadata never wait for the device, for many kinds of sensors."""
     cuda = torch.cuda.is_available()
     scene = crowd(device="cuda:0" if cuda else "cpu")
@@ -437,7 +437,7 @@ def test_nobody_waits_in_a_captured_step(control: str) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_nobody_waits_for_a_reset_by_a_mask() -> None:
+def test_mask_reset_does_not_wait_for_the_device() -> None:
     """A mask on the scene's device, such as that of terminated episodes, stays there; readings equal those by ids."""
     cuda = torch.cuda.is_available()
     device = "cuda:0" if cuda else "cpu"
@@ -460,7 +460,7 @@ def test_nobody_waits_for_a_reset_by_a_mask() -> None:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("look", [float, bool, lambda value: value.item(), lambda value: value[value > 0.0]])
-def test_a_hook_that_waits_is_found(look: Callable[[Tensor], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_hook_is_detected(look: Callable[[Tensor], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard of the test above raises for a hook that waits."""
 
     def peek(self: Height, raw: sn.Record) -> None:
@@ -487,7 +487,7 @@ class Calls(TorchDispatchMode):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_captured_step_of_kernels_does_nothing_in_torch() -> None:
+def test_captured_kernel_step_calls_no_torch_operation() -> None:
     """Neither a step nor a read of values creates a tensor or touches one on the host."""
     scene = crowd(cfgs=[cfg for cfg in configs() if not isinstance(cfg, HeightCfg)])
     advance(scene, WARM)
@@ -522,7 +522,7 @@ def in_use(device: str) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read where Linux says it")
-def test_ten_thousand_steps_take_no_memory_and_move_nothing() -> None:
+def test_ten_thousand_steps_allocate_nothing_and_keep_addresses() -> None:
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     scene = crowd(device=device)
     advance(scene, 500)

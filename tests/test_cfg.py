@@ -17,7 +17,7 @@ from sensorium.cfg import Cfg, Float, GilbertElliott, OffsetCfg, amount_bounds, 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 
-def test_all_faults_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     """A single error lists every fault with field, value, accepted values and, where available, the fix."""
     with pytest.raises(sn.ConfigError) as caught:
         syn.ProbeCfg(name="p", noise=-1.0, delay="soon", history_length=-2, rate_hz=0.0, nois=1, evaluate="maybe")
@@ -51,7 +51,7 @@ def test_all_faults_at_once() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_refused(given: dict[str, Any], field: str) -> None:
+def test_invalid_fields_are_refused(given: dict[str, Any], field: str) -> None:
     """Each wrong value is refused at construction by a ConfigError that names its field."""
     with pytest.raises(sn.ConfigError) as caught:
         syn.ProbeCfg(**given)
@@ -80,13 +80,13 @@ def test_refused(given: dict[str, Any], field: str) -> None:
         (lambda: sn.Choice(()), "values"),
     ],
 )
-def test_refused_parts(make: Any, text: str) -> None:
+def test_invalid_nested_configs_are_refused(make: Any, text: str) -> None:
     """Stages, offsets, selectors, loss models and distributions name their faults as well."""
     with pytest.raises(sn.ConfigError, match=text):
         make()
 
 
-def test_scalar_on_several_units() -> None:
+def test_scalar_for_several_units_is_refused() -> None:
     """A scalar for fields with several units is refused with the units; values per field are accepted."""
     with pytest.raises(sn.ConfigError, match=r"units .*m"):
         syn.world([syn.ProbeCfg(fields=("vec", "speed"), noise=0.1)])
@@ -102,7 +102,7 @@ def test_scalar_on_several_units() -> None:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
-def test_frozen() -> None:
+def test_configs_are_frozen() -> None:
     """Neither the user nor the library can change a config; `replace` returns a validated copy."""
     cfg = syn.ProbeCfg(name="p", noise={"vec": (1.0, 2.0, 3.0)})
     with pytest.raises(Exception, match="frozen"):
@@ -117,7 +117,7 @@ def test_frozen() -> None:
         cfg.replace(delay=-1.0)
 
 
-def test_what_counts_as_a_number() -> None:
+def test_accepted_kinds_of_numbers() -> None:
     """Integers, NumPy and torch numbers are numbers; lists and arrays become tuples."""
     import torch
 
@@ -127,7 +127,7 @@ def test_what_counts_as_a_number() -> None:
     assert cfg.resolution == (0.1, 0.2, 0.3) and cfg.random_walk == 0.5 and cfg.delay == 0.5 and cfg.rate_hz == 100.0
 
 
-def test_bounds() -> None:
+def test_bounds_are_enforced() -> None:
     """The bounds of an amount are its least and greatest possible value, at any nesting depth."""
     assert amount_bounds(2.0) == (2.0, 2.0) and amount_bounds(((1.0, -3.0), (2.0, 5.0))) == (-3.0, 5.0)
     assert amount_bounds({"a": sn.Uniform((0.0, 1.0), (2.0, 3.0)), "b": sn.Choice((7.0, -1.0))}) == (-1.0, 7.0)
@@ -153,7 +153,7 @@ CONFIGS: list[Any] = [
 
 
 @pytest.mark.parametrize("cfg", CONFIGS, ids=lambda cfg: cfg.label)
-def test_round_trips(cfg: Any) -> None:
+def test_configs_round_trip_through_json_and_toml(cfg: Any) -> None:
     """Every config survives JSON and TOML, also twice, and its dict holds plain values and a kind."""
     data = cfg.to_dict()
     assert data["kind"] == cfg.kind()
@@ -172,7 +172,7 @@ def test_files_are_readable() -> None:
     }  # fmt: skip
 
 
-def test_a_loaded_config_gives_the_same_numbers() -> None:
+def test_loaded_config_gives_equal_readings() -> None:
     """Scenes built from configs and from their TOML agree bit for bit."""
     cfgs = syn.menagerie()
     scenes = [syn.world(cfgs), syn.world([type(cfg).from_toml(cfg.to_toml()) for cfg in cfgs])]
@@ -182,7 +182,7 @@ def test_a_loaded_config_gives_the_same_numbers() -> None:
         syn.same(*(syn.snapshot(scene[name]) for scene in scenes))
 
 
-def test_unknown_in_files() -> None:
+def test_unknown_names_in_files_are_refused() -> None:
     """An unknown field or stage kind in a file is refused with the nearest name."""
     with pytest.raises(sn.ConfigError, match="'noise'"):
         syn.ProbeCfg.from_toml('name = "p"\nnoize = 1.0\n')
@@ -201,14 +201,14 @@ def test_unknown_in_files() -> None:
         ("pos_offset", "OffsetCfg(pos=...)"),
     ],
 )
-def test_fields_of_other_libraries_are_translated(field: str, hint: str) -> None:
+def test_field_names_of_other_libraries_are_translated(field: str, hint: str) -> None:
     """A field in the notation of another library is refused with the notation to use instead."""
     with pytest.raises(sn.ConfigError, match=re.escape(hint)):
         sn.ImuCfg(site="imu", **{field: 1})
 
 
 @pytest.mark.parametrize("pos", [(float("nan"), 0.0, 0.0), (0.0, float("inf"), 0.0)])
-def test_an_offset_is_finite(pos: tuple[float, float, float]) -> None:
+def test_offset_must_be_finite(pos: tuple[float, float, float]) -> None:
     """A position that is not finite would make every reading NaN, so the config refuses it."""
     with pytest.raises(sn.ConfigError, match=r"pos: got .*three finite numbers"):
         sn.ImuCfg.OffsetCfg(pos=pos)
@@ -235,7 +235,7 @@ class OuterCfg(syn.ProbeCfg):
     silent: float = 1.0
 
 
-def test_the_docstring_under_a_field_is_its_meaning() -> None:
+def test_field_docstring_is_its_description() -> None:
     """Own, inherited (also with a changed default) and nested fields have one; an explicit description wins."""
     texts = meanings(OuterCfg)
     assert texts["width"] == "Width, m;\non two lines."
@@ -247,7 +247,7 @@ def test_the_docstring_under_a_field_is_its_meaning() -> None:
     assert inner == {**meanings(sn.OffsetCfg), "depth": "Depth of the inner one, m."}
 
 
-def test_the_json_schema_says_what_fields_mean() -> None:
+def test_json_schema_contains_field_descriptions() -> None:
     """Each property has its meaning as description, also in nested configs; numeric constraints are unchanged."""
     properties = OuterCfg.InnerCfg.model_json_schema()["properties"]
     assert properties["depth"]["description"] == "Depth of the inner one, m."
@@ -267,7 +267,7 @@ class Ruled(Cfg):
     limit: Annotated[Float, must(lambda number: number > 0.0, "a number > 0")] | None = None
 
 
-def test_a_field_that_is_declared_again_keeps_its_rule() -> None:
+def test_redeclared_field_keeps_its_rule() -> None:
     """Another default, another description or the removal of None does not change the accepted values."""
 
     class Again(Ruled):
@@ -284,7 +284,7 @@ def test_a_field_that_is_declared_again_keeps_its_rule() -> None:
     assert (Again().size, Again().limit, OnceMore().size, Again(limit=None).limit) == (2.0, 3.0, 4.0, None)
 
 
-def test_a_field_that_is_declared_again_with_a_rule_has_that_one_alone() -> None:
+def test_redeclared_field_with_a_rule_has_only_that_rule() -> None:
     """A subclass can accept more values if it declares so."""
 
     class Wider(Ruled):

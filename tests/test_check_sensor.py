@@ -29,16 +29,16 @@ EVERY_LAW = {
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip
-"""The laws for a sensor with knobs and without `post_process`, on an engine that `check_sensor` creates."""
+"""The rules for a sensor with knobs and without `post_process`, on an engine that `check_sensor` creates."""
 
 
-def test_every_law_is_applied() -> None:
-    """All of these laws are applied to an IMU."""
+def test_every_rule_is_applied() -> None:
+    """All of these rules are applied to an IMU."""
     assert set(check_sensor(sn.Imu)) == EVERY_LAW
 
 
-def test_the_manual_lists_the_laws_in_their_order() -> None:
-    """The manual has one row per law, including `post_process_only_projects`."""
+def test_manual_lists_the_rules_in_order() -> None:
+    """The manual has one row per rule, including `post_process_only_projects`."""
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     table = text[text.index("| rule | ") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
@@ -47,7 +47,7 @@ def test_the_manual_lists_the_laws_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("sensor_class", OURS, ids=[sensor.__name__ for sensor in OURS])
-def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> None:
+def test_every_registered_sensor_passes_the_contract(sensor_class: type[Any]) -> None:
     """Each built-in sensor passes with its defaults; sensors that need a special model have their own tests."""
     try:
         cfg = sensor_class.cfg_class(**{"body": "body"} if issubclass(sensor_class.cfg_class, MountedSensorCfg) else {})
@@ -78,8 +78,8 @@ def test_every_registered_sensor_keeps_the_contract(sensor_class: type[Any]) -> 
     ],
     ids=["difference", "history", "stages"],
 )
-def test_configs_with_memory_keep_the_contract(cfg: sn.ImuCfg) -> None:
-    """Differences, histories and stages obey the same laws."""
+def test_configs_with_memory_pass_the_contract(cfg: sn.ImuCfg) -> None:
+    """Differences, histories and stages obey the same rules."""
     check_sensor(cfg)
 
 
@@ -523,7 +523,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
 
 
 @pytest.mark.parametrize(
-    ("cfg_class", "law", "parts"),
+    ("cfg_class", "rule", "parts"),
     [
         (RebindsCfg, "raw_is_written_in_place", ["Rebinds", "raw.height", "raw.height.copy_(...)"]),
         (ReturnsCfg, "raw_is_written_in_place", ["returns a Tensor, which is ignored", "raw.height.copy_(...)"]),
@@ -554,30 +554,30 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_broken_plugins_are_found_out(
-    cfg_class: type[MountedSensorCfg[HeightData]], law: str, parts: list[str]
+def test_broken_plugins_are_detected(
+    cfg_class: type[MountedSensorCfg[HeightData]], rule: str, parts: list[str]
 ) -> None:
-    """Each violation is reported with its class, the law, the place and the fix."""
+    """Each violation is reported with its class, the rule, the place and the fix."""
     with pytest.raises(ContractError) as caught:
         check_sensor(cfg_class)
-    assert caught.value.law == law and f"[law {law}]" in str(caught.value), str(caught.value)
+    assert caught.value.rule == rule and f"[rule {rule}]" in str(caught.value), str(caught.value)
     for part in [cfg_class.__name__.removesuffix("Cfg"), *parts]:
         assert part in str(caught.value), str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("stage", "law", "part"),
+    ("stage", "rule", "part"),
     [
         (PokesTruth(), "truth_is_never_altered", "a stage: its `slot`"),
         (NeverResets(), "nothing_old_after_reset", "reset(state, key)"),
     ],
     ids=["truth", "reset"],
 )
-def test_broken_stages_are_found_out(stage: sn.StageCfg, law: str, part: str) -> None:
+def test_broken_stages_are_detected(stage: sn.StageCfg, rule: str, part: str) -> None:
     """A stage is tested on a correct sensor."""
     with pytest.raises(ContractError) as caught:
         check_sensor(GoodCfg(body="body", stages=(stage,)))
-    assert caught.value.law == law and part in str(caught.value), str(caught.value)
+    assert caught.value.rule == rule and part in str(caught.value), str(caught.value)
 
 
 def test_post_process_without_intermediate_fields_is_refused_at_class_definition() -> None:
@@ -608,9 +608,7 @@ def test_post_process_without_intermediate_fields_is_refused_at_class_definition
         (MisshapenCfg, r"sensor 'misshapen' \(Misshapen\): update_raw_data failed \(.*test_check_sensor\.py:\d+\)"),
     ],
 )  # fmt: skip
-def test_a_lazy_plugin_fails_when_its_scene_is_built(
-    cfg_class: type[MountedSensorCfg[HeightData]], message: str
-) -> None:
+def test_invalid_lazy_plugin_fails_at_scene_build(cfg_class: type[MountedSensorCfg[HeightData]], message: str) -> None:
     """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])

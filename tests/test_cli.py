@@ -107,7 +107,7 @@ def test_demo_writes_readings_and_a_picture(demo: Result) -> None:
         assert word in demo.stdout
 
 
-def test_demo_reads_joints_feet_and_what_the_model_declares(demo: Result) -> None:
+def test_demo_reads_joints_feet_and_declared_sensors(demo: Result) -> None:
     """Encoders report multiples of their step, feet are below the trunk, and the feet's touch carries the weight."""
     recording = load(demo.out / "readings.npz")
     counts = recording["encoders"].measured["position"].astype(np.float64) * 2**14 / (2.0 * np.pi)
@@ -124,7 +124,7 @@ def test_demo_reads_joints_feet_and_what_the_model_declares(demo: Result) -> Non
     assert recording["trunk_velocity"].truth["value"][-250:, :, 0].mean() > 0.2
 
 
-def test_demo_scans_the_ground_that_is_there(demo: Result) -> None:
+def test_demo_scans_match_the_ground(demo: Result) -> None:
     """True hits of the height scan lie on MuJoCo's ground; measured distances differ by the configured noise."""
     scan = load(demo.out / "readings.npz")["scan"]
     model = mujoco.MjModel.from_xml_path(str(model_path()))
@@ -174,7 +174,7 @@ def test_demo_lidar_loses_points_and_is_distorted(demo: Result) -> None:
     assert 0.02 < np.median(moved) < 0.5  # range noise alone: 0.0135
 
 
-def test_many_numbers_are_summed_up(demo: Result) -> None:
+def test_many_numbers_are_summarised(demo: Result) -> None:
     """The table summarises a scan by its spread and its missing values, without listing hundreds of numbers."""
     words = " ".join(demo.stdout.split())
     for word in ("3x187", "min +0.", "median +0.", "max +0.", "x +", "of 1080 missed"):
@@ -190,12 +190,12 @@ def test_many_numbers_are_summed_up(demo: Result) -> None:
     [(0.0, "+0.000"), (-1.25, "-1.250"), (0.0005, "+0.001"), (1.3e-4, "+1.30e-04"), (-2e-7, "-2.00e-07"),
      (12345.6, "+1.23e+04"), (float("inf"), "  +inf"), (float("nan"), "  +nan")],
 )  # fmt: skip
-def test_numbers_are_not_shown_as_zero_unless_they_are(number: float, shown: str) -> None:
+def test_only_zero_is_shown_as_zero(number: float, shown: str) -> None:
     """The table uses metres; displacements of tenths of a millimetre must not appear as zero."""
     assert simulation._number(number) == shown
 
 
-def test_demo_shows_noise_and_latency_that_were_configured(demo: Result) -> None:
+def test_demo_shows_configured_noise_and_latency(demo: Result) -> None:
     """Samples arrive after delay and jitter, in a different order per env, and differ slightly from their truth."""
     recording = load(demo.out / "readings.npz")
     for name, low, high in (("trunk", 0.004, 0.006), ("foot", 0.012, 0.016)):
@@ -322,7 +322,7 @@ def test_control_from_a_file_and_from_a_function(
     assert not np.array_equal(found["play.npz"], found["random"])
 
 
-def test_interrupt_saves_what_was_recorded(
+def test_interrupt_saves_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C ends the run with code 130, and table and files hold the readings so far."""
@@ -379,7 +379,7 @@ def test_a_missing_matplotlib_costs_only_the_picture(
 # Help -----------------------------------------------------------------------------------------------------------------
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     """The help of each command shows examples, the options and their defaults."""
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
@@ -434,7 +434,7 @@ def test_a_wrong_rig_is_explained(
     failed(capsys, run(tmp_path, text=text), *parts)
 
 
-def test_all_faults_of_a_rig_come_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_faults_of_a_rig_are_reported_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two faulty sensors give a single message that names both."""
     text = '[[sensor]]\nkind = "imuu"\n[[sensor]]\nkind = "imu"\nsite = "imu"\nbias_ = 1.0\nnois = 2.0\n'
     failed(capsys, run(tmp_path, text=text), "[[sensor]] 1", "imuu", "[[sensor]] 2", "bias_", "nois")
@@ -550,7 +550,7 @@ def test_options_of_other_commands_are_not_suggested(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("command", ["run", "explain", "serve"])
-def test_a_model_and_a_rig_in_the_wrong_places_are_recognised(
+def test_swapped_model_and_rig_arguments_are_recognised(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Swapped arguments, a rig alone as a model, and a model as a rig under any name are recognised."""
@@ -585,7 +585,7 @@ IMU = '[[sensor]]\nkind = "imu"\nname = "a"\nbody = "trunk"\n'
         ('xyz = 0.1', "`sensorium list imu`"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_rig_names_the_table_and_says_what_to_write_as_toml(
+def test_rig_error_names_the_table_and_shows_the_fix_as_toml(
     line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The message names the file, the table by number, kind and name, and the field, with a short list of fields."""

@@ -29,7 +29,7 @@ COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "
     ],
     ids=" ".join,
 )
-def test_what_commands_load_and_cost(args: list[str], tmp_path: Path) -> None:
+def test_commands_import_quickly_and_lightly(args: list[str], tmp_path: Path) -> None:
     """None of these imports loads a heavy package, and each takes less than a second of CPU time."""
     args = [str(tmp_path / "out") if arg == "OUT" else arg for arg in args]
     code = f"""
@@ -46,7 +46,7 @@ print(json.dumps([code, sorted(set({HEAVY!r}) & set(sys.modules)), used.ru_utime
     assert seconds < 1.0
 
 
-def test_the_file_has_the_kinds_of_the_classes() -> None:
+def test_kinds_file_matches_the_classes() -> None:
     """The static data agree with the classes."""
     code = "from sensorium.cli.kinds import described, text; print(text(described()), end='')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -72,7 +72,7 @@ def test_the_index_has_every_kind_once_and_fits_a_screen(
     assert "sensorium list KIND ..." in lines[-1] and "sensorium list --all" in lines[-1]
 
 
-def test_every_kind_of_ours_is_in_one_family() -> None:
+def test_every_built_in_kind_is_in_one_family() -> None:
     """The index groups all built-in kinds; only kinds of plugins are missing from the table."""
     members = [kind for family in listing.FAMILIES.values() for kind in family]
     assert sorted(members) == [each["kind"] for each in read()["sensors"]]
@@ -86,7 +86,7 @@ def test_all_shows_fields_options_and_sources(capsys: pytest.CaptureFixture[str]
     assert "ray patterns" in text and " risley " in text and " generated " not in text
 
 
-def test_names_show_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_names_show_their_options(capsys: pytest.CaptureFixture[str]) -> None:
     """A kind is listed with its fields and options; a sensor's default pattern is shown by its kind."""
     assert main(["list", "ray_caster", "grid"]) == 0
     text = capsys.readouterr().out

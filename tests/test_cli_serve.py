@@ -152,7 +152,7 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
 # Serving --------------------------------------------------------------------------------------------------------------
 
 
-def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
+def test_serve_runs_a_rig_until_terminated(model: str) -> None:
     """The first line is the address; the line on the terminal shows the status; SIGTERM ends the server with 143."""
     with serving(model, "--rig", rig(model), "--envs", "2", "--address", "tcp://127.0.0.1:0") as server:
         assert re.fullmatch(r"listening at tcp://127\.0\.0\.1:\d+\n", server.out[0])
@@ -189,7 +189,7 @@ def test_it_serves_a_rig_until_it_is_terminated(model: str) -> None:
         assert "Traceback" not in server.err
 
 
-def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None:
+def test_clients_step_a_lockstep_server(model: str, tmp_path: Path) -> None:
     """It listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason."""
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
@@ -206,7 +206,7 @@ def test_in_lock_step_clients_take_the_steps(model: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
+def test_demo_requires_no_rig_and_accepts_reserved_sensors() -> None:
     """The demo robot trots forward within a second; a collision sensor of a reserved body can be spawned meanwhile."""
     with serving(
         "demo", "--reserve", "contact=FL_calf|FL_foot|trunk", "--speed", "0", "--address", "tcp://127.0.0.1:0",
@@ -226,7 +226,7 @@ def test_the_demo_needs_no_rig_and_takes_reserved_sensors() -> None:
         assert server.end(signal.SIGINT) == 130
 
 
-def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None:
+def test_secrets_are_created_once_and_required(model: str, tmp_path: Path) -> None:
     """Token and keys are created with mode 0600, and the key is printed. Clients without both are refused, and no
     secret is printed.
     """
@@ -256,7 +256,7 @@ def test_secrets_are_made_once_and_asked_for(model: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("control", ["hold", "zero", "random", "client"])
-def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serve_ends_after_its_duration(model: str, control: str, capsys: pytest.CaptureFixture[str]) -> None:
     """After `--seconds` of simulation the server exits with code 0."""
     options = ["--control", control, "--speed", "0", "--seconds", "0.05", "--address", "tcp://127.0.0.1:0"]
     assert main(["serve", model, "--rig", rig(model), *options]) == 0
@@ -264,7 +264,7 @@ def test_it_ends_by_itself(model: str, control: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("substeps", [1, 10])
-def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> None:
+def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) -> None:
     """A motor holds an arm in place for two seconds, with controls every tick or every ten ticks."""
     engine = sn.MujocoEngine(model, 1)
     scene = sn.Scene(engine, [], discover=False)
@@ -294,14 +294,14 @@ def test_hold_holds_the_pose_also_in_long_steps(model: str, substeps: int) -> No
         (["--control", "hol", "--address", "tcp://127.0.0.1:0"], ["--control: got 'hol'", "Did you mean 'hold'?"]),
         (["--allow-key", "k" * 40], ["--allow-key", "Add --keys FILE"]),
         (["--address", "tcp://0.0.0.0:7447"], ["--address: got 'tcp://0.0.0.0:7447'", "--token-file or --keys"]),
-        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
+        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "Port 0 selects a free port"]),
         (
             ["--address", "tcp://127.0.0.1:65536"],
             ["tcp://HOST:PORT", "a port of 0 to 65535", "port 0 takes"],
         ),
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
-        (["--token-file", "/nowhere/token"], ["token", "There is no folder '/nowhere'"]),
+        (["--token-file", "/nowhere/token"], ["token", "The folder '/nowhere' does not exist"]),
         (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
         (["--control", "no_such_module:x:y"], ["--control no_such_module:x:y: there is no module"]),
@@ -322,7 +322,7 @@ def test_mistakes_are_explained(
     failed(capsys, main(["serve", model, *(places.get(option, option) for option in options)]), *parts)
 
 
-def test_what_can_be_seen_at_once_is_told_at_once(model: str, tmp_path: Path) -> None:
+def test_argument_errors_are_reported_before_loading(model: str, tmp_path: Path) -> None:
     """Files, words, addresses and ports are checked before torch, Warp or MuJoCo is imported."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -352,7 +352,7 @@ def test_what_can_be_seen_at_once_is_told_at_once(model: str, tmp_path: Path) ->
     assert done.stderr.count("error:") == len(wrong) and not (tmp_path / "out").exists()
 
 
-def test_a_port_that_was_used_a_moment_ago_is_free(model: str) -> None:
+def test_recently_used_port_can_be_reused(model: str) -> None:
     """Remnants of ended connections do not block the port."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -368,11 +368,11 @@ def test_a_port_that_was_used_a_moment_ago_is_free(model: str) -> None:
         strict.bind(address)
 
 
-def test_a_model_that_is_not_there_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_model_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     failed(capsys, main(["serve", "nowhere.xml"]), "nowhere.xml", "does not exist")
 
 
-def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_used_address_is_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A port of another program and a socket file in use are refused; the other program is not disturbed."""
     with socket.socket() as other, socket.socket(socket.AF_UNIX) as file:
         other.bind(("127.0.0.1", 0))
@@ -380,7 +380,7 @@ def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsy
         file.bind(str(tmp_path / "taken"))
         file.listen()
         for address in (f"tcp://127.0.0.1:{other.getsockname()[1]}", f"ipc://{tmp_path}/taken"):
-            failed(capsys, main(["serve", model, "--address", address]), f"cannot listen at {address!r}", "in use")
+            failed(capsys, main(["serve", model, "--address", address]), f"Cannot listen at {address!r}", "in use")
         assert (tmp_path / "taken").exists()
 
 
@@ -392,7 +392,7 @@ def test_an_address_that_is_taken_is_explained(model: str, tmp_path: Path, capsy
         ("two words", 0o600, ["one word, the token"]),
     ],
 )
-def test_a_token_that_is_none_is_explained(
+def test_invalid_token_is_explained(
     model: str, tmp_path: Path, text: str, mode: int, parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "token"
@@ -401,14 +401,14 @@ def test_a_token_that_is_none_is_explained(
     failed(capsys, main(["serve", model, "--token-file", str(path)]), str(path), *parts)
 
 
-def test_keys_that_are_none_are_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_keys_are_explained(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "keys"
     path.write_text("public = 'abc'\n")
     path.chmod(0o600)
-    failed(capsys, main(["serve", model, "--keys", str(path)]), str(path), "40 characters", "it is made")
+    failed(capsys, main(["serve", model, "--keys", str(path)]), str(path), "40 characters", "To create new keys")
 
 
-def test_help_teaches() -> None:
+def test_help_explains_the_options() -> None:
     """`--help` has examples and loads nothing heavy."""
     code = (
         "import sys; from sensorium.cli import main; assert main(['serve', '--help']) == 0; "

@@ -18,7 +18,7 @@ def dumps() -> tuple[Any, Any]:
     return first, second
 
 
-def test_two_runs_show_the_same(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_equal_runs_have_no_difference(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """A kind, clean and noisy, shows equal values, copies, history and flags, including late and lost samples."""
     result = compare(*dumps)
     assert not result.differences and not result.one_sided
@@ -49,7 +49,7 @@ def test_one_bit_is_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixtu
     assert len(compare(old, new, {"mujoco": 1}).differences) == 1
 
 
-def test_what_only_one_side_has_is_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_sided_entries_are_reported(dumps: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """New kinds and sensors are listed; a removed sensor is a difference."""
     old, new = dumps[0], copy.deepcopy(dumps[1])
     new["kinds"].append("nose")

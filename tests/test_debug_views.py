@@ -44,7 +44,7 @@ ENDS: dict[str, Callable[[sn.Scene], object]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("name", ["lazy", "noisy", "late"])
-def test_a_kept_view_shows_that_it_is_out_of_date(name: str, end: str) -> None:
+def test_outdated_view_is_filled_with_nan(name: str, end: str) -> None:
     """Both branches, views of views and every sensor are overwritten; until then a view keeps its values."""
     scene = syn.world(rig(), debug=True)
     syn.advance(scene, 2)
@@ -58,7 +58,7 @@ def test_a_kept_view_shows_that_it_is_out_of_date(name: str, end: str) -> None:
     assert torch.isfinite(scene[name].data.vec).all()
 
 
-def test_a_single_tensor_is_spoiled_as_well() -> None:
+def test_outdated_single_tensor_is_filled_with_nan() -> None:
     scene = syn.world(rig(), debug=True)
     kept = scene["slow"].data
     syn.advance(scene)
@@ -75,7 +75,7 @@ def test_integers_bytes_and_flags() -> None:
     assert spoiled(data.byte) and torch.equal(data.flag, ~flag)
 
 
-def test_a_reset_of_one_sensor_spoils_its_own_views() -> None:
+def test_reset_of_one_sensor_overwrites_its_own_views() -> None:
     scene = syn.world(rig(), debug=True)
     mine, other = scene["lazy"].data.vec, scene["noisy"].data.vec
     before = other.clone()
@@ -83,7 +83,7 @@ def test_a_reset_of_one_sensor_spoils_its_own_views() -> None:
     assert spoiled(mine) and torch.equal(other, before)
 
 
-def test_copies_and_observations_stay() -> None:
+def test_copies_and_observations_are_kept() -> None:
     scene = syn.world(rig(), debug=True)
     syn.advance(scene)
     look = scene.observer("lazy.vec", "late.vec")
@@ -94,7 +94,7 @@ def test_copies_and_observations_stay() -> None:
     assert all(torch.equal(a, b) for a, b in zip(kept, before, strict=True))
 
 
-def test_without_debug_nothing_is_spoiled() -> None:
+def test_without_debug_views_are_kept() -> None:
     """Views are live: a kept view shows the next sample at the same address."""
     scene = syn.world([syn.ProbeCfg(name="p")])
     kept = scene["p"].data.vec
@@ -102,7 +102,7 @@ def test_without_debug_nothing_is_spoiled() -> None:
     assert scene["p"].data.vec is kept and torch.equal(kept, syn.signal(1, 4))
 
 
-def test_readings_are_the_same() -> None:
+def test_debug_readings_equal_normal_ones() -> None:
     """With delays, history, memory, lazy sensors and resets, readings equal those without debug bit for bit."""
     scene, plain = syn.world(rig(), debug=True), syn.world(rig())
     for tick in range(20):
@@ -137,7 +137,7 @@ def test_a_write_into_a_view_is_named_at_the_next_step() -> None:
         scene["noisy"].reset([1])
 
 
-def test_what_is_written_into_a_view_does_not_reach_the_sensor() -> None:
+def test_write_into_a_view_does_not_reach_the_sensor() -> None:
     scene, plain = syn.world(rig(), debug=True), syn.world(rig())
     for k in range(3):
         for each in (scene, plain):
@@ -173,7 +173,7 @@ def test_memory_does_not_grow() -> None:
         assert {name: len(scene[name]._lent or {}) for name in scene} == {name: int(name == "lazy") for name in scene}
 
 
-def test_a_view_may_be_what_a_step_or_a_reset_writes() -> None:
+def test_view_can_be_an_argument_of_step_or_reset() -> None:
     """A view is overwritten after its last use: a reset writes the state that the view showed."""
     engine = sn.TensorEngine(2, 0.01)
     engine.body_pos_w[:, 0] = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])

@@ -88,7 +88,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry._pairs, "data", dict(registry._pairs))
     for side in (StreamedSensor._registry, ClientSensor._registry):
         monkeypatch.setattr(side, "data", side.registered())
-    monkeypatch.setattr(serializers._serializers, "data", dict(serializers._serializers))
+    monkeypatch.setattr(serializers._serializers, "data", serializers.registered())
     yield
     STAGE_KINDS.clear()
     STAGE_KINDS.update(stages)
@@ -117,7 +117,7 @@ def test_rig_files_are_rigs(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     broken = []
     for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"https?://", target):
@@ -129,7 +129,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
-def test_the_index_leads_to_every_page_and_example() -> None:
+def test_index_links_every_page_and_example() -> None:
     index = ROOT / "docs/README.md"
     named = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text("utf-8"))}
     examples = [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/README.md")]
@@ -145,6 +145,6 @@ def test_python_blocks_are_formatted_as_the_code_is(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_something_was_found() -> None:
+def test_documentation_was_collected() -> None:
     assert len(STORIES) >= 10
     assert RIGS

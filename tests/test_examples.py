@@ -56,7 +56,7 @@ def test_example_runs(example: Path, tmp_path: Path, ready: ForkServerContext) -
 
 @pytest.mark.full
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs_as_its_reader_runs_it(example: Path, tmp_path: Path) -> None:
+def test_example_runs_as_documented(example: Path, tmp_path: Path) -> None:
     paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
@@ -70,7 +70,7 @@ def test_example_runs_as_its_reader_runs_it(example: Path, tmp_path: Path) -> No
     assert done.stdout
 
 
-def test_there_are_examples() -> None:
+def test_examples_were_collected() -> None:
     """Each example is short and checks its result."""
     assert len(EXAMPLES) >= 4
     for example in EXAMPLES:

@@ -83,7 +83,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, tex
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_selector_is_shown_with_what_it_resolved_to(described: dict[str, Any]) -> None:
+def test_each_selector_is_shown_with_its_resolved_elements(described: dict[str, Any]) -> None:
     """Mounts appear in model order with their bodies; a list stays a list; joints and native sensors appear by name."""
     sensors = described["sensors"]
     assert sensors["trunk"]["selector"] == {"site": "imu"}
@@ -137,8 +137,8 @@ exclude = ["F._.*"]
 """
 
 
-def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The link is shown as written, large layouts by their size, and the shapes that the taxels can feel are listed."""
+def test_tactile_sensor_lists_detectable_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The link is shown as written, large layouts by their size, and the detectable shapes are listed."""
     assert main(["explain", MODEL, "--rig", rig(tmp_path, SKIN), "--json"]) == 0
     skin = json.loads(capsys.readouterr().out)["sensors"]["skin"]
     assert skin["selector"] == {"link_name": "FL_shank"} and skin["mounts"] == [
@@ -148,27 +148,27 @@ def test_a_skin_says_what_it_feels(tmp_path: Path, capsys: pytest.CaptureFixture
     cfg = sn.KinematicTactileSensorCfg.from_dict(skin["options"])
     scene = sn.Scene(sn.MujocoEngine(MODEL), [cfg])
     felt = scene[cfg]._taxels.query
-    assert [shape["name"] for shape in skin["feels"]] == list(felt.names)
-    names = {shape["name"]: shape["moves"] for shape in skin["feels"]}
+    assert [shape["name"] for shape in skin["detects"]] == list(felt.names)
+    names = {shape["name"]: shape["moves"] for shape in skin["detects"]}
     assert names["terrain"] is False and not any(name.startswith(("FL_", "FR_")) for name in names)
     text = table(tmp_path, capsys, text=SKIN)
     assert "link_name='FL_shank': FL_shank" in text and "probe_local_pos=12 x 3 numbers" in text
-    assert f"feels {len(names)} shapes, {sum(names.values())} of them moving: " in text
+    assert f"detects {len(names)} shapes, {sum(names.values())} of them moving: " in text
 
 
-def test_options_are_those_that_were_given(described: dict[str, Any], scene: sn.Scene) -> None:
+def test_options_are_the_given_ones(described: dict[str, Any], scene: sn.Scene) -> None:
     """The listed options suffice to rebuild the config."""
     for name, sensor in described["sensors"].items():
         cfg = scene[name].cfg
         assert type(cfg).from_dict({"name": name, **sensor["options"]}) == cfg
 
 
-def test_sensors_of_the_model_that_the_rig_leaves_out_are_named(described: dict[str, Any]) -> None:
+def test_model_sensors_missing_in_the_rig_are_named(described: dict[str, Any]) -> None:
     """The native sensor that the rig takes is not listed."""
     assert described["declared"] == ["FR_touch", "RL_touch", "RR_touch", "trunk_velocity"]
 
 
-def test_the_tables_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str], described: dict[str, Any]) -> None:
+def test_tables_match_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], described: dict[str, Any]) -> None:
     """Every sensor, field, shape and reason of the JSON appears in the tables."""
     text = table(tmp_path, capsys)
     for name, sensor in described["sensors"].items():
@@ -195,7 +195,7 @@ def test_time_adds_a_row_for_the_physics_and_for_each_sensor(
     assert measured["physics_s"] > 0.0 and min(measured["sensors_s"].values()) >= 0.0
 
 
-def test_what_runs_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rig_sensor_replaces_a_declared_one_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that the model declares as well is accepted: `sensorium run` uses only the rig's sensor."""
     text = RIG.replace('"trunk"', '"trunk_velocity"')
     assert "trunk_velocity kind imu" in table(tmp_path, capsys, text=text)
@@ -203,7 +203,7 @@ def test_what_runs_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(again) == 0
 
 
-def test_a_reader_may_leave_early(tmp_path: Path) -> None:
+def test_output_can_be_closed_early(tmp_path: Path) -> None:
     """`sensorium explain ... --json | head` ends without a traceback."""
     command = [sys.executable, "-m", "sensorium.cli", "explain", MODEL, "--rig", rig(tmp_path), "--json"]
     done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -232,7 +232,7 @@ def test_a_reader_may_leave_early(tmp_path: Path) -> None:
     ],
     ids=["site", "several", "joint", "native", "kind", "field", "empty", "envs", "device"],
 )
-def test_what_does_not_fit_ends_with_one_message(
+def test_mismatch_ends_with_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, options: tuple[str, ...], parts: list[str]
 ) -> None:
     """The exit code is 2, stdout is empty, and the reason names the available alternatives, also with `--json`."""

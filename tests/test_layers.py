@@ -163,7 +163,7 @@ def foreign_words(src: Path) -> list[str]:
     return found
 
 
-def test_only_compat_has_the_words_of_other_systems() -> None:
+def test_only_compat_uses_names_of_other_systems() -> None:
     assert foreign_words(SRC) == []
 
 
@@ -242,7 +242,7 @@ def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str)
     assert violations(_tree(tmp_path, {file: text})) == []
 
 
-def test_a_word_of_another_system_is_found_in_code_and_not_in_comments(tmp_path: Path) -> None:
+def test_name_of_another_system_is_found_in_code_and_not_in_comments(tmp_path: Path) -> None:
     text = '"""As in CARLA."""\n\nCARLA = 1  # as CARLA does\nmode = "carla"\n"""Genesis\' mode."""\n'
     tree = _tree(tmp_path, {"spec.py": text, "compat/carla.py": "CARLA = 1\n"})
     assert foreign_words(tree) == ["spec.py:3: CARLA", 'spec.py:4: "carla"']

@@ -10,7 +10,7 @@ import pytest
 import sensorium as sn
 
 
-def test_without_mjlab_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_without_mjlab_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "mjlab"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "sensorium.compat.mjlab.scenes", raising=False)

@@ -61,7 +61,7 @@ def test_a_name_is_read_in_any_style(text: str, camel: str, kind: str) -> None:
     ["", "9-axis", "wind.speed", "wind/../speed", "vent-é", "-wind", "wind-", "none", "True", "sensor", "cfg",
      "Sensorium", "x" * (LONGEST + 1)],
 )  # fmt: skip
-def test_what_cannot_be_a_name_is_refused(text: str) -> None:
+def test_invalid_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^NAME: got .* letters and digits"):
         Names.of(text)
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_a_name_is_refused(text: str) -> None:
 # The command ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_says_what_it_wrote_and_what_comes_next(
+def test_new_sensor_prints_files_and_next_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,7 +88,7 @@ def test_it_says_what_it_wrote_and_what_comes_next(
     assert not any("$" in (tmp_path / file).read_text(encoding="utf-8") for file in files)
 
 
-def test_it_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_sensor_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with any content, or a file of that name, is left unchanged; an empty folder is filled."""
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -103,14 +103,14 @@ def test_it_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_kind_that_is_taken_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_used_kind_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-sensor", "ImuSensor", "--out", str(tmp_path / "new")]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "'imu'" in error and "sensorium.sensors.inertial.imu.ImuCfg" in error and "my-imu" in error
     assert not (tmp_path / "new").exists()
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-sensor", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in ("options.py", "sensor.py", "entry-point group sensorium.sensors", "sensorium new-sensor wind-speed",

@@ -49,7 +49,7 @@ def by_hand(scene: sn.Scene, fields: Iterable[str], truth: Iterable[str]) -> Ten
 
 
 @pytest.mark.parametrize(("capture", "shards"), [(False, 1), (True, 1), (True, 2), (False, 3)])
-def test_it_shows_what_the_views_of_a_twin_show(capture: bool, shards: int) -> None:
+def test_observer_matches_views_of_a_twin_scene(capture: bool, shards: int) -> None:
     """Values agree bit for bit at every tick and after resets, for lazy, delayed and slow sensors and all dtypes."""
     scene, twin = syn.world(rig()), syn.world(rig(), capture=False)
     scene.compute.shards = shards
@@ -66,7 +66,7 @@ def test_it_shows_what_the_views_of_a_twin_show(capture: bool, shards: int) -> N
         assert syn.bits(obs.numpy()) == syn.bits(by_hand(twin, FIELDS, TRUTH).numpy())
 
 
-def test_looking_is_reading() -> None:
+def test_observing_counts_as_reading() -> None:
     """Lazy sensors are evaluated once per tick on read, and not for an observer that is not called."""
     scene = syn.world([syn.ProbeCfg(name="p")])
     look = scene.observer("p.vec", truth=("p.vec",))
@@ -78,7 +78,7 @@ def test_looking_is_reading() -> None:
     assert syn.Probe.calls == before + 1
 
 
-def test_all_from_the_truth() -> None:
+def test_observer_can_use_truth_for_all_fields() -> None:
     scene = syn.world([syn.ScalarCfg(name="s", noise=9.0)], tick=5)
     look = scene.observer("s", truth=True)
     assert list(look.names) == ["truth:s"]
@@ -145,7 +145,7 @@ class Own(sn.Sensor[OwnCfg, OwnData]):
         self.image.copy_(wide.transpose(1, 2))
 
 
-def test_a_sensor_with_its_own_memory() -> None:
+def test_sensor_with_its_own_memory_is_observed() -> None:
     scene = syn.world([OwnCfg(name="own")])
     look = scene.observer("own")
     for tick in range(1, 5):
@@ -153,7 +153,7 @@ def test_a_sensor_with_its_own_memory() -> None:
         assert look()[1].tolist() == [tick, tick, tick, 9, tick, tick]
 
 
-def test_mounts_one_or_several() -> None:
+def test_single_and_plural_mounts_are_observed() -> None:
     """A singular selector has no mount axis in the observation either; several mounts are concatenated by name."""
     engine = sn.TensorEngine(2, 0.01, bodies=("a", "b"), provides=("pose", "velocity", "gravity"))
     engine.body_ang_vel_w[:] = torch.arange(12.0).reshape(2, 2, 3)
@@ -171,7 +171,7 @@ def test_mounts_one_or_several() -> None:
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def test_names_of_sensors_may_hold_dots_and_slashes() -> None:
+def test_sensor_names_can_contain_dots_and_slashes() -> None:
     """A name is split at its last dot, unless all of it is a sensor; a prefix may be omitted."""
     cfgs = [
         syn.ProbeCfg(name="p", fields=("vec", "speed")),
@@ -186,7 +186,7 @@ def test_names_of_sensors_may_hold_dots_and_slashes() -> None:
     assert look()[0].tolist() == [3.0, 6.0, 3.0, 1.75, -1.5, 3.0, 1.75, -1.5]
 
 
-def test_sensors_that_the_model_declares() -> None:
+def test_declared_sensors_are_observed() -> None:
     body = "<body name='b'><freejoint/><geom size='.1'/><site name='s'/></body>"
     rates = "<gyro name='rate' site='s'/><framequat name='pose.quat' objtype='site' objname='s'/>"
     xml = f"<mujoco><worldbody>{body}</worldbody><sensor>{rates}</sensor></mujoco>"
@@ -197,7 +197,7 @@ def test_sensors_that_the_model_declares() -> None:
     assert torch.equal(look(), torch.cat(shown, dim=1))
 
 
-def test_aliases_of_fields() -> None:
+def test_field_aliases_are_accepted() -> None:
     scene = sn.Scene(sn.TensorEngine(1), [genesis.IMU(name="imu", body="body", fields=("ang_vel_b",))])
     assert list(scene.observer("imu.ang_vel").names) == ["imu.ang_vel"]
 
@@ -222,7 +222,7 @@ def test_bad_names_are_refused(fields: tuple[Any, ...], options: Any, error: typ
         syn.world(rig()).observer(*fields, **options)
 
 
-def test_what_is_no_tensor_is_refused() -> None:
+def test_non_tensor_property_is_refused() -> None:
     """A constant of the data class and a field without elements are refused."""
     engine = sn.MujocoEngine("<mujoco><worldbody><body name='b'><geom size='.1'/></body></worldbody></mujoco>")
     contact = sn.ContactSensorCfg(name="c", primary=sn.ContactMatch(mode="body", pattern="b"))
@@ -254,7 +254,7 @@ def next_obs(scene: sn.Scene, look: sn.Observer) -> Tensor:
     return look()
 
 
-def test_a_rollout_may_keep_what_it_gets(counting: tuple[sn.Scene, sn.Observer]) -> None:
+def test_rollout_can_keep_observations(counting: tuple[sn.Scene, sn.Observer]) -> None:
     scene, look = counting
     kept = [next_obs(scene, look) for _ in range(50)]
     assert len({obs.data_ptr() for obs in kept}) == 50
@@ -274,7 +274,7 @@ HOLDS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("what", HOLDS)
-def test_what_is_held_in_any_way_is_not_written_again(what: str, counting: tuple[sn.Scene, sn.Observer]) -> None:
+def test_held_observation_is_not_overwritten(what: str, counting: tuple[sn.Scene, sn.Observer]) -> None:
     scene, look = counting
     held, address = HOLDS[what](obs := next_obs(scene, look)), obs.data_ptr()
     del obs
@@ -282,7 +282,7 @@ def test_what_is_held_in_any_way_is_not_written_again(what: str, counting: tuple
     del held
 
 
-def test_what_another_process_may_hold_is_not_written_again(counting: tuple[sn.Scene, sn.Observer]) -> None:
+def test_shared_observation_is_not_overwritten(counting: tuple[sn.Scene, sn.Observer]) -> None:
     """Torch moves tensors into shared memory when it sends them to another process."""
     scene, look = counting
     obs = next_obs(scene, look)
@@ -294,7 +294,7 @@ def test_what_another_process_may_hold_is_not_written_again(counting: tuple[sn.S
     assert kept.item() == 1.0
 
 
-def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Observer]) -> None:
+def test_gradients_flow_through_kept_observations(counting: tuple[sn.Scene, sn.Observer]) -> None:
     """The gradient of a weight is the sum of the observations at the time of each step."""
     scene, look = counting
     weight = torch.ones(1, requires_grad=True)
@@ -305,7 +305,7 @@ def test_gradients_flow_through_what_was_kept(counting: tuple[sn.Scene, sn.Obser
     assert weight.grad is not None and weight.grad.item() == sum(range(1, 10))
 
 
-def test_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
+def test_observer_works_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
     """Observations made in inference mode can be used in a later backward pass."""
     scene, look = counting
     with torch.inference_mode():
@@ -318,7 +318,7 @@ def test_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
 # Changing sensors -----------------------------------------------------------------------------------------------------
 
 
-def test_it_follows_a_sensor_that_is_reconfigured() -> None:
+def test_observer_follows_a_reconfigured_sensor() -> None:
     """The observer follows a sensor whose branches or memory changed, or that was re-added, while results are kept."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec",)), syn.ScalarCfg(name="s")])
     look = scene.observer("s", "p.vec", truth=("p.vec",))
@@ -332,7 +332,7 @@ def test_it_follows_a_sensor_that_is_reconfigured() -> None:
     assert look()[0, 0] == 103.0 and kept[0, 0] == 0.0
 
 
-def test_bounds_follow_as_well() -> None:
+def test_bounds_follow_a_reconfigured_sensor() -> None:
     scene = syn.world([sn.ImuCfg(name="imu", body="body", fields=("projected_gravity_b",))])
     look = scene.observer("imu")
     assert look.high.tolist() == [1.0] * 3
@@ -350,7 +350,7 @@ def test_bounds_follow_as_well() -> None:
         (lambda scene: scene.reconfigure("p", fields=("speed",)), "reconfigured and no longer has the field 'vec'"),
     ],
 )  # fmt: skip
-def test_a_field_that_is_gone_is_an_error(change: Callable[[sn.Scene], object], says: str) -> None:
+def test_removed_field_raises(change: Callable[[sn.Scene], object], says: str) -> None:
     """Each call raises until the field is back; kept results stay."""
     others = [syn.WideCfg(name="other/w", columns=5), syn.ProbeCfg(name="other/p")]
     scene = syn.world([syn.WideCfg(name="w", columns=5), syn.ProbeCfg(name="p"), *others])
@@ -384,7 +384,7 @@ def test_columns_are_described() -> None:
     assert "0:3" in text and "lazy.quat" in text and "m/s" in text and "-1 to 1" in text and "truth:noisy" in text
 
 
-def test_parts_with_units_of_their_own() -> None:
+def test_parts_can_have_different_units() -> None:
     engine = sn.TensorEngine(1, provides=("pose", "velocity"))
     scene = sn.Scene(engine, [sn.GnssCfg(name="gnss", body="body", origin=(47.0, 8.0, 400.0))])
     assert scene.observer("gnss.lla").units == ["deg", "deg", "m"]
@@ -426,7 +426,7 @@ def scan_scene(**options: Any) -> sn.Scene:
         ({"noise": 0.1}, 4.0, -math.inf, math.inf),
     ],
 )
-def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, high: float) -> None:
+def test_range_fields_have_bounds(options: Any, replace_inf: float | None, low: float, high: float) -> None:
     """Bounds are those of the config, including the values of misses; noise has no bounds. The truth keeps them."""
     scene = scan_scene(**options)
     look = scene.observer("scan.distances", replace_inf=replace_inf)
@@ -438,7 +438,7 @@ def test_bounds_of_ranges(options: Any, replace_inf: float | None, low: float, h
     assert np.isfinite([true.low, true.high]).all()
 
 
-def test_values_keep_their_bounds() -> None:
+def test_values_stay_within_bounds() -> None:
     """On a walking robot, all true values are within the stated bounds, up to rounding."""
     from sensorium.demo import model_path
 

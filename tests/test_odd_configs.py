@@ -104,7 +104,7 @@ def arguments(cls: type[Cfg]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
-def test_an_odd_value_of_a_field_is_taken_or_refused_by_a_config_error(cls: type[Cfg]) -> None:
+def test_odd_field_value_is_accepted_or_refused_by_a_config_error(cls: type[Cfg]) -> None:
     """The error names a field, the given value and the expected value."""
     given = arguments(cls)
     assert isinstance(cls(**given), cls)
@@ -123,7 +123,7 @@ def test_an_odd_value_of_a_field_is_taken_or_refused_by_a_config_error(cls: type
 
 
 @pytest.mark.parametrize("cls", [cls for cls in configs() if cls.__name__ in NEEDED], ids=lambda cls: cls.__name__)
-def test_a_config_without_what_it_needs_is_refused_by_a_config_error(cls: type[Cfg]) -> None:
+def test_incomplete_config_is_refused_by_a_config_error(cls: type[Cfg]) -> None:
     with pytest.raises(sn.ConfigError, match=cls.__name__):
         cls()
 
@@ -140,7 +140,7 @@ def test_a_config_without_what_it_needs_is_refused_by_a_config_error(cls: type[C
         (lambda: sn.ImuCfg(body="b", stages=[{None: 1}]), "None is not a field name"),
     ],
 )
-def test_the_message_says_what_is_wrong(make: Any, message: str) -> None:
+def test_message_names_the_fault(make: Any, message: str) -> None:
     with pytest.raises(sn.ConfigError) as caught:
         make()
     assert message in str(caught.value)
@@ -173,7 +173,7 @@ BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
         (lambda: sn.LidarPatternCfg(**{**NEEDED["LidarPatternCfg"], "channels": 2**40}), "channels: got 1099511627776"),
     ],
 )  # fmt: skip
-def test_a_value_that_no_sensor_can_mean_is_refused_when_the_config_is_made(make: Any, message: str) -> None:
+def test_meaningless_value_is_refused_at_config_construction(make: Any, message: str) -> None:
     with pytest.raises(sn.ConfigError) as caught:
         make()
     assert message in str(caught.value)
@@ -191,7 +191,7 @@ def test_a_value_that_no_sensor_can_mean_is_refused_when_the_config_is_made(make
         ({"gyro_noise_density": 3e38}, "gyro_noise_density", "finite numbers of magnitude at most 3.4e+38 per sample"),
     ],
 )
-def test_a_value_that_no_sensor_can_mean_at_its_time_step_is_refused_when_the_scene_is_built(
+def test_value_invalid_for_the_time_step_is_refused_at_scene_build(
     given: dict[str, Any], field: str, expected: str
 ) -> None:
     with pytest.raises(sn.ConfigError) as caught:
@@ -274,14 +274,14 @@ def shown_safely(given: dict[str, Any]) -> str:
     return ", ".join(f"{name}={type(value).__name__} {value!r:.80}" for name, value in given.items())
 
 
-def test_random_odd_values_are_taken_or_refused_by_a_config_error() -> None:
+def test_random_odd_values_are_accepted_or_refused_by_a_config_error() -> None:
     told, wrong = fuzz(seed=1, count=1500)
     assert not wrong, "\n".join(wrong[:20])
     assert told["refused"] > 500 and told["accepted"] > 50
 
 
 @pytest.mark.soak
-def test_two_hundred_thousand_odd_values_are_taken_or_refused_by_a_config_error() -> None:
+def test_two_hundred_thousand_odd_values_are_accepted_or_refused_by_a_config_error() -> None:
     told, wrong = fuzz(seed=2, count=200_000)
     assert not wrong, "\n".join(wrong[:20])
     assert sum(told.values()) == 200_000
@@ -370,14 +370,14 @@ def build_each(seed: int, count: int) -> tuple[Counter[str], list[str]]:
     return told, wrong
 
 
-def test_a_sensor_with_a_value_of_any_size_is_built_or_refused_by_an_error_of_ours() -> None:
+def test_sensor_with_any_value_is_built_or_refused_by_a_sensorium_error() -> None:
     told, wrong = build_each(seed=1, count=120)
     assert not wrong, "\n".join(wrong[:20])
     assert told["read"] > 10 and told["not built"]
 
 
 @pytest.mark.soak
-def test_thousands_of_sensors_with_values_of_any_size_are_built_or_refused_by_an_error_of_ours() -> None:
+def test_thousands_of_sensors_with_any_value_are_built_or_refused_by_a_sensorium_error() -> None:
     told, wrong = build_each(seed=2, count=10_000)
     assert not wrong, "\n".join(wrong[:20])
     assert told["read"] > 1000 and told["not built"] > 100

@@ -36,7 +36,7 @@ def test_authors_and_addresses_are_given(pyproject: dict[str, Any]) -> None:
     assert all(address.startswith(project["urls"]["Homepage"]) for address in project["urls"].values())
 
 
-def test_every_fragment_has_a_type_of_the_changelog(pyproject: dict[str, Any]) -> None:
+def test_every_fragment_has_a_changelog_type(pyproject: dict[str, Any]) -> None:
     """`towncrier` ignores files with other names."""
     types = {each["directory"] for each in pyproject["tool"]["towncrier"]["type"]}
     fragments = sorted((ROOT / "changelog").glob("*.md"))
@@ -50,7 +50,7 @@ def test_the_citation_has_the_version_of_the_package(pyproject: dict[str, Any]) 
     assert f"version: {pyproject['project']['version']}" in citation
 
 
-def test_the_lowest_versions_are_those_that_are_declared(pyproject: dict[str, Any]) -> None:
+def test_lowest_versions_match_the_declared_ones(pyproject: dict[str, Any]) -> None:
     """Each dependency of the core and of streams has a lower bound, and `make test-lowest` installs it."""
     pins = dict(
         line.split("==") for line in (ROOT / "requirements-lowest.txt").read_text().splitlines() if "==" in line

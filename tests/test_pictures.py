@@ -33,7 +33,7 @@ OF_SCENES = [
 ]
 OF_STREAMS = [
     cls.definition().kind
-    for cls in (*streamed.registered().values(), *client_sensor.registered().values())
+    for cls in (*streamed.registered().values(), *client_sensor.REGISTRY.registered().values())
     if cls.__module__.startswith("sensorium.")
 ]
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])
@@ -77,7 +77,7 @@ def test_every_page_belongs_to_a_kind_and_every_picture_to_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_shows_a_picture_that_exists_and_says_what_is_on_it(page: Path) -> None:
+def test_page_shows_an_existing_picture_with_alt_text(page: Path) -> None:
     shown = IMAGE.findall(page.read_text(encoding="utf-8"))
     assert shown
     for says, target in shown:

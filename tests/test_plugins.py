@@ -54,12 +54,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_there_are_three_example_packages() -> None:
+def test_three_example_packages_exist() -> None:
     assert [package.name for package in PACKAGES] == ["plugin_full_control", "plugin_proximity", "plugin_stage"]
 
 
 @pytest.mark.slow
-def test_options_alone_find_the_sensor_and_a_file_finds_the_stage(site: Path, tmp_path: Path) -> None:
+def test_sensor_is_found_by_options_and_stage_by_file(site: Path, tmp_path: Path) -> None:
     """Only `my_proximity.options` is imported; its sensor is found in the package, the stage by its entry point."""
     code = """
 import sys
@@ -251,7 +251,7 @@ def test_each_broken_plugin_is_a_warning_with_its_name_package_reason_and_fix() 
             assert part in said[name], said[name]
 
 
-def test_a_package_without_metadata_takes_nothing_down(broken_site: Path) -> None:
+def test_package_without_metadata_is_ignored(broken_site: Path) -> None:
     for info in broken_site.glob("p_good-*"):
         (info / "METADATA").unlink()
     SENSOR_PLUGINS.load(warn=False)
@@ -266,7 +266,7 @@ def test_ctrl_c_during_an_import_ends_the_program(broken_site: Path) -> None:
 
 
 @pytest.mark.usefixtures("broken_site")
-def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_raised() -> None:
+def test_with_warnings_as_errors_every_plugin_loads_before_the_first_raises() -> None:
     with pytest.raises(sn.SensoriumWarning):
         SENSOR_PLUGINS.load()
     assert len(registry.broken()) == len(BROKEN)
@@ -274,7 +274,7 @@ def test_where_warnings_are_errors_every_plugin_is_loaded_before_the_first_is_ra
 
 
 @pytest.mark.usefixtures("broken_site")
-def test_the_others_work_and_keep_what_is_theirs() -> None:
+def test_other_plugins_work_beside_broken_ones() -> None:
     """Registrations of a plugin before its failure are undone; built-in kinds are unaffected."""
     SENSOR_PLUGINS.load(warn=False)
     saturation = STAGE_KINDS["saturation"]
@@ -287,7 +287,7 @@ def test_the_others_work_and_keep_what_is_theirs() -> None:
 
 
 @pytest.mark.usefixtures("broken_site")
-def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_works_and_shows_broken_plugins(capsys: pytest.CaptureFixture[str]) -> None:
     """Broken plugins appear once, in the table, and not as additional warnings."""
     assert main(["list"]) == 0
     index = capsys.readouterr().out
@@ -316,7 +316,7 @@ def test_list_still_works_and_shows_a_table_of_them(capsys: pytest.CaptureFixtur
     ],
 )
 @pytest.mark.usefixtures("broken_site")
-def test_a_rig_that_uses_one_says_why(
+def test_rig_with_a_broken_plugin_gives_the_reason(
     kind: str, parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A rig that uses a broken plugin gives one message and exit code 2, whether it breaks on load or on use."""
@@ -331,7 +331,7 @@ def test_a_rig_that_uses_one_says_why(
 
 
 @pytest.mark.usefixtures("broken_site")
-def test_a_rig_without_them_runs(tmp_path: Path) -> None:
+def test_rig_without_broken_plugins_runs(tmp_path: Path) -> None:
     SENSOR_PLUGINS.load(warn=False)
     rig = tmp_path / "rig.toml"
     rig.write_text('[[sensor]]\nkind = "good"\nbody = "trunk"\n', encoding="utf-8")
@@ -361,7 +361,7 @@ def test_a_rig_without_them_runs(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_manual_maps_every_word_of_another_framework(framework: str, names: str) -> None:
+def test_manual_maps_every_foreign_hook_name(framework: str, names: str) -> None:
     """Each name in the other framework's guide to custom sensors has a row with its equivalent."""
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split(framework)[1].split("\n##")[0]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
@@ -369,13 +369,13 @@ def test_the_manual_maps_every_word_of_another_framework(framework: str, names: 
         assert any(name in cell for cell in left), name
 
 
-def test_the_manual_has_a_row_for_every_hook_that_is_refused() -> None:
+def test_manual_has_a_row_for_every_refused_hook() -> None:
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert [name for name in (*HOOKS_OF_OTHERS, *FORMER_HOOKS) if not any(name in cell for cell in left)] == []
 
 
 @pytest.mark.parametrize("name", FORMER_HOOKS)
-def test_a_hook_of_an_earlier_version_is_refused_with_what_to_write(name: str) -> None:
+def test_hook_of_an_earlier_version_is_refused_with_its_replacement(name: str) -> None:
     with pytest.raises(sn.RegistrationError, match=re.escape(f"{name} is never called: write {FORMER_HOOKS[name]}.")):
         type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})

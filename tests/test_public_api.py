@@ -22,7 +22,7 @@ def _run(code: str) -> str:
 # A single list --------------------------------------------------------------------------------------------------------
 
 
-def test_every_name_of_the_stub_is_what_its_module_defines() -> None:
+def test_every_name_of_the_stub_is_defined_in_its_module() -> None:
     """The stub is read as type checkers do: `from module import name as name`, a submodule from the package."""
     imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
@@ -46,7 +46,7 @@ def test_version_is_that_of_the_installed_distribution() -> None:
     assert sensorium.__version__ == metadata.version("sensorium")
 
 
-def test_an_unknown_name_is_an_attribute_error_with_the_nearest_names() -> None:
+def test_unknown_name_raises_attribute_error_with_nearest_names() -> None:
     with pytest.raises(AttributeError, match=r"module 'sensorium' has no attribute 'Scenes'\. Did you mean: Scene, "):
         _ = sensorium.Scenes
     with pytest.raises(AttributeError, match=r"module 'sensorium' has no attribute 'zzz'$"):
@@ -70,7 +70,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("module", ["errors", "spec", "readings"])
-def test_what_a_remote_client_needs_imports_neither_engine_nor_tensors(module: str) -> None:
+def test_client_imports_neither_engine_nor_torch(module: str) -> None:
     assert _loaded(f"import sensorium.{module}", ("torch", "warp", "mujoco", "pydantic")) == []
 
 

@@ -107,7 +107,7 @@ def test_warp_equals_numpy(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_edge_words(device: str) -> None:
+def test_draws_are_bit_identical_at_edge_values(device: str) -> None:
     """The words at every power of two, where rounding and segments change, agree bit for bit as well."""
     powers = 2 ** np.arange(33, dtype=np.int64)
     near = (powers[:, None] + np.arange(-300, 301)).ravel()
@@ -218,7 +218,7 @@ def test_uniforms_are_uniform() -> None:
         assert stats.chisquare(np.bincount((part * 1024).astype(int), minlength=1024)).pvalue > 1e-3
 
 
-def test_tails() -> None:
+def test_normal_tails_are_exact() -> None:
     """Draws beyond 3, 4 and 5 sigma have the expected frequency on either side."""
     beyond = np.zeros((2, 3), int)
     n = 0
@@ -275,7 +275,7 @@ def test_counter_convention() -> None:
         random.normals_numpy(KEY, 0, 0, 0, 0, (1 << 26) + 1)
 
 
-def test_keys() -> None:
+def test_stream_keys_differ() -> None:
     """Seeds, names and purposes give different keys, however they are split, and the keys never change."""
     keys = {
         stream_key(seed, name, purpose)
@@ -311,7 +311,7 @@ def test_table_is_shared_and_read_only() -> None:
     ],
     ids=repr,
 )
-def test_round_trip(distribution: Distribution, data: dict[str, Any]) -> None:
+def test_distributions_round_trip(distribution: Distribution, data: dict[str, Any]) -> None:
     """A distribution survives `to_dict`, `repr`, pickling and hashing."""
     assert distribution.to_dict() == data
     assert distribution_from_dict(data) == distribution
@@ -320,7 +320,7 @@ def test_round_trip(distribution: Distribution, data: dict[str, Any]) -> None:
     assert hash(distribution) == hash(distribution_from_dict(data))
 
 
-def test_bounds() -> None:
+def test_distribution_bounds() -> None:
     """Bounds are floats, or arrays where there are columns."""
     assert Uniform(0, 0.02).bounds == (0.0, 0.02)
     assert Choice((3, 1, 2)).bounds == (1.0, 3.0)
@@ -371,7 +371,7 @@ def test_choice_of_vectors_is_joint() -> None:
         (lambda: Uniform((0, 0), 1).sample(KEY, 0, 0, 0, 0, 3), r"Uniform\.columns: got 2, expected 3"),
     ],
 )
-def test_invalid(make: Any, message: str) -> None:
+def test_invalid_distributions_are_refused(make: Any, message: str) -> None:
     """A fault is a ValueError with class, field, given value, expected value and fix."""
     with pytest.raises(ValueError, match=message):
         make()

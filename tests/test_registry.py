@@ -54,14 +54,14 @@ def _package(folder: Path, name: str, files: dict[str, str], monkeypatch: pytest
     monkeypatch.syspath_prepend(folder)
 
 
-def test_a_kind_leads_to_its_config_class() -> None:
+def test_kind_resolves_to_its_config_class() -> None:
     """In a file `imu` means `ImuCfg`; a typo names the nearest kind."""
     assert registry.cfg_for_kind("imu") is sn.ImuCfg
     with pytest.raises(sn.UnknownNameError, match=r"unknown sensor kind 'imuu'\. Did you mean 'imu'"):
         registry.cfg_for_kind("imuu")
 
 
-def test_two_equal_kinds_are_an_error_that_names_both() -> None:
+def test_duplicate_kind_error_names_both() -> None:
     """A plugin's `ImuCfg` makes the kind `imu` ambiguous in files."""
 
     @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def test_a_config_finds_its_sensor_in_a_sibling_module(tmp_path: Path, monkeypat
     assert scene["level"].data.level.tolist() == [2.0, 2.0]
 
 
-def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_sibling_module_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the module that could not be imported, and the reason."""
     files = {**PLUGIN, "sensor.py": "import no_such_package"}
     _package(tmp_path, "broken_sibling", files, monkeypatch)
@@ -98,7 +98,7 @@ def test_a_broken_sibling_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         sn.Scene(sn.TensorEngine(2), [LevelCfg()])
 
 
-def test_a_sibling_that_is_a_program_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sibling_program_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A `__main__` module is not imported, and a sibling that ends the process does not end the test's process."""
     program = {"__main__.py": "raise AssertionError('this was run')", "a_script.py": "import sys; sys.exit(1)"}
     _package(tmp_path, "program_plugin", {**PLUGIN, **program}, monkeypatch)
@@ -108,7 +108,7 @@ def test_a_sibling_that_is_a_program_is_not_run(tmp_path: Path, monkeypatch: pyt
     assert "program_plugin.a_script" not in sys.modules  # `sensor` comes first
 
 
-def test_a_sibling_package_may_hold_the_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sibling_package_can_contain_the_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`my_plugin.options` and `my_plugin.sensors/` are paired."""
     files = {name: text for name, text in PLUGIN.items() if name != "sensor.py"}
     _package(tmp_path, "nested_plugin", files, monkeypatch)
@@ -120,7 +120,7 @@ def test_a_sibling_package_may_hold_the_sensor(tmp_path: Path, monkeypatch: pyte
     assert registry.sensor_for(LevelCfg).__module__ == "nested_plugin.sensors"
 
 
-def test_a_class_that_is_defined_anew_replaces_itself() -> None:
+def test_redefined_class_replaces_itself() -> None:
     """As in a notebook, where a cell is run again, the kind stays unique."""
 
     @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def two() -> list[Any]:
 # Access ---------------------------------------------------------------------------------------------------------------
 
 
-def test_access() -> None:
+def test_sensors_are_accessed_by_name_and_config() -> None:
     """A sensor is found by name or config, in the given order; an unknown name lists the nearest names."""
     cfgs = two()
     scene = syn.world(cfgs)
@@ -45,7 +45,7 @@ def test_names_are_unique() -> None:
         syn.world(["imu"])
 
 
-def test_ready_when_built() -> None:
+def test_scene_is_ready_when_built() -> None:
     """A built scene has captured its first sample: read before any step it is the true state, not zeros."""
     scene = syn.world([syn.ScalarCfg(name="a"), syn.ScalarCfg(name="b", delay=0.1, history_length=2)], tick=42)
     for name in scene:
@@ -54,7 +54,7 @@ def test_ready_when_built() -> None:
     assert scene["a"].is_initialized and scene["a"].num_instances == 4 and scene["a"].device == "cpu"
 
 
-def test_add_and_remove() -> None:
+def test_sensors_can_be_added_and_removed() -> None:
     """A sensor added between steps is captured at once and then follows the grid; a removed sensor is gone."""
     scene = syn.world(two())
     syn.advance(scene, 7)
@@ -69,7 +69,7 @@ def test_add_and_remove() -> None:
         scene.remove("c")
 
 
-def test_adding_needs_what_was_prepared() -> None:
+def test_adding_requires_prepared_requirements() -> None:
     """A sensor with a requirement that the engine was not prepared for is refused with the way to reserve it."""
     feet = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="body", pattern="body"), fields=("found",))
     provides = ("pose", "velocity", "contact")
@@ -102,7 +102,7 @@ def test_step_equals_updates() -> None:
         scenes[0].step(substeps=0)
 
 
-def test_control_steps() -> None:
+def test_control_steps_span_substeps() -> None:
     """`is_new` covers the control step: all ticks from `begin_control_step` on."""
     scene = syn.world([syn.ScalarCfg(name="s", update_period=0.04), syn.ScalarCfg(name="d", delay=0.03),
                        syn.ScalarCfg(name="lazy")])  # fmt: skip
@@ -115,7 +115,7 @@ def test_control_steps() -> None:
     assert seen == [[False, True, True], [True, True, True], [True, True, True], [True, True, True]]
 
 
-def test_an_engine_that_went_on() -> None:
+def test_engine_stepped_outside_the_scene_requires_an_update() -> None:
     """Where the engine's tick advanced without the scene, stepping refuses and a plain update catches up."""
     scene = syn.world([syn.ScalarCfg(name="a")])
     scene.engine.step()
@@ -133,8 +133,9 @@ FALLING = """
 
 
 @pytest.mark.parametrize("evaluate", ["always", "on_read"])
-def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick_old(evaluate: Any) -> None:
+def test_recomputed_sample_is_current_even_with_unfresh_state(evaluate: Any) -> None:
     """With ``fresh=False`` a sample is of the previous tick; after an edit its derived state is current."""
+    pytest.importorskip("mujoco.batch")
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", evaluate=evaluate)])
     for _ in range(3):
@@ -151,6 +152,7 @@ def test_a_sample_that_is_made_anew_is_of_now_also_where_derived_state_is_a_tick
 
 def test_a_delayed_sensor_holds_its_sample_over_an_edit() -> None:
     """The arriving sample was captured before the edit, at the previous tick, and keeps its stamp."""
+    pytest.importorskip("mujoco.batch")
     engine = sn.MujocoEngine(FALLING, fresh=False)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="b", delay=0.02, update_period=0.03)])
     for _ in range(3):
@@ -177,21 +179,21 @@ def test_time_is_exact() -> None:
 def test_publish() -> None:
     """Published readings are copies of the sensors' values; `since` omits sensors without a new value."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast", delay=0.01)])
-    news = scene.news()
-    first = scene.publish(since=news)
+    cursor = scene.sample_cursor()
+    first = scene.publish(since=cursor)
     assert set(first) == {"slow", "fast"} and set(scene.publish(["slow"])) == {"slow"}
     value = first["fast"].measured["value"].copy()
     syn.advance(scene)
     assert np.array_equal(first["fast"].measured["value"], value)
-    assert set(scene.publish(since=news)) == {"fast"} and not scene.publish(since=news)
+    assert set(scene.publish(since=cursor)) == {"fast"} and not scene.publish(since=cursor)
     syn.advance(scene, 2)
-    readings = scene.publish(since=news)
+    readings = scene.publish(since=cursor)
     assert set(readings) == {"slow", "fast"} and readings["slow"].tick == 3
     assert readings["fast"].truth["value"].tolist() == syn.signal(3, 4)[:, 0].tolist()
     assert readings["fast"].measured["value"].tolist() == syn.signal(2, 4)[:, 0].tolist()
 
 
-def test_a_local_client_is_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_client_is_a_public_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """`local_client` is the package's function, called with the scene and the options."""
     monkeypatch.setattr(sn, "local_client", lambda scene, **options: (scene, options), raising=False)
     scene = syn.world([])
@@ -239,7 +241,7 @@ def test_adding_and_removing_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_scene_and_its_engine_say_how_to_be_copied(duplicate: Callable[[object], object]) -> None:
+def test_copy_error_of_scene_and_engine_names_the_alternative(duplicate: Callable[[object], object]) -> None:
     """Two scenes must not share memory, so copying is refused; the error names the saved state as the alternative."""
     scene = sn.Scene(sn.TensorEngine(2, 0.01), [])
     with pytest.raises(TypeError, match=r"a Scene cannot be copied or pickled.*load_state\(scene\.state\(\)\)"):

@@ -253,7 +253,7 @@ OPERATIONS: dict[str, Callable[[sn.Scene], object]] = {
 
 
 @pytest.mark.parametrize("operation", gate(OPERATIONS, {"reset some", "load_state"}))
-def test_an_interrupt_at_every_segment_boundary(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_at_every_segment_boundary_is_recoverable(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interrupt before or after each segment, the scene refuses; after a reset its bits equal its twin's."""
     scene, twin = pair(*FEW)
     work, run = program.Segment.run, OPERATIONS[operation]
@@ -305,7 +305,7 @@ HOOKS = (
 
 @EITHER
 @pytest.mark.parametrize("hook", HOOKS)
-def test_an_error_in_a_hook(hook: str, error: BaseException) -> None:
+def test_error_in_a_hook_is_recoverable(hook: str, error: BaseException) -> None:
     """The step raises the first cause, which later errors name; a reset or a saved state restores the scene."""
     scene, twin = pair()
     saved = twin.state()
@@ -327,7 +327,7 @@ def test_an_error_in_a_hook(hook: str, error: BaseException) -> None:
 @EITHER
 @pytest.mark.parametrize("hook", ["reset", "stage reset", "update_raw_data"])
 @pytest.mark.parametrize("envs", [None, [1, 3]])
-def test_an_error_in_a_hook_of_a_reset(envs: Any, hook: str, error: BaseException) -> None:
+def test_error_in_a_reset_hook_is_recoverable(envs: Any, hook: str, error: BaseException) -> None:
     scene, twin = pair()
     Trap.set(hook, error)
     with pytest.raises(type(error)):
@@ -339,7 +339,7 @@ def test_an_error_in_a_hook_of_a_reset(envs: Any, hook: str, error: BaseExceptio
 
 
 @EITHER
-def test_an_error_in_a_hook_of_a_sensors_own_reset(error: BaseException) -> None:
+def test_error_in_a_sensor_reset_hook_is_recoverable(error: BaseException) -> None:
     scene, twin = pair()
     Trap.set("reset", error)
     with pytest.raises(type(error)):
@@ -351,7 +351,7 @@ def test_an_error_in_a_hook_of_a_sensors_own_reset(error: BaseException) -> None
 
 @EITHER
 @pytest.mark.parametrize("name", ["lazy", "slow_lazy"])
-def test_an_error_in_a_lazy_read_is_gone_with_the_next_read(name: str, error: BaseException) -> None:
+def test_error_in_a_lazy_read_is_cleared_by_the_next_read(name: str, error: BaseException) -> None:
     """No memory can be left inconsistent: the next read computes the sample, at this tick or a later tick."""
     scene, twin = pair()
     for later in (0, 1, 2):
@@ -368,7 +368,7 @@ def test_an_error_in_a_lazy_read_is_gone_with_the_next_read(name: str, error: Ba
 
 @EITHER
 @pytest.mark.parametrize("operation", ["add", "reconfigure"])
-def test_a_sensor_that_cannot_be_captured_leaves_the_scene_as_it_was(operation: str, error: BaseException) -> None:
+def test_failed_capture_leaves_the_scene_unchanged(operation: str, error: BaseException) -> None:
     """The scene stays without the new sensor, or with the old sensor; Ctrl-C leads to a refusal as elsewhere."""
     scene, twin = pair()
     sensor = scene["trap"]
@@ -389,7 +389,9 @@ def test_a_sensor_that_cannot_be_captured_leaves_the_scene_as_it_was(operation: 
 @EITHER
 @pytest.mark.parametrize("call", ["step", "refresh", "reset", "count_ticks", "forward", "load_state"])
 @pytest.mark.parametrize("after", [False, True])
-def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_error_is_recoverable(
+    after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine raises before or after its work."""
     scene, twin = pair()
     work = getattr(scene.engine, call)
@@ -413,7 +415,7 @@ def test_an_error_of_the_engine(after: bool, call: str, error: BaseException, mo
     go_on(scene, twin)
 
 
-def test_arguments_that_are_refused_change_nothing() -> None:
+def test_refused_arguments_change_nothing() -> None:
     """After an invalid control, number of ticks, envs or state, the scene continues as if the call had not occurred."""
     scene, twin = pair()
     calls: list[Callable[[], object]] = [
@@ -442,7 +444,7 @@ def test_an_error_in_a_callback_of_watch_leaves_a_consistent_tick(error: BaseExc
     go_on(scene, twin)
 
 
-def test_a_sensor_that_fails_can_be_removed_before_the_reset() -> None:
+def test_failing_sensor_can_be_removed_before_the_reset() -> None:
     """The remaining sensors, of all kinds, are unaffected."""
     scene, twin = pair(*ALL)
     Trap.set("update_raw_data", ERRORS[0])
@@ -458,7 +460,7 @@ def test_a_sensor_that_fails_can_be_removed_before_the_reset() -> None:
 
 
 @pytest.mark.parametrize("state", [None, 3, {}, {"tick": 1}, "state"])
-def test_what_is_no_state_is_refused(state: Any) -> None:
+def test_invalid_state_is_refused(state: Any) -> None:
     scene, twin = pair()
     with pytest.raises(
         sn.ConfigError, match=r"Scene\.load_state\.state: got .*expected the result of scene\.state\(\)"
@@ -474,7 +476,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
 @pytest.mark.parametrize(
     "operation", gate([*OPERATIONS, "read", "add", "publish"], {"reset some", "read", "add", "publish"})
 )
-def test_ctrl_c_at_any_point(operation: str) -> None:
+def test_ctrl_c_at_any_point_is_recoverable(operation: str) -> None:
     """A reset restores the scene where it refuses; otherwise the scene is at the tick before or after the call.
 
     Signals are handled at the start of a function and at the return of a C function, so they are raised at many such
@@ -582,7 +584,7 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
     go_on(scene, twin)
 
 
-def test_a_scene_may_be_used_by_one_thread_after_another() -> None:
+def test_scene_can_be_used_by_threads_in_turn() -> None:
     scene, twin = pair()
     for _ in range(3):
         threads = [threading.Thread(target=lambda: (syn.advance(scene), read(scene))) for _ in range(2)]
@@ -597,7 +599,7 @@ def test_a_scene_may_be_used_by_one_thread_after_another() -> None:
         assert_same(scene, twin)
 
 
-def test_threads_that_read_at_the_same_time_get_values_or_the_error() -> None:
+def test_concurrent_reads_return_values_or_raise() -> None:
     """Readers raise no other error, and the owner's step fails in no other way."""
     scene = syn.world(sensors())
     stop, foreign = threading.Event(), []

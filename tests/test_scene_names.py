@@ -101,20 +101,20 @@ def test_a_short_name_of_several_sensors_is_an_error_that_lists_them() -> None:
     assert scene["touch"].name == scene["left/touch"].name == "robot/left/touch"
 
 
-def test_an_exact_name_wins_over_a_short_one() -> None:
+def test_exact_name_takes_precedence_over_a_short_one() -> None:
     scene = scene_of([IMU.replace(name="touch")])
     assert type(scene["touch"]) is sn.Imu
     assert type(scene["left/touch"]) is sn.BuiltinSensor
 
 
-def test_a_part_of_a_word_is_no_name() -> None:
+def test_partial_name_is_refused() -> None:
     scene = scene_of()
     assert "cc" not in scene
     with pytest.raises(sn.UnknownNameError, match=r"'cc'.*robot/acc"):
         scene["cc"]
 
 
-def test_a_short_name_follows_what_is_added_and_removed() -> None:
+def test_short_names_follow_added_and_removed_sensors() -> None:
     scene = scene_of()
     assert scene["acc"].name == "robot/acc"
     scene.remove("acc")
@@ -152,7 +152,7 @@ def test_the_values_of_a_discovered_sensor_are_those_of_the_engine_at_every_tick
             assert torch.equal(scene[name].ground_truth, scene[name].data)
 
 
-def test_discover_false_leaves_them_out() -> None:
+def test_discover_false_omits_declared_sensors() -> None:
     scene = scene_of([IMU], discover=False)
     assert list(scene) == ["imu"]
     assert "robot/acc" not in scene
@@ -180,13 +180,13 @@ def test_a_discovered_sensor_costs_nothing_until_it_is_read() -> None:
     assert engine.asked == ["robot/acc", "robot/quat"]
 
 
-def test_where_the_engine_is_a_tick_late_all_are_prepared_at_once() -> None:
+def test_unfresh_engine_prepares_all_declared_sensors_initially() -> None:
     engine = Engine(fresh=False)
     scene_of(engine=engine)
     assert engine.asked == sorted(NATIVE)
 
 
-def test_the_description_is_that_of_the_sensor_itself() -> None:
+def test_description_of_a_discovered_sensor_is_complete() -> None:
     scene = scene_of()
     described = scene.description().sensors
     for name, sensor in scene.sensors.items():
@@ -195,7 +195,7 @@ def test_the_description_is_that_of_the_sensor_itself() -> None:
         assert described[name]["rate_hz"] == sensor.info.rate_hz == 100.0
 
 
-def test_a_sensor_read_late_shows_the_same_as_one_read_from_the_start() -> None:
+def test_sensor_read_late_equals_one_read_from_the_start() -> None:
     """Counters agree as well: the sensor has existed all the time, also through resets and jumps."""
     early, late = scene_of(allow_gaps=True), scene_of(allow_gaps=True)
     for scene in (early, late):
@@ -212,21 +212,21 @@ def test_a_sensor_read_late_shows_the_same_as_one_read_from_the_start() -> None:
     assert late["acc"].frame.tolist() == [9, 6, 3]
 
 
-def test_publish_takes_what_has_a_config_and_what_was_read() -> None:
+def test_publish_includes_configured_and_read_sensors() -> None:
     scene = scene_of([IMU])
     assert list(scene.publish()) == ["imu"]
     assert list(scene.publish(["robot/acc"])) == ["robot/acc"]
     assert list(scene.publish()) == ["imu", "robot/acc"]
     _ = scene["box/quat"].data
     assert list(scene.publish()) == ["imu", "robot/acc", "box/quat"]
-    news = scene.news()
-    assert list(scene.publish(scene, since=news)) == list(scene)
-    assert scene.publish(since=news) == {}
+    cursor = scene.sample_cursor()
+    assert list(scene.publish(scene, since=cursor)) == list(scene)
+    assert scene.publish(since=cursor) == {}
     scene.step()
     assert scene.publish(["acc"])["acc"].name == "robot/acc"
 
 
-def test_a_recording_holds_what_was_published() -> None:
+def test_recording_contains_the_published_sensors() -> None:
     scene, recorder = scene_of([IMU]), NpzRecorder()
     for _ in range(4):
         scene.step()
@@ -239,7 +239,7 @@ def test_a_recording_holds_what_was_published() -> None:
     assert recording["robot/acc"].info["kind"] == "builtin"
 
 
-def test_what_the_engine_cannot_give_is_left_out_and_says_why_when_asked_for() -> None:
+def test_unsupported_declared_sensor_is_omitted_and_access_explains() -> None:
     scene = scene_of(engine=Engine(broken=True))
     assert list(scene) == ["robot/acc", "robot/quat", "box/quat"]
     assert "robot/left/touch" not in scene
@@ -270,12 +270,12 @@ def test_a_config_with_the_name_of_a_declared_sensor_is_an_error(cfg: sn.SensorC
     assert list(scene) == list(NATIVE)
 
 
-def test_without_discovery_another_sensor_may_have_that_name() -> None:
+def test_without_discovery_another_sensor_can_use_the_name() -> None:
     scene = scene_of([IMU.replace(name="robot/acc")], discover=False)
     assert type(scene["acc"]) is sn.Imu
 
 
-def test_a_declared_sensor_takes_the_place_of_the_discovered_one() -> None:
+def test_configured_sensor_replaces_the_discovered_one() -> None:
     cfg = sn.BuiltinSensorCfg.from_existing("acc", bias=0.5)
     scene = scene_of([cfg])
     assert list(scene) == ["robot/acc", "robot/quat", "box/quat", "robot/left/touch"]
@@ -291,12 +291,12 @@ def test_a_declared_sensor_takes_the_place_of_the_discovered_one() -> None:
         ("box/quart", r"'box/quart', expected the name of a sensor declared in the model. Did you mean 'box/quat'"),
     ],
 )
-def test_a_declared_sensor_must_be_there(name: str, expected: str) -> None:
+def test_declared_sensor_must_exist(name: str, expected: str) -> None:
     with pytest.raises(sn.SelectionError, match=expected):
         scene_of([sn.BuiltinSensorCfg.from_existing(name)])
 
 
-def test_a_config_may_say_what_an_array_without_a_type_is() -> None:
+def test_config_can_describe_an_untyped_array() -> None:
     engine = sn.TensorEngine(native={"robot/rate": 3})
     scene = sn.Scene(engine, [gyro("rate", "robot")])
     (spec,) = scene["rate"].specs
@@ -332,7 +332,7 @@ def test_a_declared_sensor_can_be_added_with_knobs_after_it_was_read() -> None:
         scene.add(sn.BuiltinSensorCfg.from_existing("acc"))
 
 
-def test_where_the_engine_is_a_tick_late_nothing_declared_can_be_added_unprepared() -> None:
+def test_unfresh_engine_refuses_unprepared_declared_sensors() -> None:
     scene = scene_of([IMU], Engine(fresh=False), discover=False)
     with pytest.raises(sn.UnsupportedError, match="Reserve it"):
         scene.add(sn.BuiltinSensorCfg.from_existing("acc"))
@@ -362,7 +362,7 @@ def shot(scene: sn.Scene, name: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("read_before", [("acc",), ("acc", "touch"), ("touch",), ()])
 @pytest.mark.parametrize("read_there", [(), ("acc",), ("box/quat", "touch")])
-def test_a_scene_resumes_whatever_was_read_of_what_it_discovered(
+def test_scene_resumes_for_any_set_of_read_discovered_sensors(
     read_before: tuple[str, ...], read_there: tuple[str, ...]
 ) -> None:
     cfg = sn.BuiltinSensorCfg.from_existing("robot/quat", noise=0.1, delay=0.02)
@@ -389,7 +389,7 @@ def test_a_scene_resumes_whatever_was_read_of_what_it_discovered(
         other.step(substeps=2)
 
 
-def test_what_was_in_use_when_saved_is_in_use_again() -> None:
+def test_sensors_in_use_are_restored() -> None:
     scene = scene_of([IMU])
     _ = scene["acc"].data
     other = scene_of([IMU])

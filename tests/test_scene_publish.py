@@ -1,4 +1,4 @@
-"""Publishing: news for several outputs, some environments only, and poses at the capture of the shown sample."""
+"""Publishing: new samples for several outputs, some environments only, and poses at the capture of the shown sample."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def moving(cfgs: Any, num_envs: int = 3, **kwargs: Any) -> sn.Scene:
     return sn.Scene(sn.TensorEngine(num_envs, 0.01, motion=motion), cfgs, **kwargs)
 
 
-# News -----------------------------------------------------------------------------------------------------------------
+# Cursors --------------------------------------------------------------------------------------------------------------
 
 
-def test_outputs_do_not_take_each_others_news() -> None:
+def test_outputs_have_independent_cursors() -> None:
     """Each of three outputs gets every capture once, independent of their order."""
     scene = moving([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast")])
-    one, two, three = (scene.news() for _ in range(3))
+    one, two, three = (scene.sample_cursor() for _ in range(3))
     assert set(scene.publish(since=one)) == set(scene.publish(since=two)) == {"slow", "fast"}
     assert not scene.publish(since=one)
     assert set(scene.publish(since=three)) == {"slow", "fast"} and not scene.publish(since=three)
@@ -48,43 +48,43 @@ def test_outputs_do_not_take_each_others_news() -> None:
     assert taken[0] == taken[2] and taken[0].count("slow") == 3 and taken[0].count("fast") == 9
     assert taken[1].count("fast") == 5 and taken[1].count("slow") == 3
     scene.publish()
-    assert one.of() == [] and two.of() == [] and not scene.publish(since=three)
+    assert one.pending() == [] and two.pending() == [] and not scene.publish(since=three)
 
 
-def test_asking_for_news_takes_and_evaluates_nothing() -> None:
-    """Two calls of `news.of` give the same answer; a lazy sensor is not computed and a wanted sensor not activated."""
+def test_pending_takes_and_evaluates_nothing() -> None:
+    """Two calls of `pending` give the same answer; a lazy sensor is not computed and a wanted sensor not activated."""
     scene = moving([syn.ProbeCfg(name="lazy"), syn.ProbeCfg(name="wanted", evaluate="wanted")])
-    news = scene.news()
-    scene.publish(since=news)
+    cursor = scene.sample_cursor()
+    scene.publish(since=cursor)
     scene.step()  # wanted for the last publication
     scene.step()
     before = syn.Probe.calls
-    assert news.of() == news.of() == ["lazy", "wanted"]
-    scene.publish(["wanted"], since=news)
+    assert cursor.pending() == cursor.pending() == ["lazy", "wanted"]
+    scene.publish(["wanted"], since=cursor)
     calls = syn.Probe.calls
     for _ in range(3):
         scene.step()
-        news.of()
+        cursor.pending()
     assert before <= calls and syn.Probe.calls == calls + 1  # wanted for the publication, and then no longer
-    assert news.of(["lazy"]) == ["lazy"]
+    assert cursor.pending(["lazy"]) == ["lazy"]
     with pytest.raises(KeyError, match="unknown"):
-        news.of(["unknown"])
+        cursor.pending(["unknown"])
 
 
-def test_a_delayed_sample_is_news_when_it_arrives() -> None:
-    """Measured news are arrivals, per env; with the truth, captures count as well."""
+def test_delayed_sample_is_new_when_it_arrives() -> None:
+    """Measured samples are new at their arrival, per env; with the truth, captures count as well."""
     scene = moving([syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
-    news, both = scene.news(), scene.news()
-    for each in (news, both):
+    cursor, both = scene.sample_cursor(), scene.sample_cursor()
+    for each in (cursor, both):
         scene.publish(since=each)
     arrived, captured = [], []
     for tick in range(1, 21):
         scene.step()
-        if news.of(truth=False):
+        if cursor.pending(truth=False):
             arrived.append(tick)
-            reading = scene.publish(since=news)["late"]
+            reading = scene.publish(since=cursor)["late"]
             assert reading.capture_tick.tolist() == [tick - 3] * 3
-        if both.of():
+        if both.pending():
             captured.append(tick)
             scene.publish(since=both)
     assert arrived == [3, 8, 13, 18] and captured == [3, 5, 8, 10, 13, 15, 18, 20]
@@ -100,34 +100,34 @@ def test_a_delayed_sample_is_news_when_it_arrives() -> None:
         {"loss": sn.GilbertElliott(0.4, 0.5)},
     ],
 )
-def test_news_are_what_changes(knobs: dict[str, Any]) -> None:
-    """With jitter, loss and resets, an env has news exactly where its shown sample changed."""
+def test_new_samples_are_changed_samples(knobs: dict[str, Any]) -> None:
+    """With jitter, loss and resets, an env has a new sample exactly where its shown sample changed."""
     scene = moving([syn.ScalarCfg(name="s", **knobs)], 2, seed=3)
-    news, sensor = scene.news(), scene["s"]
+    cursor, sensor = scene.sample_cursor(), scene["s"]
 
     def shown() -> tuple[Any, ...]:
         return tuple(map(tuple, (sensor.capture_tick.tolist(), sensor.valid.tolist(), sensor.data.tolist())))
 
     last = shown()
-    scene.publish(since=news)
+    scene.publish(since=cursor)
     changes = 0
     for tick in range(80):
         if tick % 11 == 7:
             scene.reset([tick % 2])
-            assert news.of(truth=False) == ["s"]
+            assert cursor.pending(truth=False) == ["s"]
         elif tick == 40 and "delay" in knobs:
             sensor.set("delay", 0.01)  # sooner than the configured period
         else:
             scene.step()
-            assert (news.of(truth=False) == ["s"]) == (shown() != last), tick
+            assert (cursor.pending(truth=False) == ["s"]) == (shown() != last), tick
         changes += shown() != last
         last = shown()
-        scene.publish(since=news)
+        scene.publish(since=cursor)
     assert changes > 20
 
 
-def test_resets_edits_and_loading_are_news() -> None:
-    """A repeated capture at the same tick is news: after a reset, after an edit, and for a loaded state."""
+def test_resets_edits_and_loading_give_new_samples() -> None:
+    """A repeated capture at the same tick is new: after a reset, after an edit, and for a loaded state."""
     scene = syn.world(
         [
             syn.ScalarCfg(name="lazy"),
@@ -135,47 +135,47 @@ def test_resets_edits_and_loading_are_news() -> None:
             syn.ScalarCfg(name="slow", rate_hz=5.0),
         ]
     )
-    news = scene.news()
-    scene.publish(since=news)
+    cursor = scene.sample_cursor()
+    scene.publish(since=cursor)
     syn.advance(scene)
-    scene.publish(since=news)
-    assert news.of() == []
+    scene.publish(since=cursor)
+    assert cursor.pending() == []
     syn.reset(scene, [1])
-    assert set(scene.publish(since=news)) == {"lazy", "eager", "slow"}
+    assert set(scene.publish(since=cursor)) == {"lazy", "eager", "slow"}
     scene["eager"].reset([0])
-    assert set(scene.publish(since=news)) == {"eager"}
+    assert set(scene.publish(since=cursor)) == {"eager"}
     syn.advance(scene)
-    assert set(scene.publish(since=news)) == {"lazy", "eager"}
+    assert set(scene.publish(since=cursor)) == {"lazy", "eager"}
     scene.engine.body_pos_w[:, 0, 0] = 7.0
     scene.update(ticks=0)
-    readings = scene.publish(since=news)
+    readings = scene.publish(since=cursor)
     assert set(readings) == {"lazy"}  # the eager one has memory and holds its sample, the slow one's is of another tick
     assert readings["lazy"].measured["value"].tolist() == [7.0] * 4
     state = scene.state()
     scene.load_state(state)
-    assert set(scene.publish(since=news)) == {"lazy", "eager", "slow"}
+    assert set(scene.publish(since=cursor)) == {"lazy", "eager", "slow"}
     scene.add(syn.ScalarCfg(name="more"))
-    assert news.of() == ["more"]
+    assert cursor.pending() == ["more"]
     scene.reconfigure("slow", noise=0.1)
-    assert sorted(news.of()) == ["more", "slow"]
+    assert sorted(cursor.pending()) == ["more", "slow"]
 
 
-def test_news_hold_no_sensor_that_was_removed() -> None:
+def test_cursor_keeps_no_removed_sensor() -> None:
     """A continuing output keeps nothing of removed sensors."""
     scene = moving([])
-    news = scene.news()
+    cursor = scene.sample_cursor()
     for _ in range(3):
         scene.add(syn.ScalarCfg(name="guest"))
-        scene.publish(since=news)
+        scene.publish(since=cursor)
         scene.remove("guest")
     gc.collect()
-    assert len(news._taken) == 0 and "0 sensor" in repr(news)
+    assert len(cursor._taken) == 0 and "0 sensor" in repr(cursor)
 
 
 # Environments and branches --------------------------------------------------------------------------------------------
 
 
-def test_some_environments_only() -> None:
+def test_publish_can_select_environments() -> None:
     """A slice of environments contains their rows, ids and poses, and nothing of the others."""
     cfgs = [syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS, delay=0.01), sn.ImuCfg(name="imu", body="body")]
     scene = moving([cfgs[0], cfgs[1].replace(magnetic_field=(0, 0, 1), acceleration="difference")], 5)
@@ -198,7 +198,7 @@ def test_some_environments_only() -> None:
             scene.publish(envs=bad)
 
 
-def test_ragged_fields_of_some_environments() -> None:
+def test_ragged_fields_of_selected_environments() -> None:
     """Events of a slice are the rows of its environments, with offsets from 0."""
     report = sn.CollisionEventsCfg(name="hits", primary=sn.ContactMatch(mode="body", pattern="ball"))
     engine = sn.MujocoEngine(
@@ -221,7 +221,7 @@ def test_ragged_fields_of_some_environments() -> None:
     assert not scene.publish(truth=False)["hits"].truth and scene.publish(truth=False)["hits"].offsets is not None
 
 
-def test_without_truth_nothing_true_is_copied() -> None:
+def test_without_truth_no_ground_truth_is_copied() -> None:
     """`truth=False` omits the ground truth and changes nothing else."""
     scene = moving([syn.ScalarCfg(name="s", noise=1.0)])
     full, lean = scene.publish()["s"], scene.publish(truth=False)["s"]
@@ -273,7 +273,7 @@ def pose_at(ticks: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bool) -> None:
+def test_pose_belongs_to_the_shown_sample(case: str, capture: bool) -> None:
     """In each env it is the moving body's pose at the capture tick of the shown sample, resets included."""
     scene = moving([imu(**CASES[case])], 4, seed=1)
     scene.capture(capture)
@@ -297,7 +297,7 @@ def test_the_pose_is_that_of_the_capture_of_what_is_shown(case: str, capture: bo
     assert (len(seen) > 1) == (case not in ("lazy", "history"))
 
 
-def test_poses_of_samples_from_before_are_unknown_and_never_of_a_later_time() -> None:
+def test_poses_of_earlier_samples_are_unknown() -> None:
     """A new publisher of poses gets NaN until a sample captured since then is shown."""
     scene = moving([imu("late", delay=0.03), imu("slow", rate_hz=20.0), imu("lazy")], 2)
     scene.step(substeps=7)
@@ -334,7 +334,7 @@ def test_publishing_poses_changes_no_reading() -> None:
     assert posed.publish(["imu0"])["imu0"].pose is None
 
 
-def test_which_sensors_have_a_pose() -> None:
+def test_sensors_with_pose() -> None:
     """Mounted sensors have a pose, on several mounts or on the world, but not where body poses are unavailable."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0))
     cfgs = [
@@ -352,7 +352,7 @@ def test_which_sensors_have_a_pose() -> None:
     assert feet["feet"].mount is not None and feet.publish(poses=True)["feet"].pose is None
 
 
-def test_poses_survive_saving_as_far_as_they_are_known() -> None:
+def test_known_poses_are_saved_and_restored() -> None:
     """Current samples of a loaded state have their poses; those of samples in transit are unknown, not wrong."""
     scene = moving([imu("now", evaluate="always"), imu("late", delay=0.02)], 2)
     scene.publish(poses=True)

@@ -17,7 +17,7 @@ def moving(cfgs: Any, num_envs: int = 2, **kwargs: Any) -> sn.Scene:
     return sn.Scene(engine, cfgs, **kwargs)
 
 
-def test_a_watch_is_called_where_sensors_are_due_and_where_a_step_ends() -> None:
+def test_watch_is_called_at_due_ticks_and_step_ends() -> None:
     """A step of five ticks stops at the samples of a sensor that samples every second tick, and at its end."""
     scene = moving([syn.ScalarCfg(name="s", update_period=0.02)])
     seen: list[tuple[int, float]] = []
@@ -28,7 +28,7 @@ def test_a_watch_is_called_where_sensors_are_due_and_where_a_step_ends() -> None
     assert seen[3:] == [(6, 6.0)]
 
 
-def test_every_tick_is_seen_while_one_watch_wants_it() -> None:
+def test_one_watch_can_request_every_tick() -> None:
     """With `every_tick` a watch sees a lazy sensor and a delayed arrival at each tick; the option can be changed."""
     scene = moving([syn.ScalarCfg(name="lazy"), syn.ScalarCfg(name="late", update_period=0.05, delay=0.03)])
     seen: list[tuple[int, float, float]] = []
@@ -68,7 +68,7 @@ def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
     assert ticks == [*range(1, 16), 15, *range(16, 25)]
 
 
-def test_updates_resets_and_loading_are_watched_and_adding_is_not() -> None:
+def test_watch_is_called_on_update_reset_and_load_and_not_on_add() -> None:
     """A watch is called per update, also without time, per reset and per loaded state, but not for an added sensor."""
     scene = syn.world([syn.ScalarCfg(name="s", delay=0.01)])
     ticks: list[int] = []
@@ -89,7 +89,7 @@ def test_updates_resets_and_loading_are_watched_and_adding_is_not() -> None:
     assert ticks[4:] == [3, 2, -1]
 
 
-def test_a_reset_is_watched_after_it() -> None:
+def test_watch_is_called_after_a_reset() -> None:
     """In the callback of a reset the sensors show the new episode."""
     scene = syn.world([syn.ScalarCfg(name="s")])
     shown: list[torch.Tensor] = []
@@ -98,7 +98,7 @@ def test_a_reset_is_watched_after_it() -> None:
     assert torch.equal(shown[0], syn.signal(1000, 4)[:, 0])
 
 
-def test_watches_are_called_in_order_and_may_close_themselves_and_each_other() -> None:
+def test_watches_are_called_in_order_and_can_close_each_other() -> None:
     """Watches run in creation order. A watch closed in the same round is skipped; a watch created in it waits."""
     scene = moving([])
     calls: list[str] = []

@@ -112,7 +112,7 @@ def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.F
 
 
 @pytest.mark.slow
-def test_a_scene_after_it_compiles_nothing(warm: tuple[Path, str]) -> None:
+def test_scene_after_warmup_compiles_nothing(warm: tuple[Path, str]) -> None:
     """An IMU, a contact sensor and rays run in a new process from the cache."""
     ((_, compiled, cached),) = run_scenes(warm[0], 3)
     assert compiled == []
@@ -136,7 +136,7 @@ def test_every_module_with_kernels_is_found() -> None:
     assert found == expected and len(found) >= 50
 
 
-def test_kernels_of_an_installed_plugin_are_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_an_installed_plugin_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of a sensor are compiled whichever package registered it."""
     path = tmp_path / "wind_for_test.py"
     path.write_text("import warp as wp\n\n@wp.kernel\ndef blow(x: wp.array[float]) -> None:\n    x[0] = 1.0\n")
@@ -148,7 +148,7 @@ def test_kernels_of_an_installed_plugin_are_found_too(tmp_path: Path, monkeypatc
     assert "wind_for_test" in {each.name for each in kernel_modules()[0]}
 
 
-def test_what_an_extra_lacks_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_missing_extras_are_omitted_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module with kernels that cannot be imported is named with the reason; a fault of the package is raised."""
     asked = module.importlib.import_module
 
@@ -199,7 +199,7 @@ def test_a_wrong_option_is_explained(
     assert "Traceback" not in said
 
 
-def test_the_size_of_a_cache_in_which_others_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_size_is_robust_to_concurrent_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders and files that vanish during the count are ignored."""
     for name in ("wp_a/a.o", "wp_a_p1_t2/a.o", "wp_b/b.o"):
         (tmp_path / name).parent.mkdir()
@@ -221,7 +221,7 @@ def test_the_size_of_a_cache_in_which_others_compile(tmp_path: Path, monkeypatch
     assert module._size(tmp_path) == 4
 
 
-def test_help_says_when_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_when_to_use_warmup(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["warmup", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     for part in ("N ranks", "WARP_CACHE_PATH", "sensorium warmup --device cuda --model robot.xml --envs 4096"):

@@ -66,12 +66,12 @@ def names() -> list[str]:
 
 
 @pytest.mark.parametrize("requirement", NEEDS, ids=lambda requirement: requirement.kind)
-def test_a_requirement_brings_the_same_arrays(requirement, trajectory) -> None:
+def test_requirement_gives_equal_arrays(requirement, trajectory) -> None:
     assert_need_agrees(requirement, *trajectory)
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=contact_array)
-def test_a_contact_report_has_the_same_contacts(report, trajectory) -> None:
+def test_contact_reports_are_equal(report, trajectory) -> None:
     """A sum over no contacts is 0 throughout on both, although both assign it the axes of the world."""
     cpu, warp, touching = trajectory
     array = contact_array(report)

@@ -52,7 +52,7 @@ def reset(env: ManagerBasedRlEnv, *envs: int) -> None:
 # Readings -------------------------------------------------------------------------------------------------------------
 
 
-def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
+def test_readings_equal_those_of_a_scene(env: ManagerBasedRlEnv) -> None:
     """Readings agree bit for bit, with noise, walks, delay and history, in air and on the ground, through resets."""
     reset(env)
     touched = False
@@ -66,7 +66,7 @@ def test_readings_are_those_of_our_own_scene(env: ManagerBasedRlEnv) -> None:
     assert touched
 
 
-def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
+def test_truth_equals_mjlabs_sensors(env: ManagerBasedRlEnv) -> None:
     """Gyro, accelerometer, position of the moved site and joint agree for the same step, in float32."""
     reset(env)
     for _ in range(60):
@@ -80,7 +80,7 @@ def test_truth_is_what_mjlabs_own_sensors_say(env: ManagerBasedRlEnv) -> None:
         torch.testing.assert_close(joint, env.scene["robot/left_hip_pos"].data, rtol=0, atol=1e-6)
 
 
-def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) -> None:
+def test_sites_moved_by_mjlab_have_their_new_poses(env: ManagerBasedRlEnv) -> None:
     """Randomisation replaces the model's arrays after the library's scene was built: each environment differs."""
     moved = env.sim.model.site_pos[:, env.sim.mj_model.site("robot/imu").id]
     assert len(torch.unique(moved, dim=0)) == ENVS
@@ -89,7 +89,7 @@ def test_sites_that_mjlab_moved_are_where_it_moved_them(env: ManagerBasedRlEnv) 
     torch.testing.assert_close(scene["imu"].ground_truth.pos_w, env.scene["robot/imu_pos"].data, rtol=0, atol=1e-6)
 
 
-def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
+def test_groups_draw_with_their_own_seeds(env: ManagerBasedRlEnv) -> None:
     """The second group's IMU has the same truth and other noise."""
     tick(env, 2)
     first, second = ours(env).scene["imu"], ours(env, "more").scene["tail"]
@@ -101,7 +101,7 @@ def test_several_groups_draw_by_their_own_seeds(env: ManagerBasedRlEnv) -> None:
 # Time -----------------------------------------------------------------------------------------------------------------
 
 
-def test_samples_are_one_tick_old_and_say_so_and_stay_when_mjlab_goes_forward(env: ManagerBasedRlEnv) -> None:
+def test_unfresh_samples_report_their_age_and_survive_mjlabs_forward(env: ManagerBasedRlEnv) -> None:
     """mjlab's forward() before observations affects its own sensors; the library's show the end of the step."""
     reset(env)
     tick(env, 6)
@@ -142,7 +142,7 @@ def test_a_control_step_is_that_of_the_environment(env: ManagerBasedRlEnv) -> No
 
 
 @pytest.mark.parametrize("how", ["reset()", "auto reset"])
-def test_an_episode_begins_in_the_state_that_reset_events_wrote(env: ManagerBasedRlEnv, how: str) -> None:
+def test_episode_starts_in_the_state_written_by_reset_events(env: ManagerBasedRlEnv, how: str) -> None:
     """The first sample of an episode is of that state and of these environments only; the others continue."""
     reset(env)
     env.step(torch.zeros(ENVS, 2))
@@ -165,7 +165,7 @@ def test_an_episode_begins_in_the_state_that_reset_events_wrote(env: ManagerBase
     assert torch.equal(history, history[:1].expand_as(history))  # nothing of the previous episode
 
 
-def test_an_episode_that_nobody_looks_at_begins_with_the_next_tick(env: ManagerBasedRlEnv) -> None:
+def test_unread_episode_starts_with_the_next_tick(env: ManagerBasedRlEnv) -> None:
     reset(env)
     tick(env, 3)
     env.scene.reset(torch.tensor([2]))
@@ -178,7 +178,7 @@ def test_an_episode_that_nobody_looks_at_begins_with_the_next_tick(env: ManagerB
 
 
 @pytest.mark.parametrize("envs", [None, slice(None), torch.arange(ENVS)], ids=["None", "slice", "ids"])
-def test_all_forms_in_which_mjlab_names_environments_reset_them(env: ManagerBasedRlEnv, envs: Any) -> None:
+def test_all_mjlab_forms_of_env_ids_reset(env: ManagerBasedRlEnv, envs: Any) -> None:
     tick(env, 5)
     env.scene.reset(envs)
     assert (ours(env).scene["late"].frame == 1).all()
@@ -220,7 +220,7 @@ def test_a_reading_has_one_row_of_numbers_for_each_environment(env: ManagerBased
     assert scene["frames"].data.target_pos_source.abs().sum() > 0
 
 
-def test_knobs_are_set_through_our_scene(env: ManagerBasedRlEnv) -> None:
+def test_knobs_are_set_through_the_scene(env: ManagerBasedRlEnv) -> None:
     scene_of(env, "more")["tail"].set("noise", {"ang_vel_b": 0.0}, [0, 2])
     tick(env)
     error = reading(env, "tail", "ang_vel_b") - reading(env, "tail", "ang_vel_b", truth=True)
@@ -228,7 +228,7 @@ def test_knobs_are_set_through_our_scene(env: ManagerBasedRlEnv) -> None:
     scene_of(env, "more")["tail"].set("noise", {"ang_vel_b": 0.01})
 
 
-def test_data_maps_names_to_what_is_measured(env: ManagerBasedRlEnv) -> None:
+def test_data_maps_names_to_measured_values(env: ManagerBasedRlEnv) -> None:
     data = env.scene["sensorium"].data
     assert list(data) == [cfg.label for cfg in SENSORS] and len(data) == len(SENSORS)
     assert "imu" in data and "gyro" not in data
@@ -258,7 +258,7 @@ def scene_cfg(*sensors: Any) -> SceneCfg:
     return SceneCfg(num_envs=1, terrain=terrain, entities={"robot": robot}, sensors=sensors)
 
 
-def test_what_our_sensors_need_is_in_the_model_and_not_in_mjlabs_scene(env: ManagerBasedRlEnv) -> None:
+def test_required_elements_are_in_the_model_and_hidden_from_mjlab(env: ManagerBasedRlEnv) -> None:
     model = env.sim.mj_model
     added = [model.sensor(i).name for i in range(model.nsensor) if model.sensor(i).name.startswith("sensorium/")]
     assert len(added) >= 2  # a contact sensor for each foot
@@ -266,7 +266,7 @@ def test_what_our_sensors_need_is_in_the_model_and_not_in_mjlabs_scene(env: Mana
     assert list(env.scene.sensors) == ["sensorium", "more", "beside", *xml]
 
 
-def test_a_group_may_stand_in_mjlabs_config_by_itself() -> None:
+def test_group_can_be_used_alone_in_mjlabs_config() -> None:
     """The model is the same in this case, and mjlab wraps the added sensors too."""
     scene = MjlabScene(scene_cfg(SensoriumCfg(sensors=SENSORS)), device="cpu")
     cfg = scene_cfg()
@@ -278,7 +278,7 @@ def test_a_group_may_stand_in_mjlabs_config_by_itself() -> None:
     }
 
 
-def test_sensors_sit_on_what_the_configs_own_spec_fn_adds() -> None:
+def test_sensors_can_be_mounted_on_elements_of_spec_fn() -> None:
     cfg = scene_cfg()
     cfg.spec_fn = lambda spec: spec.worldbody.add_geom(name="crate", size=[0.1, 0.1, 0.1])
     crate = sn.ContactSensorCfg(name="crate", primary=sn.ContactMatch(mode="geom", pattern="crate"), fields=("found",))
@@ -301,7 +301,7 @@ class Drawn(NullDebugVisualizer):
             setattr(self, f"add_{name}", lambda *args, kind=name, **more: self.shapes.setdefault(kind, []).append(args))
 
 
-def test_only_sensors_that_shall_be_drawn_are_drawn_where_mjlab_looks(env: ManagerBasedRlEnv) -> None:
+def test_only_enabled_sensors_are_drawn_in_mjlabs_viewed_env(env: ManagerBasedRlEnv) -> None:
     """Specific force is an arrow; frames, connections and ray hits are drawn for the displayed environment."""
     reset(env)
     tick(env, 40)
@@ -332,14 +332,14 @@ def test_only_sensors_that_shall_be_drawn_are_drawn_where_mjlab_looks(env: Manag
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
-def test_names_that_are_not_in_the_model_are_listed_before_it_is_compiled() -> None:
+def test_unknown_names_are_listed_before_compilation() -> None:
     feet = sn.ContactMatch(mode="geom", pattern=".*_foott", entity="robot")
     cfg = scene_cfg(SensoriumCfg(sensors=[sn.ContactSensorCfg(name="feet", primary=feet)]))
     with pytest.raises(sn.SelectionError, match=r"ContactSensorCfg\('feet'\).*robot/left_foot"):
         MjlabScene(cfg, device="cpu")
 
 
-def test_what_does_not_exist_is_named_with_what_does(env: ManagerBasedRlEnv) -> None:
+def test_unknown_name_error_lists_existing_ones(env: ManagerBasedRlEnv) -> None:
     with pytest.raises(sn.UnknownNameError, match=r"unknown sensor 'imus'.*'imu'.*Known: feet, frames, imu"):
         reading(env, "imus", "ang_vel_b")
     with pytest.raises(sn.UnknownNameError, match=r"unknown sensor 'imus'.*Known: tail"):
@@ -357,7 +357,7 @@ def test_what_does_not_exist_is_named_with_what_does(env: ManagerBasedRlEnv) -> 
         scene_of(bare)
 
 
-def test_a_sensor_of_two_groups_needs_its_group(env: ManagerBasedRlEnv) -> None:
+def test_sensor_name_in_two_groups_requires_the_group(env: ManagerBasedRlEnv) -> None:
     ours(env, "more").scene.add(sn.ImuCfg(name="late", site="robot/imu"))
     try:
         with pytest.raises(sn.SelectionError, match=r"reading\.group.*sensorium, more.*'late'"):
@@ -367,12 +367,12 @@ def test_a_sensor_of_two_groups_needs_its_group(env: ManagerBasedRlEnv) -> None:
         ours(env, "more").scene.remove("late")
 
 
-def test_a_scene_that_is_updated_once_for_several_steps_is_refused(env: ManagerBasedRlEnv) -> None:
+def test_single_update_for_several_steps_is_refused(env: ManagerBasedRlEnv) -> None:
     with pytest.raises(sn.ScheduleError, match=r"update\(dt=0\.02\).*time step is 0\.005 s"):
         env.scene.update(DECIMATION * DT)
 
 
-def test_a_scene_without_a_simulation_says_what_is_missing() -> None:
+def test_scene_without_simulation_names_the_missing_part() -> None:
     scene = MjlabScene(scene_cfg(SensoriumCfg(sensors=SENSORS)), device="cpu")
     with pytest.raises(sn.ScheduleError, match=r"scene\.initialize\(mj_model, model, data\)"):
         scene_of(scene)
@@ -387,12 +387,12 @@ def test_a_scene_without_a_simulation_says_what_is_missing() -> None:
         ({"sensors": SENSORS, "decimation": 0}, r"decimation: got 0"),
     ],
 )
-def test_configs_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_configs_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         SensoriumCfg(**options)
 
 
-def test_groups_are_sequences_with_names_of_their_own_and_one_freshness() -> None:
+def test_groups_are_sequences_with_unique_names_and_one_freshness() -> None:
     cfg = scene_cfg()
     with pytest.raises(sn.ConfigError, match=r"sensors=\(cfg,\)"):
         add_sensors(cfg, SENSORS[0])

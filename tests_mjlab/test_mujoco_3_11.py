@@ -19,13 +19,13 @@ FEET = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="geom", pat
 JOINT = sn.JointSensorCfg(name="joint", joint="left_hip")
 
 
-def test_the_batch_engine_says_which_mujoco_it_needs() -> None:
+def test_batch_engine_error_names_the_required_mujoco() -> None:
     with pytest.raises(sn.MissingDependencyError, match=rf"3\.17.*{mujoco.__version__} is installed.*from_mj"):
         sn.MujocoEngine(ROBOT)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_live_objects_give_what_mujocos_own_sensors_say(fresh: bool) -> None:
+def test_live_objects_equal_mujocos_sensors(fresh: bool) -> None:
     """Gyro, accelerometer, position and joint agree in float32, for the current state or the previous step's state."""
     model = sn.prepare(mujoco.MjSpec.from_string(WORLD), [IMU, FEET, JOINT]).compile()
     data = mujoco.MjData(model)

@@ -21,7 +21,7 @@ SECONDS = 1.2
 
 
 def simulate() -> dict[str, np.ndarray]:
-    """Return times [tick] s, true position and velocity of the box [tick, 3], and what was measured."""
+    """Return times [tick] s, true position and velocity of the box [tick, 3], and the measured values."""
     engine = sn.MujocoEngine(MODEL)
     engine.qvel[0] = engine.qvel.new_tensor((1.2, 0.0, 2.6, 1.0, 5.0, 2.0))
     mocap = sn.BodyStateCfg(

@@ -1,4 +1,4 @@
-"""What a depth camera like a D435 makes of a scene, beside the truth: an image each, and one row of both."""
+"""Images of a depth camera like a D435 and of the true depth, and one row of both."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SECONDS = 4.0
 
 
 def simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return time s, and torque N m: what the motor gives, at the output, and measured there."""
+    """Return time s, and torque N m: of the motor, at the output, and measured there."""
     cell = sn.JointTorqueCfg(joint="shoulder", ripple=0.4, gear=50.0, noise=0.05, resolution=0.05, rate_hz=500.0)
     motor = sn.JointSensorCfg(joint="shoulder", fields=("effort",), rate_hz=500.0)
     scene = sn.Scene(sn.MujocoEngine(ARM), [cell, motor], seed=1)

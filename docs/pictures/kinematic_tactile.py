@@ -113,7 +113,7 @@ def draw(path: Path) -> None:
     bar.set_label("normal force of a taxel (N)", fontsize=8)
     bar.ax.tick_params(labelsize=7)
 
-    engine = -run["engine"]  # what the pad presses the ball with
+    engine = -run["engine"]  # force of the pad on the ball
     normal = {name: run[name][..., 2].sum(axis=(1, 2)) for name in ("true", "measured")}
     shear = {name: run[name][..., 0].sum(axis=(1, 2)) for name in ("true", "measured")}
     bound = MU * normal["true"]

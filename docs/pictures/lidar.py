@@ -1,4 +1,4 @@
-"""Draws what a VLP-16 sees from a car on hilly ground, and what its motion does to a scan, seen from above."""
+"""Draws the scan of a VLP-16 on a car on hilly ground, and its distortion by motion, from above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws what a vehicle's iron makes of the Earth's field: an ellipse instead of a circle, and a wrong heading."""
+"""Draws the effect of a vehicle's iron on the Earth's field: an ellipse instead of a circle, and a wrong heading."""
 
 from __future__ import annotations
 

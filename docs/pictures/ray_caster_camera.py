@@ -1,4 +1,4 @@
-"""What a camera that casts rays gives of a robot on rough ground: distances, normals, and which shape is met."""
+"""Images of a ray-casting camera of a robot on rough ground: distances, normals and shapes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Track = tuple[np.ndarray, dict[str, np.ndarray]]
 
 
 def simulate() -> Track:
-    """Return x, y, yaw of the robot [frame, 3], and for each other body whether it was told [frame]."""
+    """Return x, y, yaw of the robot [frame, 3], and for each other body whether it was reported [frame]."""
     scene = sn.Scene(sn.MujocoEngine(HALL))
     scene.reset(qvel=[[1.0, 0.0, 0.0, 0.0, 0.0, 0.12]])
     poses, told = [], []

@@ -25,7 +25,7 @@ def read(
     dt: float = 0.005,
     envs: int = 1,
 ) -> tuple[Array, Array]:
-    """Return times [sample] and what a gyroscope reads of a rate about all axes, `[sample, env * axis]`."""
+    """Return times [sample] and readings of a gyroscope that turns about all axes, `[sample, env * axis]`."""
 
     def motion(t: float) -> dict[str, Any]:
         return {"body_ang_vel_w": (turn_rate(t),) * 3}

@@ -1,4 +1,4 @@
-"""Draws docs/images/streaming.png: what a listener that works for 100 ms on each frame of 60 Hz gets, and how old."""
+"""Draws docs/images/streaming.png: frames and their age at a listener that takes 100 ms per frame of a 60 Hz stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws docs/images/taxels.png: layouts of taxels on a pad, a dome and a bumpy mesh, and what four pads feel."""
+"""Draws docs/images/taxels.png: layouts of taxels on a pad, a dome and a bumpy mesh, and readings of four pads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fingertip(count: int = 60) -> sn.Mesh:
 
 
 def press(layout: sn.TaxelLayout) -> tuple[np.ndarray, sn.PadReading]:
-    """Return normal forces `[row, column]`, N, and what four pads feel, of a ball that sinks 1 mm into a flat skin."""
+    """Return normal forces `[row, column]`, N, and four pad readings, of a ball that sinks 1 mm into a flat skin."""
     engine = sn.TensorEngine(
         1, bodies=("pad", "ball"), provides=("pose", "velocity"),
         shapes=[sn.Shape("sphere", "ball", (0.008,), body="ball")],

@@ -59,6 +59,3 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     client.server = serving
     serving.local_clients.add(client)
     return client
-
-
-__all__ = ["local_client"]

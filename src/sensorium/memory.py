@@ -45,7 +45,7 @@ def _number(file: Path, word: str) -> int:
 
 @dataclass
 class Allowance:
-    """Limit of what sensors may allocate; `compute.Memory.within` counts what they do allocate.
+    """Limit of the memory of sensors; `compute.Memory.within` counts their allocations.
 
     Args:
         nbytes: bytes of memory; infinite for no limit.
@@ -67,6 +67,3 @@ class Allowance:
 def in_mb(nbytes: float) -> str:
     """Return a number of bytes as text in MB."""
     return f"{nbytes / 1e6:.3g} MB" if not 1e8 <= nbytes < 1e12 else f"{nbytes / 1e6:.0f} MB"
-
-
-__all__ = ["Allowance", "host_available", "in_mb"]

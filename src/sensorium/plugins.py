@@ -124,7 +124,7 @@ class Plugins:
                 warnings.warn(str(plugin), SensoriumWarning, stacklevel=stacklevel + 1)
 
     def _load(self, point: EntryPoint) -> list[BrokenPlugin]:
-        """Import one plugin and return what is wrong with it."""
+        """Import one plugin and return its fault."""
         tables = [(table, dict(table.data)) for table in self.tables]
         found: list[tuple[str, str, str]] = []
 

@@ -50,11 +50,13 @@ if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     U32: TypeAlias = Any
     U64: TypeAlias = Any
     F32: TypeAlias = Any
+    F64: TypeAlias = Any
     Words: TypeAlias = Any
 else:
     U32 = wp.uint32
     U64 = wp.uint64
     F32 = wp.float32
+    F64 = wp.float64
     Words = wp.vec4ui
 
 

@@ -1,4 +1,4 @@
-"""What a sensor outputs (`FieldSpec`) and what it requires of an engine (`Requirement`), as plain values.
+"""Outputs of a sensor (`FieldSpec`) and requirements on an engine (`Requirement`), as plain values.
 
 One `FieldSpec` drives allocation, documentation, tests, the recording schema, the stream header and the viewer.
 """
@@ -200,7 +200,7 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a sensor needs from an engine, as a plain value that can be compared and hashed.
+    """Requirement of a sensor on an engine: a plain value that can be compared and hashed.
 
     Args:
         kind: e.g. ``"BODY_POSE"``.
@@ -291,7 +291,7 @@ def CONTACT_REPORT(
     contacts that match the primary; an empty slot is all 0. `normal` points from the primary to the secondary.
     `normal`, `tangent` and `pos` (m) are in world axes. `dist` (m) is negative where the two penetrate. `force` (N) and
     `torque` (N m, about `pos`) are in the contact's frame (normal, tangent, normal x tangent); the first component of
-    the force is positive under pressure, and the primary feels the negative of the whole vector. With ``netforce``,
+    the force is positive under pressure, and the negative of the whole vector acts on the primary. With ``netforce``,
     both are in world axes and act on the primary.
 
     Args:

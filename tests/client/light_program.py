@@ -23,27 +23,27 @@ def bits(array: Any) -> str:
 
 def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
     """Use every feature of a light client."""
-    heard: dict[str, Any] = {"imu": {}, "sheet": {}, "near": [], "crossed": [], "bundles": {}}
+    arrived: dict[str, Any] = {"imu": {}, "sheet": {}, "near": [], "crossed": [], "bundles": {}}
     ended = threading.Event()
     with sn.connect(address, shared_memory=shared) as client:
         blueprint = client.blueprints.filter("sensor.other.*").find("sensor.other.safe_distance")
         blueprint.set_attribute("safe_distance_front", "1.0")
         guard = client.spawn(blueprint, transform=sn.Pose(), attach_to="robot/base")
-        guard.listen(lambda event: heard["near"].append([event.frame, event.first_env, [*event]]))
+        guard.listen(lambda event: arrived["near"].append([event.frame, event.first_env, [*event]]))
         lane = {"points": [[1.0, -2.0], [1.0, 2.0]], "type": "broken"}
         invasion = client.spawn("lane_invasion", attach_to="robot/base", lanes=[lane])
         assert isinstance(invasion, sn.LaneInvasion)
 
         def crossed(event: Any) -> None:
             marking = event.crossed_lane_markings[0]
-            heard["crossed"].append([event.tick, event.env, event.actor.name, marking.type, *event.corners])
+            arrived["crossed"].append([event.tick, event.env, event.actor.name, marking.type, *event.corners])
 
         invasion.listen(crossed)
 
         def take(data: Any) -> None:
             name, field = ("imu", "lin_acc_b") if data.sensor == "imu" else ("sheet", "cells")
             true = None if data.truth is None else bits(data.truth[field])
-            heard[name][data.frame] = [data.tick, bits(data[field]), true, data.first_env]
+            arrived[name][data.frame] = [data.tick, bits(data[field]), true, data.first_env]
 
         client.sensors["imu"].listen(take, policy="lossless", truth=True)
         client.sensors["sheet"].listen(take, policy="lossless", envs=1)
@@ -52,19 +52,21 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
             for _ in range(steps):
                 frame = client.step()
                 bundle = sync.get(frame, timeout=10.0)
-                heard["bundles"][frame] = {name: None if data is None else data.frame for name, data in bundle.items()}
+                arrived["bundles"][frame] = {
+                    name: None if data is None else data.frame for name, data in bundle.items()
+                }
         ended.wait(10.0)
-        for strand in (guard, client.sensors["imu"], client.sensors["sheet"]):
-            wait_until_taken(client, strand, frame)
-        heard["bodies"] = [body.name for body in client.bodies.values()]
-        heard["segments"] = len(client._session.link._segments)
+        for handle in (guard, client.sensors["imu"], client.sensors["sheet"]):
+            wait_until_taken(client, handle, frame)
+        arrived["bodies"] = [body.name for body in client.bodies.values()]
+        arrived["segments"] = len(client._session.link._segments)
         pose = sn.Pose((1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 1.0))
-        heard["pose"] = (pose @ pose.inverse()).to_array().tolist()
+        arrived["pose"] = (pose @ pose.inverse()).to_array().tolist()
         invasion.destroy()
         client.destroy(guard)
         assert not client.errors
-    heard["heavy"] = sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY))
-    return heard
+    arrived["heavy"] = sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY))
+    return arrived
 
 
 def wait_until_taken(client: Any, sensor: Any, frame: int) -> None:

@@ -55,17 +55,17 @@ def imu() -> Blueprint:
 # Library --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_library_is_in_the_order_of_ids_and_has_an_index() -> None:
+def test_library_is_sorted_by_id_and_indexable() -> None:
     ids = ["sensor.lidar.ray_cast", "sensor.lidar.ray_cast_semantic", "sensor.other.imu", "sensor.other.safe_distance"]
     assert [bp.id for bp in LIBRARY] == ids == LIBRARY.ids and len(LIBRARY) == 4
-    assert LIBRARY[0].id == ids[0] and LIBRARY[-1].id == ids[-1] and LIBRARY[1:3].ids == ids[1:3]
+    assert LIBRARY[0].id == ids[0] and LIBRARY[-1].id == ids[-1]
     assert LIBRARY["imu"].id == "sensor.other.imu"
     with pytest.raises(IndexError):
         LIBRARY[4]
     assert "sensor.other.imu" in LIBRARY and "imu" in LIBRARY and "gnss" not in LIBRARY
 
 
-def test_find_takes_an_id_or_a_kind_and_names_the_nearest_of_what_there_is_not() -> None:
+def test_find_accepts_id_or_kind_and_suggests_nearest_for_unknown() -> None:
     assert LIBRARY.find("lidar").id == LIBRARY.find("sensor.other.lidar").id == "sensor.lidar.ray_cast"
     with pytest.raises(UnknownNameError, match=r"Did you mean 'sensor\.other\.safe_distance'"):
         LIBRARY.find("sensor.other.safe_distanse")
@@ -83,20 +83,11 @@ def test_find_takes_an_id_or_a_kind_and_names_the_nearest_of_what_there_is_not()
         ("vehicle.*", []),
     ],
 )
-def test_filter_takes_wildcards_over_ids_and_tags(wildcard: str, ids: list[str]) -> None:
+def test_filter_matches_wildcards_in_ids_and_tags(wildcard: str, ids: list[str]) -> None:
     assert LIBRARY.filter(wildcard).ids == ids
 
 
-def test_filter_by_attribute_sees_defaults_and_recommended_values_as_text_and_as_values() -> None:
-    assert LIBRARY.filter_by_attribute("channels", 32).ids == ["sensor.lidar.ray_cast"]
-    assert LIBRARY.filter_by_attribute("channels", "16").ids == ["sensor.lidar.ray_cast"]
-    assert LIBRARY.filter_by_attribute("channels", 64).ids == []
-    assert LIBRARY.filter_by_attribute("evaluate", "always").ids == ["sensor.other.imu"]
-    assert LIBRARY.filter_by_attribute("history_length", 0).ids == ["sensor.other.imu"]
-    assert LIBRARY.filter_by_attribute("nothing", 0).ids == []
-
-
-def test_every_look_up_gives_a_fresh_copy() -> None:
+def test_every_lookup_returns_a_fresh_copy() -> None:
     first = imu()
     first["rate_hz"] = 100
     assert imu()["rate_hz"] is None and LIBRARY[2]["rate_hz"] is None and first["rate_hz"] == 100.0
@@ -105,28 +96,28 @@ def test_every_look_up_gives_a_fresh_copy() -> None:
     assert first["rate_hz"] == 100.0 and twin["rate_hz"] == 50.0
 
 
-def test_a_library_survives_the_way_through_plain_data() -> None:
-    again = BlueprintLibrary.from_dicts([bp.definition.to_dict() for bp in LIBRARY])
-    assert again.ids == LIBRARY.ids and [bp.definition for bp in again] == [bp.definition for bp in LIBRARY]
-
-
-def test_the_library_shows_what_is_in_it() -> None:
-    assert repr(LIBRARY[:1]) == "BlueprintLibrary(1 blueprints: sensor.lidar.ray_cast)"
+def test_library_repr_shows_its_content() -> None:
+    assert repr(BlueprintLibrary([LIDAR])) == "BlueprintLibrary(1 blueprints: sensor.lidar.ray_cast)"
 
 
 # Blueprints -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_blueprint_knows_its_id_tags_and_attributes() -> None:
+def test_blueprint_has_id_tags_and_attributes() -> None:
     bp = LIBRARY.find("lidar")
-    assert (bp.id, bp.kind, bp.tags) == ("sensor.lidar.ray_cast", "lidar", ["sensor", "lidar", "ray_cast", "ranging"])
-    assert bp.has_tag("lidar") and not bp.has_tag("lid*") and bp.match_tags("lid*") and bp.match_tags("sensor.lidar.*")
+    assert (bp.id, bp.definition.kind, bp.tags) == (
+        "sensor.lidar.ray_cast",
+        "lidar",
+        ["sensor", "lidar", "ray_cast", "ranging"],
+    )
+    assert bp.match_tags("lid*") and bp.match_tags("sensor.lidar.*")
     assert bp.has_attribute("channels") and "channels" in bp and not bp.has_attribute("rate_hz")
     assert [each.id for each in imu()] == ["rate_hz", "history_length", "noise", "debug_vis", "evaluate", "gravity"]
-    assert len(imu()) == 6 and imu().doc == "An IMU." and LIBRARY.find("safe_distance").needs == "reserve contact"
+    assert imu().definition.doc == "An IMU."
+    assert LIBRARY.find("safe_distance").definition.needs == "reserve contact"
 
 
-def test_values_are_set_as_text_or_as_python_values_and_read_as_python_values() -> None:
+def test_values_are_set_as_text_or_python_values_and_read_as_python_values() -> None:
     bp = imu()
     bp.set_attribute("rate_hz", "100")
     bp["history_length"] = 5
@@ -142,7 +133,7 @@ def test_values_are_set_as_text_or_as_python_values_and_read_as_python_values() 
     }  # fmt: skip
 
 
-def test_a_choice_is_taken_back_with_none_with_empty_text_and_with_del() -> None:
+def test_none_empty_text_and_del_undo_a_choice() -> None:
     bp = imu().set_attributes(rate_hz=100, history_length=3, evaluate="always")
     bp["rate_hz"] = None
     bp["history_length"] = ""
@@ -161,7 +152,7 @@ def test_a_choice_is_taken_back_with_none_with_empty_text_and_with_del() -> None
         ("gravity", [0, 1], r"gravity: got \[0, 1\], expected 3 numbers"),
     ],
 )
-def test_what_is_not_accepted_is_an_error_at_once_and_changes_nothing(name: str, value: object, says: str) -> None:
+def test_rejected_value_raises_immediately_and_changes_nothing(name: str, value: object, says: str) -> None:
     bp = imu()
     before = bp[name]
     with pytest.raises(ConfigError, match=says):
@@ -169,14 +160,14 @@ def test_what_is_not_accepted_is_an_error_at_once_and_changes_nothing(name: str,
     assert bp[name] == before and bp.chosen == {}
 
 
-def test_an_unknown_attribute_is_an_error_with_the_nearest() -> None:
+def test_unknown_attribute_raises_and_suggests_nearest() -> None:
     bp = imu()
     for wrong in (lambda: bp.get_attribute("rate"), lambda: bp.set_attribute("rate_h", 1), lambda: bp["rate_hzz"]):
         with pytest.raises(UnknownNameError, match=r"attribute of sensor\.other\.imu.*rate_hz"):
             wrong()
 
 
-def test_what_must_be_chosen_is_checked_before_spawning() -> None:
+def test_required_attributes_are_checked_before_spawning() -> None:
     bp = LIBRARY.find("safe_distance")
     with pytest.raises(ConfigError, match=r"entity: got nothing, expected text\. Set entity\."):
         bp.check()
@@ -184,9 +175,9 @@ def test_what_must_be_chosen_is_checked_before_spawning() -> None:
     bp.check()
 
 
-def test_a_blueprint_tells_what_is_chosen_and_its_text_tells_everything() -> None:
+def test_blueprint_reports_choices_and_its_text_shows_all_attributes() -> None:
     bp = LIBRARY.find("safe_distance")
-    assert repr(bp) == "Blueprint('sensor.other.safe_distance': entity to be set, 1 attribute at its default)"
+    assert repr(bp) == "Blueprint('sensor.other.safe_distance')"
     assert str(bp).splitlines() == [
         "sensor.other.safe_distance",
         "  needs: reserve contact",
@@ -195,7 +186,7 @@ def test_a_blueprint_tells_what_is_chosen_and_its_text_tells_everything() -> Non
     ]
     bp["safe_distance_front"] = 2
     bp["entity"] = "robot"
-    assert repr(bp).startswith("Blueprint('sensor.other.safe_distance': safe_distance_front=2.0, entity='robot', 0 ")
+    assert repr(bp) == "Blueprint('sensor.other.safe_distance', safe_distance_front=2.0, entity='robot')"
     assert "* safe_distance_front: float = 2.0 m" in str(bp)
     assert "  evaluate: string = auto (one of auto, always)  When it is computed." in str(imu()).splitlines()
 
@@ -203,42 +194,28 @@ def test_a_blueprint_tells_what_is_chosen_and_its_text_tells_everything() -> Non
 # Values of attributes -------------------------------------------------------------------------------------------------
 
 
-def test_an_attribute_gives_its_value_in_the_type_asked_for() -> None:
+def test_attribute_converts_its_value_to_the_requested_type() -> None:
     bp = imu().set_attributes(rate_hz=100, history_length=3, debug_vis=True)
     rate, length, shows = (bp.get_attribute(name) for name in ("rate_hz", "history_length", "debug_vis"))
     assert (rate.as_float(), rate.as_int(), rate.as_str()) == (100.0, 100, "100.0")
-    assert (length.as_int(), int(length), float(length), str(length)) == (3, 3, 3.0, "3")
-    assert shows.as_bool() is True and bool(shows) and not bp.get_attribute("rate_hz").as_str() == "100"
-    assert (rate.type, rate.is_modifiable, rate.restrict_to_recommended) == ("float", True, False)
+    assert (length.as_int(), length.as_float(), length.as_str()) == (3, 3.0, "3")
+    assert shows.as_bool() is True and rate.type == "float"
     assert bp.get_attribute("evaluate").recommended_values == ("auto", "always")
     with pytest.raises(ConfigError, match=r"rate_hz: got 100.0, expected true or false"):
         rate.as_bool()
-    with pytest.raises(ConfigError, match=r"rate_hz: got None, expected a number\. It is not set"):
+    with pytest.raises(ConfigError, match=r"rate_hz: got None, expected a number"):
         imu().get_attribute("rate_hz").as_float()
 
 
-def test_attributes_compare_with_python_values_and_with_text() -> None:
-    bp = imu().set_attributes(rate_hz=100, debug_vis=True, history_length=1, gravity=[0, 0, 1])
-    rate, shows, length = bp.get_attribute("rate_hz"), bp.get_attribute("debug_vis"), bp.get_attribute("history_length")
-    assert rate == 100 and rate == 100.0 and rate == "100" and rate != 99 and rate != "fast" and rate is not None
-    assert shows == True and shows == "true" and shows != 1 and length != True and length == 1  # noqa: E712
-    assert bp.get_attribute("gravity") == (0, 0, 1) and bp.get_attribute("gravity") == [0.0, 0.0, 1.0]
-    assert rate == bp.copy().get_attribute("rate_hz") and rate != imu().get_attribute("rate_hz")
-    assert imu().get_attribute("rate_hz") == None and hash(rate) == hash(bp.get_attribute("rate_hz"))  # noqa: E711
-
-
-def test_an_attribute_is_what_it_was_when_it_was_asked_for() -> None:
+def test_attribute_object_is_a_snapshot() -> None:
     bp = imu()
     before = bp.get_attribute("rate_hz")
     bp["rate_hz"] = 100
     assert before.value is None and not before.is_chosen and bp.get_attribute("rate_hz").is_chosen
-    assert repr(before) == "ActorAttribute(rate_hz: float = not set, the default)"
-    assert repr(bp.get_attribute("rate_hz")) == "ActorAttribute(rate_hz: float = 100.0 Hz)"
-    assert repr(bp.get_attribute("evaluate")) == "ActorAttribute(evaluate: const string = 'auto', the default)"
     assert isinstance(before, ActorAttribute)
 
 
-def test_blueprints_need_nothing_heavy() -> None:
+def test_blueprints_import_no_heavy_package() -> None:
     """Blueprints load where torch, Warp, pydantic and MuJoCo cannot be imported."""
     code = (
         "import sys\n"

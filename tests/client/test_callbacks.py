@@ -99,7 +99,7 @@ def waits(thread: threading.Thread) -> bool:
 # Order ----------------------------------------------------------------------------------------------------------------
 
 
-def test_items_of_one_queue_are_handled_in_order_and_never_at_the_same_time(shared: Callbacks) -> None:
+def test_items_of_one_queue_are_handled_in_order_and_one_at_a_time(shared: Callbacks) -> None:
     seen, inside = list[int](), list[int]()
     done = threading.Event()
 
@@ -120,7 +120,7 @@ def test_items_of_one_queue_are_handled_in_order_and_never_at_the_same_time(shar
     assert seen == list(range(20_000)) and shared.errors.count == 0
 
 
-def test_items_of_different_queues_are_handled_at_the_same_time(shared: Callbacks) -> None:
+def test_items_of_different_queues_are_handled_concurrently(shared: Callbacks) -> None:
     meeting = threading.Barrier(8)
     queues = [queue_of(shared, f"s{i}") for i in range(8)]
     for queue in queues:
@@ -129,7 +129,7 @@ def test_items_of_different_queues_are_handled_at_the_same_time(shared: Callback
     assert shared.errors.count == 0
 
 
-def test_a_queue_has_one_daemon_thread_from_its_first_item_on(shared: Callbacks) -> None:
+def test_queue_starts_one_daemon_thread_with_its_first_item(shared: Callbacks) -> None:
     queue = queue_of(shared)
     assert threads() == []
     for _ in range(50):
@@ -138,7 +138,7 @@ def test_a_queue_has_one_daemon_thread_from_its_first_item_on(shared: Callbacks)
     assert thread.daemon
 
 
-def test_one_listener_that_blocks_does_not_block_the_others(shared: Callbacks) -> None:
+def test_blocking_listener_does_not_block_others(shared: Callbacks) -> None:
     blocked, free, seen = queue_of(shared, "blocked"), queue_of(shared, "free"), list[int]()
     gate = hold(blocked)
     for i in range(1000):
@@ -148,7 +148,7 @@ def test_one_listener_that_blocks_does_not_block_the_others(shared: Callbacks) -
     gate.may_end.set()
 
 
-def test_a_call_may_put_items_into_its_own_queue(shared: Callbacks) -> None:
+def test_call_can_put_items_into_its_own_queue(shared: Callbacks) -> None:
     queue, seen, done = queue_of(shared), list[int](), threading.Event()
 
     def count(left: int) -> None:
@@ -163,7 +163,7 @@ def test_a_call_may_put_items_into_its_own_queue(shared: Callbacks) -> None:
     assert seen == list(range(500, -1, -1))
 
 
-def test_what_a_call_returned_is_passed_on_once_its_item_is_released(shared: Callbacks) -> None:
+def test_return_value_of_a_call_is_forwarded_after_its_item_is_released(shared: Callbacks) -> None:
     class Data:
         pass
 
@@ -186,7 +186,7 @@ def test_what_a_call_returned_is_passed_on_once_its_item_is_released(shared: Cal
 # Clearing and closing -------------------------------------------------------------------------------------------------
 
 
-def test_clear_drops_what_waits_and_wait_waits_for_what_runs(shared: Callbacks) -> None:
+def test_clear_drops_queued_items_and_wait_waits_for_the_running_call(shared: Callbacks) -> None:
     queue, called = queue_of(shared), list[int]()
     gate = hold(queue)
     for i in range(10):
@@ -201,7 +201,7 @@ def test_clear_drops_what_waits_and_wait_waits_for_what_runs(shared: Callbacks) 
     assert drained(queue) and called == [-1]
 
 
-def test_wait_with_a_time_out_says_that_something_still_runs(shared: Callbacks) -> None:
+def test_wait_with_timeout_reports_a_running_call(shared: Callbacks) -> None:
     queue = queue_of(shared)
     gate = hold(queue)
     assert queue.wait(timeout=0.01) is False
@@ -209,7 +209,7 @@ def test_wait_with_a_time_out_says_that_something_still_runs(shared: Callbacks) 
     assert queue.wait(timeout=LONG) is True
 
 
-def test_wait_waits_for_the_running_call_only_not_for_those_that_follow(shared: Callbacks) -> None:
+def test_wait_ends_after_the_running_call_despite_later_ones(shared: Callbacks) -> None:
     queue, called = queue_of(shared), list[int]()
     gate, last = hold(queue), Gate()
     queue.put([lambda: called.append(1), last])
@@ -222,25 +222,23 @@ def test_wait_waits_for_the_running_call_only_not_for_those_that_follow(shared: 
     assert drained(queue) and called == [1] and queue.wait()
 
 
-def test_a_listener_that_blocks_is_left_alone_after_the_patience(
-    shared: Callbacks, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocking_listener_is_abandoned_after_the_timeout(shared: Callbacks, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "sensorium.client")
     shared.patience = 0.1
     queue = queue_of(shared, "front lidar")
     gate = hold(queue)
     assert queue.wait() is False
-    assert "'front lidar' is left alone" in caplog.text and "0.1 s" in caplog.text
+    assert "'front lidar' was abandoned" in caplog.text and "0.1 s" in caplog.text
     gate.may_end.set()
 
 
-def test_wait_from_within_the_call_itself_does_not_wait(shared: Callbacks) -> None:
+def test_wait_inside_its_own_call_returns_immediately(shared: Callbacks) -> None:
     queue, seen = queue_of(shared), list[object]()
     queue.put([lambda: seen.append(queue.wait())])
     assert drained(queue) and seen == [False]
 
 
-def test_calls_that_wait_for_one_another_do_not_wait_for_ever(shared: Callbacks) -> None:
+def test_calls_that_wait_for_each_other_do_not_deadlock(shared: Callbacks) -> None:
     queues, meeting = [queue_of(shared, f"s{i}") for i in range(3)], threading.Barrier(3)
     ended = list[bool]()
 
@@ -255,20 +253,20 @@ def test_calls_that_wait_for_one_another_do_not_wait_for_ever(shared: Callbacks)
     assert shared.errors.count == 0
 
 
-def test_a_closed_queue_drops_what_waits_refuses_items_and_ends_its_thread(shared: Callbacks) -> None:
+def test_closed_queue_drops_its_items_refuses_new_ones_and_ends_its_thread(shared: Callbacks) -> None:
     queue, called = queue_of(shared), list[int]()
     gate = hold(queue)
     queue.put([lambda: called.append(1)])
     assert queue.close() and queue.closed and not queue.close()
     assert queue.put([lambda: called.append(2)]) is False
-    assert "closed" in repr(queue)
+    assert queue.closed
     gate.may_end.set()
     queue.join(LONG)
     assert gate.ended and called == [] and threads() == []
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_the_last_call_of_a_closed_queue_is_made_after_the_running_one(shared: Callbacks, is_used: bool) -> None:
+def test_last_call_of_a_closed_queue_follows_the_running_call(shared: Callbacks, is_used: bool) -> None:
     queue, seen = queue_of(shared), list[object]()
     gate = hold(queue) if is_used else None
     queue.close(lambda: seen.append(gate is None or gate.ended))
@@ -286,7 +284,7 @@ def fail(error: BaseException) -> NoReturn:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_whatever_a_call_raises_is_kept_under_the_sensors_name_and_the_thread_goes_on(
+def test_exception_of_a_call_is_logged_under_the_sensors_name_and_the_thread_continues(
     shared: Callbacks, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, seen, before = queue_of(shared, "front lidar"), list[int](), time.time()
@@ -302,7 +300,7 @@ def test_whatever_a_call_raises_is_kept_under_the_sensors_name_and_the_thread_go
     assert shared.errors.take() == [] and shared.errors.count == 1
 
 
-def test_the_log_keeps_the_newest_and_counts_all() -> None:
+def test_error_log_keeps_the_newest_errors_and_counts_all() -> None:
     log = ErrorLog(limit=3)
     for i in range(10):
         log.report("imu", fail, ValueError(i))
@@ -311,7 +309,7 @@ def test_the_log_keeps_the_newest_and_counts_all() -> None:
     assert len(log) == 0 and log.count == 10
 
 
-def test_a_kept_error_keeps_no_data_alive(shared: Callbacks) -> None:
+def test_logged_error_keeps_no_data_alive(shared: Callbacks) -> None:
     """The frames of a listener and of chained errors would otherwise keep buffers alive."""
 
     class Data:
@@ -343,7 +341,7 @@ def test_a_kept_error_keeps_no_data_alive(shared: Callbacks) -> None:
     assert len(shared.errors) == 1 and [each() for each in alive] == [None, None]
 
 
-def test_an_error_that_cannot_be_shown_is_reported_all_the_same(shared: Callbacks) -> None:
+def test_error_with_a_broken_repr_is_still_reported(shared: Callbacks) -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError
@@ -365,7 +363,7 @@ def test_an_error_that_cannot_be_shown_is_reported_all_the_same(shared: Callback
     assert isinstance(kept.error, Odd) and kept.callback == "<Listener, whose repr raises ValueError>"
 
 
-def test_a_broken_log_handler_ends_no_thread(shared: Callbacks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_log_handler_does_not_end_the_thread(shared: Callbacks, capsys: pytest.CaptureFixture[str]) -> None:
     class Broken(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             raise OSError("disk full")
@@ -384,7 +382,7 @@ def test_a_broken_log_handler_ends_no_thread(shared: Callbacks, capsys: pytest.C
 
 
 @pytest.mark.parametrize("ending", ["", "[each.close() for each in queues]", "sys.exit(3)"])
-def test_a_program_ends_cleanly_with_items_waiting_and_calls_running(ending: str) -> None:
+def test_program_exits_cleanly_with_queued_items_and_running_calls(ending: str) -> None:
     program = f"""
         import sys, threading
         from sensorium.client.callbacks import Callbacks, CallbackQueue
@@ -405,7 +403,7 @@ def test_a_program_ends_cleanly_with_items_waiting_and_calls_running(ending: str
     assert done.stderr == "" and done.returncode == (3 if "exit(3" in ending else 0)
 
 
-def test_many_threads_queues_and_clears_lose_and_double_nothing(shared: Callbacks) -> None:
+def test_concurrent_puts_and_clears_neither_lose_nor_duplicate_items(shared: Callbacks) -> None:
     """Each queue's calls come in order and without overlap, and no call queued before a clear comes after it.
 
     Without a clear, every single call is made.

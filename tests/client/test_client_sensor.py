@@ -14,20 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import (
-    ClientEvent,
-    ClientSensor,
-    Owner,
-    definitions,
-    find,
-    owner_of,
-    registered,
-    spawn,
-)
+from sensorium.client.client_sensor import REGISTRY, ClientEvent, ClientSensor, definitions
 from sensorium.errors import (
     ConfigError,
     RegistrationError,
@@ -38,6 +29,7 @@ from sensorium.errors import (
 )
 from sensorium.plugins import Plugins
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
@@ -47,7 +39,9 @@ LONG = 20.0
 
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
-    yield FakeHost(Callbacks())
+    host = FakeHost(Callbacks())
+    yield host
+    host.close()
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +52,7 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restrict a test's registrations to that test."""
-    monkeypatch.setattr(ClientSensor._registry, "data", registered())
+    monkeypatch.setattr(ClientSensor._registry, "data", REGISTRY.registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,30 +125,30 @@ def in_threads(count: int, function: Callable[[int], object]) -> None:
 # Life cycle of a sensor -----------------------------------------------------------------------------------------------
 
 
-def test_the_hooks_are_called_in_their_order(host: FakeHost) -> None:
-    gone, heard = list[str](), list[Moved]()
+def test_hooks_are_called_in_order(host: FakeHost) -> None:
+    gone, arrived = list[str](), list[Moved]()
     sensor = made(host, on_destroy=lambda: gone.append("gone"))
     assert sensor.calls == [("set", {"speed": 2.0}), ("set_owner", "car/chassis")] and host.handles == []
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3, (1.5, 0.0)))
     host.send(snapshot(4, (2.5, 0.0)))
     settle(sensor)
     sensor.destroy()
     sensor.destroy()
     assert sensor.calls[2:] == ["reset", 3, 4, "close"] and gone == ["gone"] and not sensor.is_alive
-    assert [event.x for event in heard] == [1.5, 2.5]
-    with pytest.raises(StaleError, match="sensor 'follow' is destroyed"):
-        sensor.listen(heard.append)
+    assert [event.x for event in arrived] == [1.5, 2.5]
+    with pytest.raises(StaleError, match="sensor 'follow' was destroyed"):
+        sensor.listen(arrived.append)
 
 
-def test_an_event_has_what_all_data_have(host: FakeHost) -> None:
+def test_event_has_the_attributes_of_all_data(host: FakeHost) -> None:
     """The sensor sits 2 m ahead of the car's origin, and the car is turned by 90 degrees."""
-    heard, half = list[Moved](), np.sqrt(0.5)
+    arrived, half = list[Moved](), np.sqrt(0.5)
     sensor = made(host, envs=range(4, 6), transform=Pose((2.0, 0.0, 1.0)))
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(7, [(1.0, 5.0), (8.0, 9.0)], np.pi / 2, first_env=4))
     settle(sensor)
-    (event,) = heard
+    (event,) = arrived
     assert (event.frame, event.tick, event.timestamp, event.time, event.age) == (7, 70, 0.07, 0.07, 0.0)
     assert (event.sensor, event.env, event.events_lost) == ("follow", 4, 0) and event.copy() is event
     assert event.transform is not None
@@ -163,26 +157,24 @@ def test_an_event_has_what_all_data_have(host: FakeHost) -> None:
     assert host.handles[0].envs == range(4, 6)
 
 
-def test_a_sensor_without_an_owner_stands_in_the_world(host: FakeHost) -> None:
+def test_sensor_without_owner_is_fixed_in_the_world(host: FakeHost) -> None:
     sensor = made(host, owner=None, transform=Pose((1.0, 2.0, 3.0)))
     assert sensor.pose(snapshot(1)) == Pose((1.0, 2.0, 3.0)) and sensor.owner is None
 
 
-def test_the_owner_knows_the_bodies_of_its_entity() -> None:
+def test_owner_lists_the_bodies_of_its_entity() -> None:
     assert owner_of(CAR, BODIES).links == {1, 2}
     assert owner_of(BODIES["tree"], BODIES).links == {3}
 
 
-def test_a_snapshot_without_its_environments_is_refused(host: FakeHost) -> None:
+def test_snapshot_without_the_sensors_environments_is_refused(host: FakeHost) -> None:
     sensor = made(host, envs=range(1, 3))
     assert sensor.rows(snapshot(1, np.zeros((4, 2)))) == slice(1, 3)
-    with pytest.raises(
-        StreamError, match=r"sensor 'follow': the snapshot does not have all of the environments 1\.\.2"
-    ):
+    with pytest.raises(StreamError, match=r"snapshot .*1\.\.2 of sensor 'follow'"):
         sensor.rows(snapshot(1, np.zeros((2, 2))))
 
 
-def test_further_arguments_are_for_its_init(host: FakeHost) -> None:
+def test_extra_arguments_are_passed_to_init(host: FakeHost) -> None:
     class Built(Follow):
         def __init__(self, gain: float) -> None:
             super().__init__()
@@ -193,7 +185,7 @@ def test_further_arguments_are_for_its_init(host: FakeHost) -> None:
         made(host, Built, gian=2.5)
 
 
-def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
+def test_sensor_that_fails_in_construction_is_closed(host: FakeHost) -> None:
     calls, gone = list[str](), list[int]()
 
     class Picky(ClientSensor):
@@ -206,18 +198,18 @@ def test_one_that_cannot_be_made_is_closed(host: FakeHost) -> None:
     with pytest.raises(ConfigError, match="attach_to"):
         made(host, Picky, on_destroy=lambda: gone.append(1))
     assert calls == ["close"] and gone == []
-    with pytest.raises(ConfigError, match="environments that follow each other"):
+    with pytest.raises(ConfigError, match="environment, without gaps"):
         made(host, envs=range(0, 4, 2))
 
 
 # Listening ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_works_only_while_somebody_listens(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
+def test_on_tick_runs_only_while_there_is_a_listener(host: FakeHost) -> None:
+    sensor, arrived = made(host), list[Moved]()
     assert not sensor.is_listening and "stopped" in repr(sensor)
     sensor.stop()
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     assert sensor.is_listening and len(host.handles) == 1 and "'car/chassis': listening" in repr(sensor)
     host.send(snapshot(1))
     settle(sensor)
@@ -225,14 +217,14 @@ def test_it_works_only_while_somebody_listens(host: FakeHost) -> None:
     sensor.stop()
     assert not sensor.is_listening and host.handles == []
     sensor._tick(snapshot(2))
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3))
     settle(sensor)
-    assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in heard] == [1, 3]
+    assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in arrived] == [1, 3]
     assert sensor.dropped == 0
 
 
-def test_listening_twice_replaces_the_listener_and_goes_on(host: FakeHost) -> None:
+def test_second_listen_replaces_the_listener_without_interruption(host: FakeHost) -> None:
     sensor, first, second = made(host), list[Moved](), list[Moved]()
     sensor.listen(first.append)
     host.send(snapshot(1))
@@ -244,7 +236,7 @@ def test_listening_twice_replaces_the_listener_and_goes_on(host: FakeHost) -> No
     assert sensor.calls[2:] == ["reset", 1, 2] and host.subscriptions == 1
 
 
-def test_a_listener_that_is_replaced_or_stopped_has_ended_by_then(host: FakeHost) -> None:
+def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost) -> None:
     for end in (lambda s: s.stop(), lambda s: s.listen(print), lambda s: s.destroy()):
         sensor, begun, may_end, ended = made(host), threading.Event(), threading.Event(), list[int]()
 
@@ -268,7 +260,7 @@ def test_a_listener_that_is_replaced_or_stopped_has_ended_by_then(host: FakeHost
 
 
 def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
-    begun, may_end, heard = threading.Event(), threading.Event(), list[Moved]()
+    begun, may_end, arrived = threading.Event(), threading.Event(), list[Moved]()
 
     class Slow(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
@@ -277,7 +269,7 @@ def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
             return super().on_tick(snapshot)
 
     sensor = made(host, Slow)
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     ticking = threading.Thread(target=sensor._tick, args=(snapshot(1),))
     ticking.start()
     assert begun.wait(LONG)
@@ -289,18 +281,18 @@ def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
     for thread in (stopping, ticking):
         thread.join(LONG)
         assert not thread.is_alive()
-    assert sensor.calls[-1] == 1 and heard == []
+    assert sensor.calls[-1] == 1 and arrived == []
 
 
-def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Any]()
+def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
+    sensor, arrived = made(host), list[Any]()
 
     def last(event: Moved) -> None:
-        heard.append(-event.frame)
+        arrived.append(-event.frame)
         sensor.destroy()
 
     def once(event: Moved) -> None:
-        heard.append(event.frame)
+        arrived.append(event.frame)
         sensor.listen(last)
 
     sensor.listen(once)
@@ -308,7 +300,7 @@ def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: 
     settle(sensor)
     host.send(snapshot(2))
     settle(sensor)
-    assert heard == [1, -2] and not sensor.is_alive and host.handles == []
+    assert arrived == [1, -2] and not sensor.is_alive and host.handles == []
 
     class Once(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
@@ -317,13 +309,13 @@ def test_a_listener_and_on_tick_may_stop_replace_and_destroy_their_sensor(host: 
             return super().on_tick(snapshot)
 
     sensor = made(host, Once)
-    sensor.listen(heard.append)
+    sensor.listen(arrived.append)
     host.send(snapshot(3))
     assert not sensor.is_listening and sensor.calls[2:] == ["reset", 3, 3]
     assert host.callbacks.errors.count == 0
 
 
-def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
+def test_refused_subscription_leaves_the_sensor_stopped(host: FakeHost) -> None:
     sensor, host.error = made(host), StreamError("the connection is gone")
     with pytest.raises(StreamError, match="gone"):
         sensor.listen(print)
@@ -334,21 +326,19 @@ def test_a_refused_subscription_leaves_it_stopped(host: FakeHost) -> None:
     sensor.stop()
 
 
-def test_what_cannot_be_called_is_no_listener(host: FakeHost) -> None:
+def test_non_callable_listener_is_refused(host: FakeHost) -> None:
     with pytest.raises(ConfigError, match=r"Follow\.listen: got 3, expected a function of one argument"):
         made(host).listen(3)
 
 
-def test_a_listener_that_is_too_slow_loses_events_and_is_told_how_many(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_sensor, "MAX_QUEUED", 4)
-    sensor, heard, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
+    sensor, arrived, begun, may_go_on = made(host), list[Moved](), threading.Event(), threading.Event()
 
     def slow(event: Moved) -> None:
         begun.set()
         assert may_go_on.wait(LONG)
-        heard.append(event)
+        arrived.append(event)
 
     sensor.listen(slow)
     host.send(snapshot(0))
@@ -361,13 +351,13 @@ def test_a_listener_that_is_too_slow_loses_events_and_is_told_how_many(
     host.send(snapshot(11))
     host.send(snapshot(12))
     settle(sensor)
-    assert [(e.frame, e.events_lost) for e in heard] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
+    assert [(e.frame, e.events_lost) for e in arrived] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
-def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost) -> None:
+def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host: FakeHost) -> None:
     class Faulty(Follow):
         def on_tick(self, snapshot: Snapshot) -> Any:
             if snapshot.frame == 1:
@@ -376,10 +366,10 @@ def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost
                 raise SystemExit("in on_tick too")
             return super().on_tick(snapshot)
 
-    heard = list[int]()
+    arrived = list[int]()
 
     def listener(event: Moved) -> None:
-        heard.append(event.frame)
+        arrived.append(event.frame)
         raise KeyError("in the listener")
 
     sensor = made(host, Faulty)
@@ -387,7 +377,7 @@ def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost
     for frame in range(1, 5):
         host.send(snapshot(frame))
     settle(sensor)
-    assert heard == [3, 4] and sensor.is_listening
+    assert arrived == [3, 4] and sensor.is_listening
     errors = host.callbacks.errors.take()
     assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
     assert [type(each.error) for each in errors if "listener" in each.callback] == [KeyError, KeyError]
@@ -398,17 +388,17 @@ def test_errors_are_reported_with_the_sensors_name_and_it_goes_on(host: FakeHost
 
 
 def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
-    sensor.listen(heard.append)
+    sensor, arrived = made(host), list[Moved]()
+    sensor.listen(arrived.append)
     for frame in (5, 3, 6, 6, 4, 9, 7):
         host.send(snapshot(frame))
     settle(sensor)
-    assert [event.frame for event in heard] == [5, 6, 9] and sensor.dropped == 4
+    assert [event.frame for event in arrived] == [5, 6, 9] and sensor.dropped == 4
 
 
-def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) -> None:
-    sensor, heard = made(host), list[Moved]()
-    sensor.listen(heard.append)
+def test_frame_count_restarts_with_the_server(host: FakeHost) -> None:
+    sensor, arrived = made(host), list[Moved]()
+    sensor.listen(arrived.append)
     for frame in (5, 6):
         host.send(snapshot(frame))
     sensor.restart()
@@ -419,9 +409,9 @@ def test_a_server_that_was_started_anew_counts_from_the_start(host: FakeHost) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host: FakeHost, seed: int) -> None:
-    sensor, heard, count = made(host), list[int](), 3000
-    sensor.listen(lambda event: heard.append(event.frame))
+def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(host: FakeHost, seed: int) -> None:
+    sensor, arrived, count = made(host), list[int](), 3000
+    sensor.listen(lambda event: arrived.append(event.frame))
     frames = list(range(count))
     rng = random.Random(seed)
     for i in range(0, count, 20):  # shuffled within short stretches, as threads would
@@ -443,7 +433,7 @@ def test_many_threads_with_shuffled_frames_see_one_tick_at_a_time_in_order(host:
     settle(sensor)
     seen = [each for each in sensor.calls if isinstance(each, int)]
     assert host.callbacks.errors.count == 0
-    assert seen == sorted(set(seen)) and heard == seen
+    assert seen == sorted(set(seen)) and arrived == seen
     assert len(seen) + sensor.dropped == count and len(seen) > count // 20
 
 
@@ -506,26 +496,26 @@ def test_a_class_with_a_definition_is_found_by_its_id_and_works_in_the_client() 
             speed = Attribute(id="speed", type="float", default="1.0")
             return make_generic_sensor_definition(type="other", id="named", attributes=[speed])
 
-    assert find("sensor.other.named") is Named and registered()["sensor.other.named"] is Named
+    assert REGISTRY.find("sensor.other.named") is Named and REGISTRY.registered()["sensor.other.named"] is Named
     definition = definitions()["sensor.other.named"]
     assert definition.where == "client" and [each.id for each in definition] == ["speed"]
 
     class Heir(Named):
         pass
 
-    assert find("sensor.other.named") is Named
+    assert REGISTRY.find("sensor.other.named") is Named
 
 
-def test_ours_are_known() -> None:
-    assert "sensor.other.lane_invasion" in registered()
+def test_built_in_sensors_are_registered() -> None:
+    assert "sensor.other.lane_invasion" in REGISTRY.registered()
 
 
-def test_an_unknown_id_names_the_nearest() -> None:
+def test_unknown_id_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"client sensor 'sensor\.other\.lane'.*lane_invasion"):
-        find("sensor.other.lane")
+        REGISTRY.find("sensor.other.lane")
 
 
-def test_two_classes_with_one_id_are_refused() -> None:
+def test_duplicate_id_is_refused() -> None:
     def define(name: str) -> type[ClientSensor]:
         def definition(cls: type[ClientSensor]) -> SensorDefinition:
             return make_generic_sensor_definition(type="other", id="twice")
@@ -535,12 +525,12 @@ def test_two_classes_with_one_id_are_refused() -> None:
 
     define("A")
     again = define("A")  # as in a notebook
-    assert find("sensor.other.twice") is again
-    with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A defines already"):
+    assert REGISTRY.find("sensor.other.twice") is again
+    with pytest.raises(RegistrationError, match=r"B defines 'sensor\.other\.twice', which .*A already"):
         define("B")
 
 
-def test_a_definition_must_be_one() -> None:
+def test_definition_of_a_wrong_type_is_refused() -> None:
     with pytest.raises(RegistrationError, match=r"definition\(\) returned 3, expected a SensorDefinition"):
 
         class Wrong(ClientSensor):
@@ -549,7 +539,7 @@ def test_a_definition_must_be_one() -> None:
                 return 3
 
 
-def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_loaded_once_and_broken_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "good_plugin.py").write_text(
         "from sensorium.client.client_sensor import ClientSensor\n"
         "from sensorium.wire.attributes import make_generic_sensor_definition\n"
@@ -568,11 +558,11 @@ def test_plugins_are_loaded_once_and_a_broken_one_is_named(tmp_path: Path, monke
     plugins.tables.append(ClientSensor._registry)
     monkeypatch.setattr(ClientSensor._registry, "plugins", plugins)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
-        assert "sensor.other.good" in registered()
+        assert "sensor.other.good" in REGISTRY.registered()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert find("sensor.other.good").__module__ == "good_plugin"
+        assert REGISTRY.find("sensor.other.good").__module__ == "good_plugin"
     with pytest.raises(UnknownNameError, match=r"It may be in a plugin that is broken: .*'bad' .*SystemExit"):
-        find("sensor.other.bad")
+        REGISTRY.find("sensor.other.bad")
     for name in ("good_plugin", "bad_plugin"):
         sys.modules.pop(name, None)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
 
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.client.frame_collector import FrameCollector, FrameTimeoutError
+from sensorium.client.frame_collector import FrameBundle, FrameCollector, FrameTimeoutError
 from sensorium.client.frame_sync import FrameSync
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
 from sensorium.wire.stream_info import StreamInfo
@@ -37,11 +37,18 @@ class Data:
         return f"{self.name}{self.frame}"
 
 
-def collector(*names: str, **options: Any) -> FrameCollector[Data]:
-    return FrameCollector(names or ("imu", "lidar"), **options)
+class Collector(FrameCollector[Data]):
+    """A collector whose announcements may name sensors with one data item each."""
+
+    def done(self, frame: int, due: Iterable[str] | Mapping[str, int], mark: Any = None) -> None:
+        super().done(frame, due if isinstance(due, Mapping) else dict.fromkeys(due, 1), mark)
 
 
-def fill(sync: FrameCollector[Data], frames: range, lidar_every: int = 1) -> None:
+def collector(*names: str, **options: Any) -> Collector:
+    return Collector(names or ("imu", "lidar"), **options)
+
+
+def fill(sync: Collector, frames: range, lidar_every: int = 1) -> None:
     """Deliver imu data in all frames and lidar data in every n-th frame, and announce them."""
     for k in frames:
         due = ["imu", "lidar"] if k % lidar_every == 0 else ["imu"]
@@ -85,7 +92,7 @@ class Call:
 # Complete frames ------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_has_the_data_of_its_number_and_none_for_what_is_not_due() -> None:
+def test_frame_has_the_data_of_its_number_and_none_for_sensors_not_due() -> None:
     sync = collector()
     fill(sync, range(10, 13), lidar_every=2)
     assert shown(sync.get(10)) == {"imu": "imu10", "lidar": "lidar10"}
@@ -94,7 +101,7 @@ def test_a_frame_has_the_data_of_its_number_and_none_for_what_is_not_due() -> No
     assert (sync.dropped, sync.late, sync.newest) == (0, 0, 12)
 
 
-def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
+def test_hold_returns_the_newest_earlier_data_for_sensors_not_due() -> None:
     sync = collector(hold=True)
     fill(sync, range(1, 8), lidar_every=3)
     assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "None"}
@@ -102,7 +109,7 @@ def test_hold_gives_the_newest_earlier_data_where_none_are_due() -> None:
     assert shown(sync.get(7)) == {"imu": "imu7", "lidar": "lidar6"}
 
 
-def test_hold_knows_what_came_before_the_first_announcement() -> None:
+def test_hold_includes_data_from_before_the_first_announcement() -> None:
     """An example is the newest data, which a server sends to a new subscriber."""
     sync = collector(hold=True)
     sync.add("lidar", Data("lidar", 3))
@@ -113,11 +120,11 @@ def test_hold_knows_what_came_before_the_first_announcement() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_of_arrival_gives_the_same_frames(seed: int) -> None:
+def test_arrival_order_does_not_change_frames(seed: int) -> None:
     """Announcements come in order; data come in order per stream, before or after them, in any interleaving."""
     rng, frames = random.Random(seed), range(5, 30)
     due = {k: [n for n, every in (("imu", 1), ("lidar", 3), ("gnss", 7)) if k % every == 0] for k in frames}
-    lines: list[list[Callable[[FrameCollector[Data]], None]]] = [[], [], [], []]
+    lines: list[list[Callable[[Collector], None]]] = [[], [], [], []]
     for k in frames:
         lines[0].append(lambda s, k=k: s.done(k, due[k]))  # type: ignore[misc]
         for line, name in zip(lines[1:], ("imu", "lidar", "gnss"), strict=True):
@@ -152,13 +159,13 @@ def test_get_waits_for_the_announcement_and_for_all_data() -> None:
     assert shown(call.result()) == {"imu": "None", "lidar": "lidar4"}
 
 
-def test_a_frame_in_which_nothing_is_due_gives_nothing_at_once() -> None:
+def test_frame_without_due_sensors_returns_immediately_without_data() -> None:
     sync = collector()
     sync.done(7, ["camera"])
     assert shown(sync.get(7)) == {"imu": "None", "lidar": "None"}
 
 
-def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
+def test_next_returns_each_frame_with_data_once_in_order() -> None:
     sync = collector()
     for k in range(6):
         sync.done(k, {1: ["imu"], 3: ["lidar"], 5: ["imu"]}.get(k, ["camera"]))
@@ -170,11 +177,11 @@ def test_without_a_number_frames_with_data_come_in_order_once_each() -> None:
     assert shown(sync.get()) == {"imu": "None", "lidar": "lidar3"}
     sync.add("imu", Data("imu", 5))
     assert sync.next()[0] == 5
-    with pytest.raises(FrameTimeoutError, match=r"no frame with data was announced within 0.02 s \(the newest is 5\)"):
+    with pytest.raises(FrameTimeoutError, match=r"a frame with data within 0\.02 s.*newest frame is 5"):
         sync.get(timeout=SOON)
 
 
-def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
+def test_later_data_of_a_sensor_imply_none_in_this_frame() -> None:
     """The server announces the data of all listeners: they may precede the subscription, or concern other envs."""
     sync = collector()
     for k in range(4):
@@ -185,14 +192,14 @@ def test_a_sensor_whose_later_data_have_come_had_none_in_the_frame() -> None:
     sync.add("lidar", Data("lidar", 2))
     assert shown(call.result()) == {"imu": "imu1", "lidar": "None"}
     assert shown(sync.get(2)) == {"imu": "imu2", "lidar": "lidar2"}
-    with pytest.raises(FrameTimeoutError, match=r"'lidar' \(late, its newest data are of frame 2\)"):
+    with pytest.raises(FrameTimeoutError, match=r"frame 3 .*'lidar' \(.*frame 2\)"):
         sync.get(3, SOON)
 
 
 # Unavailable frames ---------------------------------------------------------------------------------------------------
 
 
-def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> None:
+def test_timeout_lists_late_received_and_not_due_sensors() -> None:
     sync = collector("imu", "lidar", "gnss", "camera")
     sync.add("lidar", Data("lidar", 4))
     sync.done(4, ["lidar"])
@@ -200,10 +207,11 @@ def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> No
     sync.done(5, ["imu", "lidar", "camera"])
     with pytest.raises(TimeoutError) as caught:
         sync.get(5, SOON)
-    assert str(caught.value) == (
-        "frame 5 is not complete after 0.02 s. Missing: 'lidar' (late, its newest data are of frame 4), "
-        "'camera' (late, nothing of it has come). There: imu. Not due in this frame: gnss."
-    )
+    text = str(caught.value)
+    assert text.startswith("frame 5 ") and "0.02 s" in text
+    missing, received, not_due = text.split(". ")[1:]
+    assert re.fullmatch(r"Missing: 'lidar' \(.*frame 4\), 'camera' \(no data.*\)", missing)
+    assert (received, not_due) == ("Received: imu", "Not due in this frame: gnss.")
     assert isinstance(caught.value, FrameTimeoutError) and isinstance(caught.value, StreamError)
     assert caught.value.frame == 5 and list(caught.value.missing) == ["lidar", "camera"]
     sync.add("lidar", Data("lidar", 5))
@@ -211,18 +219,18 @@ def test_a_time_out_names_what_is_late_what_is_there_and_what_is_not_due() -> No
     assert sync.get(5)["lidar"] is not None
 
 
-def test_a_time_out_says_when_the_frame_was_not_announced() -> None:
+def test_timeout_reports_an_unannounced_frame() -> None:
     sync = collector()
-    with pytest.raises(FrameTimeoutError, match=r"frame 8 was not announced within 0.02 s \(none was yet\)"):
+    with pytest.raises(FrameTimeoutError, match=r"frame 8 within 0\.02 s.*no frame"):
         sync.get(8, SOON)
     sync.end("lidar", "it was destroyed")
     sync.done(6, [])
-    message = r"frame 8 was not announced within 0.02 s \(the newest is 6\). Ended: 'lidar' \(it was destroyed\)"
+    message = r"frame 8 within 0\.02 s.* 6\. Ended: 'lidar' \(it was destroyed\)"
     with pytest.raises(FrameTimeoutError, match=message):
         sync.get(8, SOON)
 
 
-def test_a_frame_that_an_ended_stream_owes_is_an_error_at_once() -> None:
+def test_frame_with_missing_data_of_an_ended_stream_raises_immediately() -> None:
     sync = collector()
     sync.add("lidar", Data("lidar", 1))
     sync.done(1, ["imu", "lidar"])
@@ -242,7 +250,7 @@ def test_a_frame_that_an_ended_stream_owes_is_an_error_at_once() -> None:
     assert sync.ended == {"lidar": "overflow"}
 
 
-def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_waited_for() -> None:
+def test_after_all_streams_ended_received_frames_are_returned_without_waiting() -> None:
     sync = collector("imu")
     sync.add("imu", Data("imu", 1))
     sync.done(1, ["imu"])
@@ -253,11 +261,11 @@ def test_when_all_streams_have_ended_what_is_there_can_be_had_and_nothing_is_wai
     sync.done(2, ["imu"])
     assert shown(call.result()) == {"imu": "imu2"}
     for frame in (3, None):
-        with pytest.raises(StreamError, match=r"all streams have ended: 'imu' \(the server was closed\)"):
+        with pytest.raises(StreamError, match=r"all streams .*'imu' \(the server was closed\)"):
             sync.get(frame, None)
 
 
-def test_an_announcement_that_never_comes_does_not_make_one_wait_for_ever() -> None:
+def test_missing_announcement_does_not_block_forever() -> None:
     sync = collector("imu")
     sync.add("imu", Data("imu", 1))
     sync.end("imu", "connection lost")
@@ -265,54 +273,47 @@ def test_an_announcement_that_never_comes_does_not_make_one_wait_for_ever() -> N
         sync.next(None)
 
 
-def test_frames_that_are_gone_or_never_were_are_told_apart() -> None:
+def test_errors_distinguish_dropped_frames_from_unknown_ones() -> None:
     sync = collector()
     fill(sync, range(10, 13))
     fill(sync, range(15, 18))
     sync.get(12)
-    with pytest.raises(StaleError, match="frame 9 was before this FrameSync began: the first it was told of is 10"):
+    with pytest.raises(StaleError, match=r"frame 9 .*first.* 10\."):
         sync.get(9)
-    with pytest.raises(StaleError, match="frame 11 is gone: frame 12 has been handed out"):
+    with pytest.raises(StaleError, match=r"frame 11 was dropped.* 12 "):
         sync.get(11)
-    with pytest.raises(StaleError, match="frame 14 was never announced: there was none between 12 and 15"):
+    with pytest.raises(StaleError, match="frame 14 does not exist"):
         sync.get(14)
     assert shown(sync.get(12)) == {"imu": "imu12", "lidar": "lidar12"}  # the newest delivered frame is still available
     sync.get(17)
-    with pytest.raises(StaleError, match="frame 9 was before"):
+    with pytest.raises(StaleError, match=r"frame 9 .*first.* 10\."):
         sync.get(9)
 
 
-def test_a_server_that_counts_anew_ends_it() -> None:
+def test_restarted_frame_count_of_the_server_ends_the_sync() -> None:
     sync = collector()
     fill(sync, range(10, 12))
     sync.done(0, ["imu"])
-    with pytest.raises(StreamError, match="the server began anew: frame 0 came after 11"):
+    with pytest.raises(StreamError, match=r"server restarted: frame 0 .*frame 11"):
         sync.get(12, LONG)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FrameCollector([]), "names: got (), expected at least one sensor"),
+        (lambda: FrameCollector([]), "FrameSync.names: got (), expected at least one sensor"),
         (lambda: FrameCollector("imu"), "names: got 'imu', expected a list of sensors. Write ['imu']."),
-        (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected each sensor once"),
-        (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a number of frames >= 1"),
-        (lambda: FrameCollector(["imu"], max_events=0), "max_events: got 0, expected a number of events >= 1"),
-        (lambda: FrameCollector(["imu"], keep="many"), "keep: got 'many', expected a number of frames >= 1"),  # type: ignore[arg-type]
-        (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected the number of a frame, >= 0"),
+        (lambda: FrameCollector(["imu", "imu"]), "names: got ('imu', 'imu'), expected at least one sensor, each once"),
+        (lambda: FrameCollector(["imu"], keep=0), "keep: got 0, expected a whole number from 1"),
+        (lambda: FrameCollector(["imu"], max_events=0), "max_events: got 0, expected a whole number from 1"),
+        (lambda: FrameCollector(["imu"], keep="many"), "keep: got 'many', expected a whole number"),  # type: ignore[arg-type]
+        (lambda: FrameCollector(["imu"]).get(-1), "frame: got -1, expected a whole number from 0"),
     ],
 )
 def test_bad_arguments_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make()
     assert message in str(caught.value)
-
-
-def test_data_of_a_sensor_that_is_not_collected_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown sensor 'imv'\. Did you mean 'imu'"):
-        collector().add("imv", Data("imv", 1))
-    with pytest.raises(UnknownNameError):
-        collector().end("imv")
 
 
 # Several messages of a sensor -----------------------------------------------------------------------------------------
@@ -329,11 +330,11 @@ class Missing(Data):
         return f"{self.count} lost"
 
 
-def eventful(*names: str, **options: Any) -> FrameCollector[Data]:
+def eventful(*names: str, **options: Any) -> Collector:
     return collector(*names, missing=lambda name, count, mark: Missing(name, -1, count, mark), **options)
 
 
-def test_all_data_of_a_frame_are_given_in_order_and_the_newest_by_name() -> None:
+def test_bundle_has_all_data_in_order_and_the_newest_by_name() -> None:
     sync = eventful("guard", "imu")
     events = [Data("guard", 1) for _ in range(3)]
     for each in events:
@@ -346,12 +347,12 @@ def test_all_data_of_a_frame_are_given_in_order_and_the_newest_by_name() -> None
     assert sync.get(2).events == {"guard": (), "imu": ()} and sync.left_out == 0
 
 
-def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_the_first() -> None:
+def test_frame_is_complete_only_with_the_last_of_its_announced_data() -> None:
     """An announcement overtakes data that wait for credit or for a worker thread."""
     sync = eventful("guard")
     sync.add("guard", Data("guard", 4))
     sync.done(4, {"guard": 3})
-    with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(late, 1 of 3 have come\)\.$"):
+    with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(1 of 3 received\)\.$"):
         sync.get(4, SOON)
     sync.add("guard", Data("guard", 4))
     call = Call(lambda: sync.get(4, LONG))
@@ -360,7 +361,7 @@ def test_a_frame_is_complete_with_the_last_of_its_announced_data_and_not_with_th
     assert len(call.result().events["guard"]) == 3
 
 
-def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None:
+def test_data_beyond_the_limit_are_counted_and_the_newest_kept() -> None:
     sync, alive = eventful("guard", max_events=4), weakref.WeakSet[Data]()
     for _ in range(100):
         data = Data("guard", 1)
@@ -374,7 +375,7 @@ def test_of_more_data_than_are_kept_the_number_is_given_and_the_newest() -> None
     assert (last.count, last.mark) == (96, "the announcement") and bundle["guard"] is data
 
 
-def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
+def test_lost_events_are_reported_in_their_frames() -> None:
     """Only their number arrives, after the preceding events: the announcements give their frames."""
     sync = eventful("guard")
     counts = {1: 3, 2: 2, 3: 4, 5: 1}
@@ -389,7 +390,7 @@ def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
     number, bundle = sync.next()
     assert (number, str(bundle.events["guard"]), bundle["guard"]) == (2, "(2 lost,)", None)
     sync.add("guard", Data("guard", 3))
-    with pytest.raises(FrameTimeoutError, match="3 of 4 have come"):
+    with pytest.raises(FrameTimeoutError, match="3 of 4 received"):
         sync.next(SOON)
     sync.add("guard", Data("guard", 3))
     assert str(sync.next()[1].events["guard"]) == "(guard3, guard3, 2 lost)"
@@ -398,7 +399,7 @@ def test_lost_events_stand_in_the_frames_in_which_they_were_lost() -> None:
     assert sync.left_out == 5
 
 
-def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() -> None:
+def test_losses_before_the_first_announcement_complete_no_later_frame() -> None:
     sync = eventful("guard")
     sync.lose("guard", 10)
     sync.add("guard", Data("guard", 6))
@@ -410,12 +411,12 @@ def test_what_was_lost_before_the_first_announcement_completes_no_later_frame() 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) -> None:
+def test_losses_are_reported_in_their_frames_for_any_arrival_order(seed: int) -> None:
     """Some events of the stream arrive and runs of others are lost; a record of each run precedes the next event."""
     rng, frames = random.Random(seed), range(5, 40)
     counts = {k: rng.choice([0, 0, 1, 1, 2, 5]) for k in frames}
     expected = {k: [0, 0] for k in frames}  # arrived, lost
-    stream: list[Callable[[FrameCollector[Data]], None]] = []
+    stream: list[Callable[[Collector], None]] = []
     run, is_losing = 0, False
     for k in frames:
         for _ in range(counts[k]):
@@ -430,8 +431,8 @@ def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) 
             stream.append(lambda s, k=k: s.add("guard", Data("guard", k)))  # type: ignore[misc]
     if run:
         stream.append(lambda s: s.lose("guard", run))
-    marks = [lambda s, k=k: s.done(k, {"guard": counts[k]} if counts[k] else {}) for k in frames]  # type: ignore[misc]
-    sync, left = eventful("guard"), [stream[::-1], marks[::-1]]
+    ends = [lambda s, k=k: s.done(k, {"guard": counts[k]} if counts[k] else {}) for k in frames]  # type: ignore[misc]
+    sync, left = eventful("guard"), [stream[::-1], ends[::-1]]
 
     def arrive() -> None:
         while any(left):
@@ -446,7 +447,7 @@ def test_any_losses_in_any_order_of_arrival_are_told_in_their_frames(seed: int) 
     assert sync.left_out == sum(lost for _, lost in expected.values()) and sync.late == 0
 
 
-def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
+def test_bundle_is_an_immutable_mapping() -> None:
     sync = collector()
     fill(sync, range(1, 2))
     bundle = sync.get(1)
@@ -455,21 +456,21 @@ def test_a_bundle_is_a_mapping_that_cannot_be_changed() -> None:
     assert repr(bundle) == "FrameBundle(frame=1, {'imu': imu1, 'lidar': lidar1})"
     with pytest.raises(UnknownNameError, match=r"unknown sensor 'imi'\. Did you mean 'imu'"):
         bundle["imi"]
-    with pytest.raises(AttributeError, match="read-only"):
+    with pytest.raises(AttributeError, match="frame"):
         bundle.frame = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
         bundle.events["imu"] = ()  # type: ignore[index]
     again = pickle.loads(pickle.dumps(bundle))
     assert (again.frame, shown(again), str(again.events["imu"])) == (1, shown(bundle), "(imu1,)")
     assert bundle.of("imu", Data) is bundle["imu"]
-    with pytest.raises(TypeError, match="the data of 'imu' are Data, not Missing"):
+    with pytest.raises(TypeError, match=r"'imu' .*Data, not Missing"):
         bundle.of("imu", Missing)
 
 
 # Dropped frames -------------------------------------------------------------------------------------------------------
 
 
-def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
+def test_getting_a_later_frame_drops_and_counts_earlier_ones() -> None:
     sync = collector("imu")
     alive = list[weakref.ref[Data]]()
     for k in range(10):
@@ -485,7 +486,7 @@ def test_asking_for_a_later_frame_drops_the_earlier_and_counts_them() -> None:
     assert (sync.dropped, sync.late, sync.pending) == (6, 1, 4)
 
 
-def test_what_nobody_asks_for_is_bounded() -> None:
+def test_number_of_unread_frames_is_bounded() -> None:
     sync = collector("imu", keep=8)
     alive = weakref.WeakSet[Data]()
     for k in range(1000):
@@ -495,14 +496,14 @@ def test_what_nobody_asks_for_is_bounded() -> None:
         sync.done(k, ["imu"] if k % 2 else [])
     assert len(alive) == sync.pending == 8
     assert sync.dropped == 992
-    with pytest.raises(StaleError, match="frame 500 is gone: 8 later ones have come, and no more are kept"):
+    with pytest.raises(StaleError, match=r"frame 500 was dropped.*keep=8"):
         sync.get(500)
     for k in range(1000, 2000):  # data without announcements
         sync.add("imu", Data("imu", k))
     assert sync.pending == 8
 
 
-def test_frames_without_data_take_no_place() -> None:
+def test_frames_without_data_do_not_count_towards_the_limit() -> None:
     """A lidar frame at one frame in a hundred is not dropped because of the frames between."""
     sync = collector("lidar", keep=4)
     for k in range(400):
@@ -513,7 +514,7 @@ def test_frames_without_data_take_no_place() -> None:
     assert len(sync._runs) == 1 and sync.dropped == 0
 
 
-def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
+def test_closing_wakes_waiting_threads_and_releases_all_data() -> None:
     sync = collector("imu", hold=True)
     data = Data("imu", 1)
     alive = weakref.ref(data)
@@ -523,7 +524,7 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
     assert all(call.is_waiting() for call in calls)
     sync.close()
     for call in calls:
-        with pytest.raises(StreamError, match="this FrameSync is closed"):
+        with pytest.raises(StreamError, match="FrameSync is closed"):
             call.result()
     assert alive() is None
     sync.close()
@@ -535,7 +536,7 @@ def test_closing_wakes_who_waits_and_lets_go_of_everything() -> None:
 # Several threads ------------------------------------------------------------------------------------------------------
 
 
-def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> None:
+def test_several_threads_can_wait_for_the_same_or_different_frames() -> None:
     """Frame 3 becomes complete last and is still available to its waiting thread, although 4 and 5 were handed out."""
     sync = collector("a", "b", "c")
     due = {3: "a", 4: "b", 5: "c"}
@@ -550,7 +551,7 @@ def test_several_threads_may_wait_for_the_same_and_for_different_frames() -> Non
     assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
 
 
-def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
+def test_concurrent_calls_of_next_share_the_frames() -> None:
     sync, count = collector(keep=10_000), 3000
     taken: list[list[int]] = [[] for _ in range(4)]
 
@@ -559,7 +560,7 @@ def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
             try:
                 number, bundle = sync.next(LONG)
             except StreamError as error:
-                assert "ended" in str(error)
+                assert "all streams ended" in str(error)
                 return
             assert {name: data and data.frame for name, data in bundle.items()} in (
                 {"imu": number, "lidar": number},
@@ -579,8 +580,8 @@ def test_threads_that_take_the_next_frame_share_the_frames_among_them() -> None:
     bringers = [Call(lambda: bring("imu", 1)), Call(lambda: bring("lidar", 5)), Call(announce)]
     for each in bringers:
         each.result()
-    sync.end("imu")
-    sync.end("lidar")
+    sync.end("imu", "it stopped")
+    sync.end("lidar", "it stopped")
     for each in takers:
         each.result()
     assert all(mine == sorted(mine) for mine in taken)
@@ -653,7 +654,7 @@ class FakeClient:
                 handle.options["on_end"](reason)
 
 
-def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> None:
+def test_sync_subscribes_losslessly_and_to_frame_ends_last() -> None:
     client = FakeClient("imu", "lidar", "camera")
     with FrameSync(client, ["imu", "lidar"], envs=slice(0, 2), truth=True) as sync:
         assert client.order == ["imu", "lidar", ""]
@@ -672,7 +673,7 @@ def test_it_subscribes_without_losses_and_asks_for_the_ends_of_frames_last() -> 
         sync.get(3)
 
 
-def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() -> None:
+def test_unknown_sensor_name_leaves_no_subscription() -> None:
     client = FakeClient("imu")
     with pytest.raises(UnknownNameError, match="unknown sensor 'lidar'"):
         FrameSync(client, ["imu", "lidar"])
@@ -680,14 +681,14 @@ def test_a_name_that_the_server_does_not_have_leaves_no_subscription_behind() ->
 
 
 @pytest.mark.parametrize("option", ["policy", "every", "max_rate"])
-def test_what_would_leave_data_out_is_not_to_be_chosen(option: str) -> None:
+def test_options_that_skip_data_are_refused(option: str) -> None:
     client, options = FakeClient("imu"), dict[str, Any]({option: 2})
-    with pytest.raises(ConfigError, match=f"{option}: got 2, expected nothing: it has all data of all frames"):
+    with pytest.raises(ConfigError, match=f"FrameSync.{option}: got 2, expected no such option"):
         FrameSync(client, ["imu"], **options)
     assert client.handles == []
 
 
-def test_one_that_nobody_holds_ends_its_subscriptions() -> None:
+def test_unreferenced_sync_ends_its_subscriptions() -> None:
     client = FakeClient("imu")
     sync = FrameSync(client, ["imu"])
     assert len(client.handles) == 2
@@ -696,7 +697,7 @@ def test_one_that_nobody_holds_ends_its_subscriptions() -> None:
     assert client.handles == []
 
 
-def test_iteration_gives_frames_in_order_until_it_is_closed() -> None:
+def test_iteration_yields_frames_in_order_until_closed() -> None:
     client, got = FakeClient("imu"), list[tuple[int, str]]()
     sync = FrameSync(client, ["imu"])
     for k in range(5):
@@ -709,7 +710,7 @@ def test_iteration_gives_frames_in_order_until_it_is_closed() -> None:
     assert got == [(k, f"imu{k}") for k in (0, 1, 3, 4)]
 
 
-def test_iteration_over_streams_that_end_gives_what_there_is_and_then_tells_the_reason() -> None:
+def test_iteration_over_ended_streams_yields_remaining_frames_then_raises_the_reason() -> None:
     client, got = FakeClient("imu"), list[int]()
     with FrameSync(client, ["imu"]) as sync:
         client.send(1, "imu")

@@ -23,7 +23,7 @@ YARD = """
 """
 
 
-def test_the_events_of_several_environments_are_all_in_their_frame() -> None:
+def test_events_of_all_environments_are_in_their_frame() -> None:
     """A crate is near the car in three of four environments; a listener of two of them gets their events."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=4), [sn.BodyStateCfg(name="state", body="car/base")])
     qpos = np.tile([0.0, 0.0, 0.5, 1, 0, 0, 0, 9.0, 0.0, 0.5, 1, 0, 0, 0], (4, 1))
@@ -76,16 +76,16 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
 
 def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block the subscriptions of a `FrameSync` at a gate, to simulate slow threads."""
-    add = sync._collector.add
+    add = sync.add
 
     def slow(name: str, data: Any) -> None:
         assert gate.wait(PATIENCE)
         add(name, data)
 
-    monkeypatch.setattr(sync._collector, "add", slow)
+    monkeypatch.setattr(sync, "add", slow)
 
 
-def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_waits_for_all_events_after_its_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a socket, the thread of the subscription is slow and the announcements arrive first."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=200)
@@ -106,7 +106,7 @@ def test_a_frame_waits_for_all_its_events_although_its_announcement_is_quicker(m
             assert sync.left_out == 0
 
 
-def test_events_that_a_listener_was_too_slow_for_are_counted_in_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_lost_by_a_slow_listener_are_counted_in_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the client reads nothing, the server keeps the permitted number and reports how many it dropped."""
     burst, steps = 4000, 10
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
@@ -135,7 +135,7 @@ def test_events_that_a_listener_was_too_slow_for_are_counted_in_their_frames(mon
             assert total == sync.left_out >= burst * steps - WINDOW_SMALL - 100 - 2 * burst
 
 
-def test_more_events_than_are_kept_of_a_frame_are_counted() -> None:
+def test_events_beyond_the_limit_of_a_frame_are_counted() -> None:
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
@@ -149,7 +149,7 @@ def test_more_events_than_are_kept_of_a_frame_are_counted() -> None:
             assert "30 lost" in repr(last) and sync.left_out == 30
 
 
-def test_the_fields_of_what_it_gives_are_read_without_a_cast() -> None:
+def test_bundle_fields_are_typed() -> None:
     """The result of `of` is typed; another class is an error."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=2), [sn.BodyStateCfg(name="state", body="car/base")])
     with scene.local_client() as client, sn.FrameSync(client, ["state"]) as sync:
@@ -157,5 +157,5 @@ def test_the_fields_of_what_it_gives_are_read_without_a_cast() -> None:
         plain: Any = bundle["state"].pos_w
         data = bundle.of("state", sn.FieldData)
         assert data is not None and data.pos_w is plain
-        with pytest.raises(TypeError, match="the data of 'state' are FieldData, not LostEvents"):
+        with pytest.raises(TypeError, match="sensor 'state' sent FieldData, not LostEvents"):
             bundle.of("state", LostEvents)

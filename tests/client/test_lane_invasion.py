@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot
+from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
-from sensorium.client.client_sensor import owner_of, spawn
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
@@ -32,7 +32,9 @@ Point = tuple[Fraction, Fraction]
 @pytest.fixture
 def host() -> Iterator[FakeHost]:
     callbacks = Callbacks()
-    yield FakeHost(callbacks)
+    host = FakeHost(callbacks)
+    yield host
+    host.close()
     assert callbacks.errors.take() == []
 
 
@@ -123,7 +125,7 @@ BENT = ((0, 0), (4, 0), (4, 4), (8, 4))
         (((0, 0, 7), (10, 0, 9)), (5, -1), (5, 1), True, "with heights"),
     ],
 )
-def test_what_counts_as_a_crossing(line: Any, before: Any, now: Any, expected: bool, why: str) -> None:
+def test_crossing_definition(line: Any, before: Any, now: Any, expected: bool, why: str) -> None:
     assert agree([before], [now], [LaneMarking(line)]).tolist() == [[expected]], why
 
 
@@ -134,7 +136,7 @@ def test_a_path_with_a_stop_exactly_on_the_line_crosses_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_degenerate_cases_on_a_small_grid_are_right(seed: int) -> None:
+def test_degenerate_paths_on_a_small_grid_match_the_reference(seed: int) -> None:
     """All paths with whole coordinates from 0 to 4: touching ends, coinciding segments, lines that cross themselves."""
     rng = np.random.default_rng(seed)
     lines = [
@@ -145,7 +147,7 @@ def test_all_degenerate_cases_on_a_small_grid_are_right(seed: int) -> None:
     assert 0.2 < found.mean() < 0.8
 
 
-def test_paths_that_end_within_rounding_of_a_line_are_right() -> None:
+def test_paths_ending_within_rounding_of_a_line_match_the_reference() -> None:
     """Points on a slanted line, rounded to float64, deviate by less than an orientation test in float64 resolves."""
     rng = np.random.default_rng(3)
     a, b = rng.uniform(-100, 100, (2, 2))
@@ -159,7 +161,7 @@ def test_paths_that_end_within_rounding_of_a_line_are_right() -> None:
         assert 0.1 < found.mean() < 0.9
 
 
-def test_random_paths_over_many_long_lines_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_paths_over_many_long_lines_match_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds also where they are processed in several batches."""
     rng = np.random.default_rng(5)
     lines = [LaneMarking(np.cumsum(rng.normal(size=(20, 2)), 0) + rng.uniform(-9, 9, 2)) for _ in range(9)]
@@ -171,7 +173,7 @@ def test_random_paths_over_many_long_lines_are_right(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(Lines(lines).crossed(before, now), found)
 
 
-def test_corners_follow_the_yaw_alone() -> None:
+def test_corners_follow_yaw_only() -> None:
     """Against an explicit rotation, a rolled and pitched body has the same corners as a level body."""
     box = np.array([(2.5, 1.0), (2.5, -1.0), (-1.5, 1.0), (-1.5, -1.0)])
     yaw = 0.7
@@ -201,16 +203,16 @@ def made(host: FakeHost, *lanes: Any, envs: range = range(1), **values: Any) -> 
 
 
 def drive(sensor: LaneInvasion, host: FakeHost, snapshots: Sequence[Snapshot]) -> list[LaneInvasionEvent]:
-    heard = list[LaneInvasionEvent]()
-    sensor.listen(heard.append)
+    received = list[LaneInvasionEvent]()
+    sensor.listen(received.append)
     for each in snapshots:
         host.send(each)
     drain(sensor)
     sensor.stop()
-    return heard
+    return received
 
 
-def test_a_car_that_drifts_over_a_line_tells_each_corner_once(host: FakeHost) -> None:
+def test_drifting_over_a_line_reports_each_corner_once(host: FakeHost) -> None:
     """The box reaches 1 m to each side: its left corners cross y = 3 when the car passes y = 2, the right ones at 4."""
     mark = lane(type="broken", color="yellow", width=0.15)
     ys = [0.0, 1.5, 2.5, 3.5, 4.5, 5.5]
@@ -226,14 +228,14 @@ def test_a_car_that_drifts_over_a_line_tells_each_corner_once(host: FakeHost) ->
     assert event.crossed_lane_markings[0].type == "broken" and event.crossed_lane_markings[0].width == 0.15
 
 
-def test_a_corner_exactly_on_the_line_counts_when_it_comes_and_not_when_it_goes(host: FakeHost) -> None:
+def test_corner_on_the_line_counts_on_arrival_only(host: FakeHost) -> None:
     ys = [1.0, 2.0, 2.0, 2.0, 3.0, 2.0, 1.0]
     events = drive(made(host, lane()), host, [snapshot(k, (float(k), y)) for k, y in enumerate(ys)])
     left = ("front_left", "back_left")
     assert [(event.frame, event.corners) for event in events] == [(1, (left,)), (5, (left,))]
 
 
-def test_a_car_that_turns_about_one_corner_is_not_missed(host: FakeHost) -> None:
+def test_rotation_about_one_corner_is_detected(host: FakeHost) -> None:
     """Its rear right corner, at (-1.5, -1) of the body, is stationary while the front left corner crosses the line."""
 
     def turned(frame: int, yaw: float) -> Snapshot:
@@ -245,7 +247,7 @@ def test_a_car_that_turns_about_one_corner_is_not_missed(host: FakeHost) -> None
     assert [(event.frame, event.corners) for event in events] == [(3, (("front_left",),))]
 
 
-def test_each_environment_is_on_its_own_and_its_markings_are_in_order(host: FakeHost) -> None:
+def test_environments_are_independent_and_markings_ordered(host: FakeHost) -> None:
     marks = [lane(9.0), lane(3.0), lane(1.5, type="curb")]
     at = [[(0, 0), (0, 0), (0, 8.5)], [(0, 0), (0, 2.5), (0, 9.5)], [(0, 0), (0, 2.5), (0, 10.5)]]
     frames = [snapshot(k, places, first_env=5) for k, places in enumerate(at)]
@@ -257,7 +259,7 @@ def test_each_environment_is_on_its_own_and_its_markings_are_in_order(host: Fake
     ]
 
 
-def test_the_first_frame_tells_nothing_also_after_listening_anew(host: FakeHost) -> None:
+def test_first_frame_after_listening_reports_no_crossing(host: FakeHost) -> None:
     sensor = made(host, lane())
     assert drive(sensor, host, [snapshot(1, (0, 0))]) == []
     assert drive(sensor, host, [snapshot(2, (0, 3.0)), snapshot(3, (0, 3.1))]) == []
@@ -272,7 +274,7 @@ def test_a_jump_is_no_crossing(host: FakeHost) -> None:
     assert [event.frame for event in events] == [5]
 
 
-def test_a_reset_is_no_crossing_also_where_it_is_near(host: FakeHost) -> None:
+def test_near_reset_is_no_crossing(host: FakeHost) -> None:
     """Env 0 is reset to beyond the line; env 1 drives there."""
     at = [[(0, 3), (0, 3)], [(0, 3), (0, 3)], [(0, 1), (0, 1)], [(0, 3), (0, 3)]]
     captures = [(11, 11), (21, 21), (1, 31), (11, 41)]
@@ -281,7 +283,7 @@ def test_a_reset_is_no_crossing_also_where_it_is_near(host: FakeHost) -> None:
     assert [(event.frame, event.env) for event in events] == [(2, 1), (3, 0), (3, 1)]
 
 
-def test_a_reset_in_a_frame_that_was_not_seen_is_no_crossing_either(host: FakeHost) -> None:
+def test_reset_in_a_missed_frame_is_no_crossing(host: FakeHost) -> None:
     """Frames of ten captured ticks; only frames 1 and 4 are seen: env 0 was reset at tick 15, env 1 continues."""
     frames = [
         snapshot(1, [(0, 3), (0, 3)], captures=(11, 11)),
@@ -291,7 +293,7 @@ def test_a_reset_in_a_frame_that_was_not_seen_is_no_crossing_either(host: FakeHo
     assert [(event.frame, event.env) for event in events] == [(4, 1)]
 
 
-def test_a_state_that_is_not_finite_is_no_crossing(host: FakeHost) -> None:
+def test_non_finite_state_is_no_crossing(host: FakeHost) -> None:
     upright = (math.sqrt(0.5), 0.0, -math.sqrt(0.5), 0.0)
     for gap in ({"xy": (0.0, math.nan)}, {"xy": (0.0, 3.0), "quat": (math.nan, 0, 0, 0)}, {"xy": (math.inf, 0.0)}):
         frames = [snapshot(0, (0, 1)), snapshot(1, **gap), snapshot(2, (0, 3)), snapshot(3, (0, 1))]
@@ -321,13 +323,13 @@ def told(events: Sequence[LaneInvasionEvent]) -> list[tuple[Any, ...]]:
 
 def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) -> tuple[list[tuple[Any, ...]], int]:
     """Deliver snapshots from six threads, and return the messages and the number of dropped frames."""
-    sensor, heard, lock, line = (
+    sensor, received, lock, line = (
         made(host, *ROAD, envs=range(2)),
         list[LaneInvasionEvent](),
         threading.Lock(),
         iter(frames),
     )
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
 
     def bring() -> None:
         while True:
@@ -348,10 +350,10 @@ def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) 
         assert not thread.is_alive()
     drain(sensor)
     sensor.destroy()
-    return told(heard), sensor.dropped
+    return told(received), sensor.dropped
 
 
-def test_snapshots_in_order_on_many_threads_tell_all_that_a_single_thread_does(host: FakeHost) -> None:
+def test_ordered_snapshots_on_many_threads_give_the_events_of_one_thread(host: FakeHost) -> None:
     frames = known_drive(500)
     alone = told(drive(made(host, *ROAD, envs=range(2)), host, frames))
     assert len(alone) > 100
@@ -359,7 +361,7 @@ def test_snapshots_in_order_on_many_threads_tell_all_that_a_single_thread_does(h
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_shuffled_snapshots_on_many_threads_tell_what_a_single_thread_does_with_those_that_were_not_dropped(
+def test_shuffled_snapshots_give_the_events_of_one_thread_with_the_kept_ones(
     host: FakeHost, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, frames, rng = list[int](), known_drive(600), random.Random(seed)
@@ -381,7 +383,7 @@ def test_shuffled_snapshots_on_many_threads_tell_what_a_single_thread_does_with_
 # Lanes and attributes -------------------------------------------------------------------------------------------------
 
 
-def test_lanes_are_given_as_json_text_as_plain_data_as_arrays_or_as_markings(host: FakeHost) -> None:
+def test_lanes_accept_json_text_plain_data_arrays_and_markings(host: FakeHost) -> None:
     marks = (lane(type="solid_broken", color="yellow", width=0.2), lane(4.0))
     plain = [each.to_dict() for each in marks]
     definition = LaneInvasion.definition()
@@ -394,24 +396,24 @@ def test_lanes_are_given_as_json_text_as_plain_data_as_arrays_or_as_markings(hos
     assert definition.id == "sensor.other.lane_invasion" and definition.where == "client"
 
 
-def test_lanes_can_be_given_later_and_be_replaced_while_it_works(host: FakeHost) -> None:
-    sensor, heard = made(host), list[LaneInvasionEvent]()
+def test_lanes_can_be_set_later_and_replaced_at_run_time(host: FakeHost) -> None:
+    sensor, received = made(host), list[LaneInvasionEvent]()
     with pytest.raises(ConfigError, match=r"lanes: got \(\), expected at least one lane marking.*sensor\.lanes = "):
-        sensor.listen(heard.append)
+        sensor.listen(received.append)
     sensor.lanes = (lane(50.0),)
-    sensor.listen(heard.append)
+    sensor.listen(received.append)
     host.send(snapshot(1, (0, 1.0)))
     host.send(snapshot(2, (0, 3.0)))
     sensor.lanes = (lane(3.0),)
     host.send(snapshot(3, (0, 1.0)))
     drain(sensor)
     sensor.destroy()
-    assert [event.frame for event in heard] == [3]
+    assert [event.frame for event in received] == [3]
 
 
-def test_it_needs_a_body_with_a_box(host: FakeHost) -> None:
+def test_lane_invasion_requires_a_body_with_a_box(host: FakeHost) -> None:
     description = LaneInvasion.definition().describe({"lanes": [lane()]})
-    with pytest.raises(ConfigError, match="attach_to: got None, expected a body, whose corners are looked at"):
+    with pytest.raises(ConfigError, match="attach_to: got None, expected a body"):
         spawn(LaneInvasion, host, "lanes", description)
     with pytest.raises(ConfigError, match="attach_to: got 'car/wheel', expected a body with shapes"):
         spawn(LaneInvasion, host, "lanes", description, owner=owner_of(BODIES["car/wheel"], BODIES))
@@ -439,7 +441,7 @@ def test_bad_lanes_are_refused(host: FakeHost, lanes: Any, message: str) -> None
     assert sensor.lanes == ()
 
 
-def test_the_longest_step_is_positive() -> None:
+def test_longest_step_must_be_positive() -> None:
     with pytest.raises(ConfigError, match=r"max_step: got 0, expected a number > 0 \(m\)"):
         LaneInvasion.definition().describe({"max_step": 0})
 

@@ -118,7 +118,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
 # Tests ----------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_else_is_installed(light: str) -> None:
+def test_light_environment_has_no_other_packages(light: str) -> None:
     """Heavy packages cannot be imported there; all modules of the client and the wire package can."""
     code = f"""
 import importlib.util, pkgutil, sys
@@ -146,34 +146,34 @@ LIGHT = (
 
 @pytest.mark.parametrize("recorded", ["lock-step"], indirect=True)
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "network"])
-def test_it_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
+def test_light_client_listens_steps_spawns_and_synchronises(light: str, shared: bool, recorded: Recorded) -> None:
     """All received data have the server's bits; events and lanes follow from geometry."""
-    heard = json.loads(
+    arrived = json.loads(
         said(light, str(HERE / "light_program.py"), recorded.server.address, str(int(shared)), f"{STEPS}")
     )
-    assert heard["heavy"] == []
-    assert heard["segments"] == int(shared)
+    assert arrived["heavy"] == []
+    assert arrived["segments"] == int(shared)
     steps = {frame: shown for frame, shown in recorded.shown.items() if shown["tick"] >= 1}
     assert [shown["tick"] for shown in steps.values()] == [*range(1, STEPS + 1)]
     for frame, shown in steps.items():
-        assert heard["sheet"][str(frame)] == [shown["tick"], shown["cells"], None, 1]
+        assert arrived["sheet"][str(frame)] == [shown["tick"], shown["cells"], None, 1]
         due = shown["captured"]
-        assert (str(frame) in heard["imu"]) == due == (shown["tick"] % 2 == 0)
+        assert (str(frame) in arrived["imu"]) == due == (shown["tick"] % 2 == 0)
         if due:
-            assert heard["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
+            assert arrived["imu"][str(frame)] == [shown["tick"], shown["acc"], shown["true"], 0]
             assert shown["acc"] != shown["true"]
-        assert heard["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
+        assert arrived["bundles"][str(frame)] == {"imu": frame if due else None, "sheet": frame}
     # The box reaches 1 m before the hull, whose front is 0.5 m before its middle; the crate starts at 2.8 m.
     near = [[frame, 0, [CRATE]] for frame, shown in steps.items() if 0.125 * shown["tick"] + 1.5 >= 2.8]
-    assert heard["near"] == near and len(near) == 10
+    assert arrived["near"] == near and len(near) == 10
     front, back = ["front_left", "front_right"], ["back_left", "back_right"]
-    assert heard["crossed"] == [[tick, 0, "robot/base", "broken", ends] for tick, ends in ((4, front), (12, back))]
-    assert heard["bodies"] == ["robot/base", "crate/box"]
-    assert heard["pose"] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert arrived["crossed"] == [[tick, 0, "robot/base", "broken", ends] for tick, ends in ((4, front), (12, back))]
+    assert arrived["bodies"] == ["robot/base", "crate/box"]
+    assert arrived["pose"] == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("recorded", ["free-running"], indirect=True)
-def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
+def test_plain_listener_runs_in_the_light_environment(light: str, recorded: Recorded) -> None:
     """``python -m sensorium.client`` prints the catalogue, samples as JSON, and errors as a single line."""
     address = recorded.server.address
     table = said(light, "-m", "sensorium.client", address)
@@ -190,7 +190,7 @@ def test_the_plain_listener_runs_there(light: str, recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize(("package", "module"), [("pyzmq", "zmq"), ("msgspec", "msgspec")])
-def test_what_is_missing_is_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_the_fix(package: str, module: str, tmp_path: Path) -> None:
     """Client and server both name the missing package; functions without a connection still work."""
     others = [each for each in ("numpy", "pyzmq", "msgspec") if each != package]
     python = environment(tmp_path / "env", *others)
@@ -224,7 +224,7 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
 COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
 
 
-def test_each_command_says_what_to_install(light: str) -> None:
+def test_each_command_names_the_package_to_install(light: str) -> None:
     """A line on stderr names the package and the functions that work without it, without a traceback."""
     for module in ("sensorium", "sensorium.cli"):
         assert said(light, "-m", module, "--version").strip() == f"sensorium {sn.__version__}"
@@ -236,7 +236,7 @@ def test_each_command_says_what_to_install(light: str) -> None:
         assert "python -m sensorium.client ADDRESS" in line
 
 
-def test_each_public_name_works_or_says_what_to_install(light: str) -> None:
+def test_each_public_name_works_or_names_the_package_to_install(light: str) -> None:
     code = """
 import sensorium as sn
 from sensorium.errors import CORE_PACKAGES
@@ -258,7 +258,7 @@ print(*works)
     assert not {"Scene", "ImuCfg", "MujocoEngine", "preset", "Uniform", "local_client"} & set(works)
 
 
-def test_a_client_without_numpy_says_so(tmp_path: Path) -> None:
+def test_client_without_numpy_reports_it(tmp_path: Path) -> None:
     python = environment(tmp_path / "env", "pyzmq", "msgspec")
     done = run(python, "-m", "sensorium.client", "tcp://127.0.0.1:7447")
     assert done.returncode == 2 and done.stderr.count("\n") == 1

@@ -13,7 +13,7 @@ import torch
 import sensorium as sn
 from sensorium import registry
 from sensorium.compat import carla, genelab, genesis, isaaclab, mjlab
-from sensorium.compat.words import Words, own_defaults, words
+from sensorium.compat.aliases import AliasedCfg, aliases, own_defaults
 from sensorium.testing import tumbling_engine
 
 GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
@@ -59,10 +59,10 @@ def configs() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("cfg", list(configs()), ids=lambda cfg: f"{type(cfg).__module__}.{type(cfg).__name__}")
-def test_a_file_holds_our_kind_and_our_names_and_means_the_same(cfg: Any) -> None:
+def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
-    assert isinstance(cfg, ours) and not issubclass(ours, Words)
+    assert isinstance(cfg, ours) and not issubclass(ours, AliasedCfg)
     assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
@@ -71,15 +71,17 @@ def test_a_file_holds_our_kind_and_our_names_and_means_the_same(cfg: Any) -> Non
     assert again.to_dict() == cfg.to_dict()
 
 
-def test_configs_of_all_classes_are_here() -> None:
+def test_all_config_classes_are_covered() -> None:
     modules = (carla, genelab, genesis, isaaclab, mjlab)
     values = [value for module in modules for name, value in vars(module).items() if not name.startswith("_")]
     assert {type(cfg) for cfg in configs()} == {
-        value for value in values if isinstance(value, type) and issubclass(value, Words) and value is not Words
+        value
+        for value in values
+        if isinstance(value, type) and issubclass(value, AliasedCfg) and value is not AliasedCfg
     }
 
 
-def test_either_name_is_taken_but_not_both() -> None:
+def test_either_name_is_accepted_but_not_both() -> None:
     cfg = genesis.Raycaster(link_name="base", max_range=3.0)
     assert (cfg.max_distance, cfg.max_range) == (3.0, 3.0)
     assert cfg.replace(max_range=4.0).max_distance == cfg.replace(max_distance=4.0).max_range == 4.0
@@ -90,7 +92,7 @@ def test_either_name_is_taken_but_not_both() -> None:
         isaaclab.RayCasterCfg(prim_path="/World/base", pattern_cfg=DOWN)
     with pytest.raises(AttributeError, match="no_such"):
         cfg.no_such  # noqa: B018
-    assert words(genesis.Raycaster)["min_range"] == "min_distance" and "fields" not in own_defaults(genesis.Raycaster)
+    assert aliases(genesis.Raycaster)["min_range"] == "min_distance" and "fields" not in own_defaults(genesis.Raycaster)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_either_name_is_taken_but_not_both() -> None:
     ],
     ids=str,
 )
-def test_our_configs_name_what_to_write_instead_of_words_that_they_had(given: dict[str, Any], words: str) -> None:
+def test_native_configs_name_the_replacement_of_former_names(given: dict[str, Any], words: str) -> None:
     with pytest.raises(sn.ConfigError, match=words):
         sn.RayCasterCfg(body="base", **given)
 
@@ -112,7 +114,7 @@ def test_our_configs_name_what_to_write_instead_of_words_that_they_had(given: di
 # Isaac Lab ------------------------------------------------------------------------------------------------------------
 
 
-def test_isaac_labs_imu_gives_all_fields_and_counts_a_fixed_gravity() -> None:
+def test_isaac_lab_imu_has_all_fields_and_a_fixed_gravity() -> None:
     engine = tumbling_engine(2)
     other, ours = isaaclab.ImuCfg(name="a", prim_path="/World/body"), sn.ImuCfg(name="b", body="body", fields="all")
     scene = sn.Scene(engine, [other, ours.replace(fields=other.fields, gravity_bias=(0.0, 0.0, 9.81))])
@@ -121,7 +123,7 @@ def test_isaac_labs_imu_gives_all_fields_and_counts_a_fixed_gravity() -> None:
         assert torch.equal(getattr(data, name), getattr(expected, name)), name
 
 
-def test_isaac_labs_histories_of_contact_have_an_entry_per_sensor_update() -> None:
+def test_isaac_lab_contact_histories_have_one_entry_per_sensor_update() -> None:
     """With a sample every 3 ticks, entry k is the force of k samples before; the library's own history counts ticks."""
 
     def histories(cfg: Any) -> tuple[list[float], list[float], list[bool]]:
@@ -141,7 +143,7 @@ def test_isaac_labs_histories_of_contact_have_an_entry_per_sensor_update() -> No
     assert ticks[0] == entries[0] and ticks[1:] != entries[1:]
 
 
-def test_isaac_labs_history_of_contact_is_valid_sample_by_sample() -> None:
+def test_isaac_lab_contact_history_becomes_valid_sample_by_sample() -> None:
     scene = sn.Scene(
         sn.MujocoEngine(FALL),
         [isaaclab.ContactSensorCfg(prim_path="/World/ball", history_length=3, update_period=0.006)],
@@ -159,7 +161,7 @@ FALL = """
 """
 
 
-def test_isaac_labs_ray_casters_have_its_fields() -> None:
+def test_isaac_lab_ray_casters_have_its_fields() -> None:
     box = sn.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, 0.5))
     given = {"name": "rays", "prim_path": "/World/base", "pattern_cfg": DOWN}
     cfg = isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"], update_mesh_ids=True)
@@ -176,7 +178,7 @@ def test_isaac_labs_ray_casters_have_its_fields() -> None:
         sn.Scene(engine, [isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=still)])
 
 
-def test_isaac_labs_camera_has_its_names_of_images() -> None:
+def test_isaac_lab_camera_has_its_image_names() -> None:
     cfg = isaaclab.RayCasterCameraCfg(
         name="eye", prim_path="/World/base", mesh_prim_paths=["/World"], pattern_cfg=IMAGE,
         data_types=["depth", "image_mesh_ids"],
@@ -186,7 +188,7 @@ def test_isaac_labs_camera_has_its_names_of_images() -> None:
     assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
 
 
-def test_isaac_labs_frames_take_its_word_for_the_offset() -> None:
+def test_isaac_lab_frames_accept_its_name_of_the_offset() -> None:
     frame = isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/base")
     place = sn.OffsetCfg(pos=(1.0, 0.0, 0.0))
     cfg = isaaclab.FrameTransformerCfg(prim_path="/World/base", source_frame_offset=place, target_frames=[frame])
@@ -194,7 +196,7 @@ def test_isaac_labs_frames_take_its_word_for_the_offset() -> None:
     assert data.source_pos_w.tolist() == [[1.0, 0.0, 2.0]] and data.target_pos_source.tolist() == [[[-1.0, 0.0, 0.0]]]
 
 
-def test_isaac_labs_lidar_pattern_hits_both_ends() -> None:
+def test_isaac_lab_lidar_pattern_includes_both_ends() -> None:
     pattern = isaaclab.LidarPatternCfg(
         channels=1, vertical_fov_range=(0.0, 0.0), horizontal_fov_range=(0.0, 100.0), horizontal_res=30.0
     )
@@ -204,7 +206,7 @@ def test_isaac_labs_lidar_pattern_hits_both_ends() -> None:
 # mjlab ----------------------------------------------------------------------------------------------------------------
 
 
-def test_mjlabs_ray_caster_has_its_defaults() -> None:
+def test_mjlab_ray_caster_has_its_defaults() -> None:
     cfg = mjlab.RayCastSensorCfg(frame=mjlab.ObjRef(type="body", name="base"), pattern=DOWN)
     assert (cfg.max_distance, cfg.include_geom_groups, cfg.fields) == (10.0, (0, 1, 2), "all")
     sensor = sn.Scene(above_ground(), [cfg])["ray_caster"]
@@ -215,7 +217,7 @@ def test_mjlabs_ray_caster_has_its_defaults() -> None:
     assert far.distances.tolist() == [[-1.0]]
 
 
-def test_mjlabs_frame_is_a_mount() -> None:
+def test_mjlab_frame_is_a_mount() -> None:
     engine = sn.TensorEngine(
         1, 0.01, bodies=("base",), shapes=[GROUND],
         sites={"left": ("base", (0.0, 1.0, 0.5)), "right": ("base", (0.0, -1.0, 0.0))},
@@ -248,12 +250,12 @@ def test_mjlabs_frame_is_a_mount() -> None:
     ],
     ids=str,
 )
-def test_a_frame_that_is_none_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_frame_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         mjlab.RayCastSensorCfg(**fields)
 
 
-def test_mjlabs_terrain_height_over_nothing_is_the_height_in_the_world() -> None:
+def test_mjlab_terrain_height_without_hit_is_the_world_height() -> None:
     cfg = mjlab.TerrainHeightSensorCfg(name="feet", body="base", targets="ground", max_distance=1.0)
     assert sn.Scene(above_ground(), [cfg])["feet"].data.heights.item() == 1.0
     ours = sn.TerrainHeightCfg(name="feet", body="base", targets="ground", max_distance=1.0)
@@ -263,7 +265,7 @@ def test_mjlabs_terrain_height_over_nothing_is_the_height_in_the_world() -> None
 # Genesis --------------------------------------------------------------------------------------------------------------
 
 
-def test_genesis_contact_sensor_is_the_switch() -> None:
+def test_genesis_contact_sensor_is_the_contact_switch() -> None:
     assert genesis.ContactSensor is sn.Contact and genesis.Contact is sn.ContactCfg
     assert genesis.ContactForceSensor is sn.ContactForce and genesis.ContactForce is sn.ContactForceCfg
     assert genesis.ElastomerDisplacementSensor is sn.ElastomerTaxel
@@ -277,7 +279,7 @@ def test_genesis_imu_has_its_fields() -> None:
         assert data.lin_acc is data.lin_acc_b and data.ang_vel is data.ang_vel_b and data.mag is data.mag_b
 
 
-def test_genesis_proximity_shows_a_miss_as_its_reach_and_its_place() -> None:
+def test_genesis_proximity_reports_a_miss_as_reach_and_own_position() -> None:
     cfg = genesis.Proximity(name="p", body="base", probe_local_pos=((0.0, 0.0, -1.5), (0.0, 0.0, 0.0)))
     data: Any = sn.Scene(above_ground(), [cfg])["p"].data
     assert data.distance.tolist() == [[0.5, 0.5]] and data.nearest_points is data.nearest_points_w
@@ -285,13 +287,13 @@ def test_genesis_proximity_shows_a_miss_as_its_reach_and_its_place() -> None:
 
 
 @pytest.mark.parametrize("is_world", [True, False])
-def test_genesis_ray_caster_gives_points_in_the_frame_that_was_asked_for(is_world: bool) -> None:
+def test_genesis_ray_caster_returns_points_in_the_requested_frame(is_world: bool) -> None:
     cfg = genesis.Raycaster(name="rays", body="base", pattern=DOWN, return_world_frame=is_world)
     data: Any = sn.Scene(above_ground(), [cfg])["rays"].data
     assert data.points.tolist() == [[[0.0, 0.0, 0.0 if is_world else -2.0]]]
 
 
-def test_genesis_depth_camera_gives_the_lengths_of_rays() -> None:
+def test_genesis_depth_camera_returns_ray_lengths() -> None:
     cfg = genesis.DepthCamera(name="eye", body="base", res=(3, 3), offset={"convention": "world"})
     sensor: Any = sn.Scene(above_ground(), [cfg])["eye"]
     assert isinstance(sensor, genesis.DepthCameraSensor) and sensor.data.distance_to_image_plane is None
@@ -301,11 +303,11 @@ def test_genesis_depth_camera_gives_the_lengths_of_rays() -> None:
 # GeneLab and CARLA ----------------------------------------------------------------------------------------------------
 
 
-def test_genelabs_other_sensors_are_ours() -> None:
+def test_other_genelab_sensors_are_native() -> None:
     assert genelab.KinematicContactSensor is sn.ContactProbe and genelab.KinematicDepthSensor is sn.ContactDepthProbe
 
 
-def test_carlas_radar_has_its_numbers() -> None:
+def test_carla_radar_has_its_values() -> None:
     ball = sn.Shape("sphere", "ball", (1.0,), pos=(5.0, 2.0, 1.0))
     cfg = carla.RadarCfg(name="radar", body="base", points=400, horizontal_fov_deg=90.0, vertical_fov_deg=60.0)
     engine = above_ground(ball, provides=("pose", "velocity"))
@@ -314,7 +316,7 @@ def test_carlas_radar_has_its_numbers() -> None:
     assert torch.equal(data.raw_data, torch.stack([data.velocity, -data.azimuth, data.altitude, data.range], dim=-1))
 
 
-def test_a_subclass_without_a_sensor_of_its_own_uses_its_bases() -> None:
+def test_subclass_without_sensor_uses_that_of_its_base() -> None:
     class CalmImuCfg(sn.ImuCfg):
         acceleration: Any = "difference"
 

@@ -10,7 +10,7 @@ import pytest
 from sensorium.cfg import OffsetCfg
 from sensorium.compat import MOVED
 from sensorium.errors import ConfigError
-from sensorium.stream.safe_distance import SafeDistance
+from sensorium.sensors.frames.safe_distance import SafeDistanceCfg
 
 REQUIRED = "required"
 IDENTITY = OffsetCfg()
@@ -66,7 +66,7 @@ def found(path: str) -> Any:
 @pytest.mark.parametrize(
     ("path", "name"), [(path, name) for path, fields in DEFAULTS.items() for name in fields], ids="{}".format
 )
-def test_a_default_is_that_of_the_document(path: str, name: str) -> None:
+def test_default_equals_that_of_the_document(path: str, name: str) -> None:
     fields = found(path).model_fields
     info = {info.alias or ours: info for ours, info in fields.items()}[name]
     default = REQUIRED if info.is_required() else info.get_default(call_default_factory=True)
@@ -74,19 +74,20 @@ def test_a_default_is_that_of_the_document(path: str, name: str) -> None:
     assert default == expected and isinstance(default, bool) == isinstance(expected, bool)
 
 
-def test_a_link_must_be_given_to_genelabs_sensor() -> None:
+def test_genelab_sensor_requires_a_link() -> None:
     """Its document has ``link_name=""``, but the link is required."""
     with pytest.raises(ConfigError, match="no selector"):
         found("genelab.KinematicTactileSensorCfg")()
 
 
-def test_carlas_safe_distances_are_those_of_the_tutorial() -> None:
+def test_carla_safe_distances_equal_those_of_the_tutorial() -> None:
     stated = {"safe_distance_front": 1.0, "safe_distance_back": 0.5, "safe_distance_lateral": 0.5}
-    assert {name: SafeDistance.definition()[name].value for name in stated} == stated
+    cfg = SafeDistanceCfg(body="car")
+    assert {name: getattr(cfg, name) for name in stated} == stated
 
 
 @pytest.mark.parametrize("name", MOVED)
-def test_a_name_that_moved_is_named_by_the_error_and_there(name: str) -> None:
+def test_moved_name_is_in_the_error_and_at_the_new_place(name: str) -> None:
     import sensorium as sn
 
     with pytest.raises(AttributeError, match=MOVED[name].replace(".", r"\.")):

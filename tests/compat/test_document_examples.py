@@ -134,7 +134,7 @@ def engine() -> sn.MujocoEngine:
     return sn.MujocoEngine.compose({"robot": ROBOT}, terrain=TERRAIN, num_envs=2)
 
 
-def test_mjlabs_first_example() -> None:
+def test_mjlab_first_example() -> None:
     cfg = run(FIRST, robot_cfg=ROBOT)["scene_cfg"]
     scene = sn.Scene(engine(), cfg.sensors)
     for _ in range(20):
@@ -145,7 +145,7 @@ def test_mjlabs_first_example() -> None:
     assert (found["feet"].found > 0).all() and scene["feet_contact"].primary_names == ["left_foot", "right_foot"]
 
 
-def test_mjlabs_other_configs_make_sensors() -> None:
+def test_other_mjlab_configs_build_sensors() -> None:
     made: list[Any] = []
     text = SENSORS.replace("\nBuiltinSensorCfg(", "\nadd(BuiltinSensorCfg)(").replace(
         "\nContactSensorCfg(", "\nadd(ContactSensorCfg)("
@@ -160,7 +160,7 @@ def test_mjlabs_other_configs_make_sensors() -> None:
     assert {"robot/imu_acc", "robot/knee_limit", "robot/ee_pos", "feet_ground", "self_collision"} <= {*scene}
 
 
-def test_mjlabs_example_of_air_times() -> None:
+def test_mjlab_air_time_example() -> None:
     match = "ContactMatch(mode='geom', pattern='.*_foot$', entity='robot')"
     cfg = run(f"{MJLAB}cfg = ContactSensorCfg(name='feet_air', primary={match}, track_air_time=True)")["cfg"]
     scene = sn.Scene(engine(), [cfg])
@@ -198,7 +198,7 @@ scene_cfg = InteractiveSceneCfg(
 """
 
 
-def test_genelabs_example_reads_nothing_while_clear_and_ten_newtons_pressed_in_by_a_centimetre() -> None:
+def test_genelab_example_reads_zero_without_contact_and_ten_newtons_at_one_centimetre() -> None:
     cfg = run(GENELAB)["scene_cfg"]
     box = sn.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, -0.5))
     tip = sn.TensorEngine(1, 0.01, bodies=("right_finger_tip",), shapes=[box], provides=("pose", "velocity"))

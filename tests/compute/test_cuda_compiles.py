@@ -80,9 +80,7 @@ def run(values: wp.array[float]) -> None:
 @pytest.mark.parametrize(
     ("body", "compiles"), [("return 2.0f * x;", True), ("return __builtin_nontemporal_load(&x);", False)]
 )
-def test_a_kernel_for_the_cpu_alone_is_found(
-    tmp_path: Path, body: str, compiles: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cpu_only_kernel_is_found(tmp_path: Path, body: str, compiles: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """A snippet that calls a function known only to the CPU compiler."""
     name = f"native_for_test_{int(compiles)}"
     path = tmp_path / f"{name}.py"

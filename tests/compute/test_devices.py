@@ -20,13 +20,13 @@ import torch
 import warp as wp
 
 import sensorium as sn
-from sensorium.compute import Compute, Found, cuda_devices, resolve_device
+from sensorium.compute import Compute, DeviceInventory, cuda_devices, resolve_device
 from sensorium.compute import devices as devices_module
 from sensorium.errors import DeviceError, SensoriumError
 
 SRC = Path(__file__).parents[2] / "src"
 
-TWO = Found(
+TWO = DeviceInventory(
     torch="2.9.0+cu128",
     torch_for="CUDA 12.8",
     torch_devices=2,
@@ -65,14 +65,14 @@ def test_a_device_gets_its_canonical_name(device: str | torch.device, name: str)
     assert resolve_device(device, found=TWO) == name
 
 
-def test_nothing_is_looked_for_where_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_request_searches_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device query would load the CUDA driver, which may take a second."""
-    monkeypatch.setattr(Found, "here", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(DeviceInventory, "here", lambda: pytest.fail("it looked"))
     assert resolve_device("cpu") == "cpu"
 
 
 @pytest.mark.parametrize("device", ["gpu", "CUDA:0", "cuda:-1", "mps", torch.device("meta"), 1, None, ""])
-def test_what_is_no_device_is_refused_with_what_is_one(device: Any) -> None:
+def test_invalid_device_is_refused_with_valid_names(device: Any) -> None:
     with pytest.raises(DeviceError) as error:
         resolve_device(device, found=TWO)
     text = str(error.value)
@@ -82,12 +82,12 @@ def test_what_is_no_device_is_refused_with_what_is_one(device: Any) -> None:
     assert isinstance(error.value, SensoriumError) and isinstance(error.value, ValueError)
 
 
-def test_an_index_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_index_error_lists_existing_indices() -> None:
     with pytest.raises(DeviceError, match=r"got 'cuda:2', .* cuda:0 \(NVIDIA H200\), cuda:1 \(NVIDIA L4\)"):
         resolve_device("cuda:2", found=TWO)
 
 
-def test_a_gpu_that_only_torch_sees_is_not_there() -> None:
+def test_gpu_visible_only_to_torch_is_unavailable() -> None:
     """Tensors would be on the device, but no kernel could run."""
     found = replace(TWO, warp_devices=("NVIDIA H200",))
     assert resolve_device("cuda:0", found=found) == "cuda:0"
@@ -128,9 +128,7 @@ def test_a_gpu_that_only_torch_sees_is_not_there() -> None:
     ],
     ids=["nothing", "torch for the CPU", "no driver", "old driver", "hidden", "ROCm", "Warp for the CPU"],
 )
-def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
-    found: Found, parts: list[str], remedy: str
-) -> None:
+def test_missing_cuda_error_names_findings_and_remedy(found: DeviceInventory, parts: list[str], remedy: str) -> None:
     with pytest.raises(DeviceError) as error:
         resolve_device("cuda", found=found)
     text = str(error.value)
@@ -142,8 +140,8 @@ def test_no_cuda_is_one_sentence_with_what_was_found_and_the_remedy(
         resolve_device("cuda", argument="--device", found=found)
 
 
-def test_what_is_found_here_is_what_torch_and_warp_say() -> None:
-    found = Found.here()
+def test_inventory_matches_torch_and_warp() -> None:
+    found = DeviceInventory.here()
     assert found.torch == torch.__version__ and found.warp == wp.__version__
     assert found.torch_devices == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
     assert len(found.warp_devices) == wp.get_cuda_device_count()
@@ -163,10 +161,10 @@ MODEL = "<mujoco><worldbody><body name='b'><joint/><geom size='1'/></body></worl
     ],
     ids=["TensorEngine", "MujocoEngine", "Compute"],
 )
-def test_whatever_takes_a_device_resolves_it(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_device_argument_is_resolved(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are found at construction; afterwards the canonical name is shown."""
     assert make(torch.device("cpu", 0)).device == "cpu"
-    monkeypatch.setattr(devices_module.Found, "here", lambda: NONE)
+    monkeypatch.setattr(devices_module.DeviceInventory, "here", lambda: NONE)
     for device, expected in (("cuda", "no NVIDIA driver"), ("gpu", "expected 'cpu'")):
         with pytest.raises(DeviceError, match=expected):
             make(device)
@@ -229,7 +227,7 @@ def strays(src: Path) -> Iterator[tuple[str, str]]:
                 yield where, ast.unparse(node)
 
 
-def test_everything_says_where_it_is() -> None:
+def test_every_object_reports_its_device() -> None:
     """Each tensor, array, launch and stream names its device, or is in the list of exceptions."""
     found = list(strays(SRC))
     unknown = [(where, call) for where, call in found if not any(where == f and call.startswith(c) for f, c in ALLOWED)]
@@ -253,7 +251,7 @@ def test_everything_says_where_it_is() -> None:
         "stream = wp.Stream()",
     ],
 )
-def test_a_stray_is_found(tmp_path: Path, text: str) -> None:
+def test_stray_device_is_found(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(text)
     assert len(list(strays(tmp_path))) == 1
     (tmp_path / "a.py").write_text("x = torch.zeros(3, device=d)\n@wp.kernel\ndef k():\n    wp.array(1)\n")
@@ -311,7 +309,7 @@ def readings() -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
-def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scene_does_not_use_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The readings are the same without a Warp default device and with a torch default device that holds no numbers."""
     expected = readings()
     assert len(expected) > 20 and all(value.size for value in expected.values())
@@ -330,7 +328,7 @@ def test_a_scene_needs_no_default_device(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_the_current_gpu_of_the_caller_stays_current(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_current_gpu_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warp leaves its last GPU current; after each call of this package the caller's GPU is current again."""
     current = [0]
 
@@ -376,7 +374,7 @@ def test_the_current_gpu_of_the_caller_stays_current(monkeypatch: pytest.MonkeyP
     assert current[0] == 0
 
 
-def test_scenes_of_one_process_share_nothing_of_a_device() -> None:
+def test_scenes_in_one_process_share_no_device_state() -> None:
     """Two scenes stepped in turn read as each does alone: they share no state of a device, stream or pool."""
 
     def scene(seed: int) -> sn.Scene:
@@ -397,7 +395,7 @@ def test_scenes_of_one_process_share_nothing_of_a_device() -> None:
     assert torch.equal(second["imu"].data.lin_acc_b, alone(2))
 
 
-def test_importing_the_package_wakes_no_device() -> None:
+def test_import_initialises_no_device() -> None:
     """`import sensorium`, even with its engines, starts neither Warp nor CUDA."""
     code = (
         "import sensorium, sys\nassert 'torch' not in sys.modules and 'warp' not in sys.modules\n"

@@ -34,7 +34,7 @@ def _add_one(rows: Rows, values: wp.array2d[wp.float32]) -> None:
 # Threads --------------------------------------------------------------------------------------------------------------
 
 
-def test_workers_do_pieces_at_the_same_time() -> None:
+def test_workers_run_pieces_concurrently() -> None:
     """Every piece waits for all the others, so none can finish before all have started."""
     workers, meeting = Workers(3), threading.Barrier(4, timeout=10.0)
     done: list[int] = []
@@ -49,7 +49,7 @@ def test_workers_do_pieces_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("where", [0, 1])
-def test_an_error_of_a_piece_is_raised_where_it_was_given(where: int) -> None:
+def test_error_in_a_piece_is_raised_in_the_submitting_thread(where: int) -> None:
     """The workers continue afterwards."""
     workers, done = Workers(1), []
 
@@ -77,7 +77,7 @@ def test_threads_end_with_their_workers() -> None:
 
 @pytest.mark.parametrize("where", ["start", "wait"])
 @pytest.mark.parametrize("after", [False, True])
-def test_workers_go_on_after_an_interrupt_at_any_point(
+def test_workers_continue_after_an_interrupt_at_any_point(
     where: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal arrives while a piece is handed over or waited for, before or after the threads know of the piece."""
@@ -114,7 +114,7 @@ if child:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on Unix only")
-def test_a_forked_process_has_workers_of_its_own() -> None:
+def test_forked_process_has_its_own_workers() -> None:
     """A fork does not copy threads: the child would wait forever for its parent's threads."""
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     subprocess.run(command, check=True)
@@ -126,7 +126,7 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
     capturing, launched = threading.Event(), threading.Event()
 
     def capture() -> None:
-        with graph.launching.alone():
+        with graph.launching.capturing_alone():
             events.append("capture")
             capturing.set()
             assert not launched.wait(0.1)
@@ -176,7 +176,7 @@ def test_an_interrupt_leaves_no_capture_open(where: str, monkeypatch: pytest.Mon
     assert segment.is_captured and bool((values == program.TIMED_RUNS + 1).all())
 
 
-def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
+def test_capture_works_while_other_launches_are_blocked() -> None:
     """Two threads that build and capture their own work do not wait for each other."""
     meeting = threading.Barrier(2, timeout=10.0)
     done: list[int] = []
@@ -184,7 +184,7 @@ def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
     def build() -> None:
         with graph.launching, graph.launching:
             meeting.wait()
-            with graph.launching.alone():
+            with graph.launching.capturing_alone():
                 done.append(1)
         done.append(2)
 
@@ -196,7 +196,7 @@ def test_captures_may_be_made_where_launches_are_kept_off_them() -> None:
     assert sorted(done) == [1, 1, 2, 2]
 
 
-def test_two_threads_step_and_capture_their_own_work() -> None:
+def test_two_threads_step_and_capture_independently() -> None:
     """Each counts its runs correctly, whatever the other captures in the meantime."""
     found: list[bool] = []
 
@@ -226,7 +226,7 @@ def test_fewer_than_one_shard_is_refused(shards: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "envs", "made"), [(1, 8, 1), (2, 8, 2), (4, 8, 4), (4, 3, 3)])
-def test_a_given_number_of_shards_is_taken(count: int, envs: int, made: int) -> None:
+def test_given_number_of_shards_is_used(count: int, envs: int, made: int) -> None:
     """There are at most as many parts as environments; each env is processed once, launched or captured."""
     compute = Compute("cpu", envs, shards=count)
     compute.capture_after = 0
@@ -237,10 +237,10 @@ def test_a_given_number_of_shards_is_taken(count: int, envs: int, made: int) -> 
     assert segment.shards == made and segment.is_captured and bool((values == 9.0).all())
 
 
-# What a device is told and tells, without memory that the host shares -------------------------------------------------
+# Transfers to and from a device without memory that the host shares ---------------------------------------------------
 
 
-def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_sent_to_the_device_in_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, the host does not write into the words."""
     clock = Clock(Compute("cpu", 2), exact_fraction(0.01))
     launches: list[Any] = []
@@ -257,7 +257,7 @@ def test_the_words_of_time_travel_with_one_launch(monkeypatch: pytest.MonkeyPatc
     assert clock.words.tolist() == [8, 0, 0, 5]
 
 
-def test_rings_move_on_the_device_as_on_the_host() -> None:
+def test_rings_advance_equally_on_device_and_host() -> None:
     """The sample's own work moves the head of a ring, in all envs, to the slot after the host's newest slot."""
     scene = syn.world([syn.ProbeCfg(name="p", rate_hz=50.0, delay=0.05, loss=0.2, noise=0.1, history_length=3)])
     ring = scene["p"].buffers.ring
@@ -272,7 +272,7 @@ def test_rings_move_on_the_device_as_on_the_host() -> None:
         assert set(ring.head.tolist()) == {(ring.position + 1) % ring.depth}
 
 
-def test_a_bad_state_is_reported_when_its_flags_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_state_is_reported_once_its_flags_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU flags arrive some steps late; the warning names the tick to which they belong."""
     engine = sn.TensorEngine(3, 0.01, provides=("pose", "velocity", "acceleration", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", rate_hz=100.0, evaluate="always")])

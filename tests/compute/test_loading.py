@@ -66,7 +66,7 @@ def on_terminal(source: str, cache: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_a_line_counts_kernels_that_are_compiled(tmp_path: Path) -> None:
+def test_progress_line_counts_compiled_kernels(tmp_path: Path) -> None:
     """On a cold cache the terminal, log and watcher get the count; the terminal's line is cleared at the end."""
     out, shown = on_terminal(COUNTED, tmp_path)
     assert f"\r\x1b[K{LINE}\r\x1b[K" in shown
@@ -87,24 +87,24 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_line_leaves_another_display_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_line_is_hidden_during_another_display(monkeypatch: pytest.MonkeyPatch) -> None:
     """If another display uses the terminal, such as the command line's spinner, nothing is written."""
     taken, real = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", taken)
-    loading._tell(4, 12, "kernel")
+    loading._report(4, 12, "kernel")
     assert taken.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", real)
     monkeypatch.setattr(sys, "__stderr__", real)
-    loading._tell(4, 12, "kernel")
+    loading._report(4, 12, "kernel")
     assert real.getvalue() == "\r\x1b[Kcompiling kernels, first run only: 5 of 12"
 
 
-def test_the_spinner_of_the_command_line_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_spinner_counts_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loading message names the kernel being compiled."""
     screen = Console(file=Terminal(), force_terminal=True, width=120)
     monkeypatch.setattr(messages, "stderr", lambda: screen)
     with messages.busy("loading"):
-        loading._tell(4, 12, "kernel")
+        loading._report(4, 12, "kernel")
         time.sleep(0.3)  # it redraws a few times per second
     assert isinstance(screen.file, Terminal)
     assert "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue()
@@ -163,7 +163,7 @@ def loaded_by(configs: str, cache: Path | None = None) -> tuple[int, int, list[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("configs", "kernels", "modules"), [(IMU, 6, 5), (f"{IMU}, {LIDAR}", 14, 11)])
-def test_a_scene_loads_the_kernels_that_it_launches(configs: str, kernels: int, modules: int) -> None:
+def test_scene_loads_only_kernels_it_launches(configs: str, kernels: int, modules: int) -> None:
     """No kernel is compiled that nothing launches, and the number of kernels and of modules is bounded."""
     loaded, count, idle, _, _ = loaded_by(configs)
     assert idle == []
@@ -171,7 +171,7 @@ def test_a_scene_loads_the_kernels_that_it_launches(configs: str, kernels: int, 
 
 
 @pytest.mark.slow
-def test_an_imu_waits_for_no_other_sensor() -> None:
+def test_imu_scene_loads_no_kernels_of_other_sensors() -> None:
     """A scene with an IMU imports neither other sensors nor the kernels of rays and solids."""
     imported = loaded_by(IMU)[-1]
     own = {name for name in imported if name.startswith("sensorium.")}

@@ -79,7 +79,7 @@ LARGE: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.mark.parametrize("case", LARGE)
-def test_what_does_not_fit_is_refused_by_field_and_size(case: str) -> None:
+def test_oversized_field_is_refused_with_name_and_size(case: str) -> None:
     """The error names the config and the field that drives the size; a running scene continues without the sensor."""
     cfg, num_envs, says = LARGE[case]
     with pytest.raises(sn.ConfigError, match=says):
@@ -91,13 +91,13 @@ def test_what_does_not_fit_is_refused_by_field_and_size(case: str) -> None:
     assert not scene.sensors
 
 
-def test_sensors_that_fit_one_by_one_must_fit_together() -> None:
+def test_sensors_must_fit_in_memory_together() -> None:
     cfgs = [sn.ImuCfg(name=f"imu_{k}", **BODY, history_length=3_000_000) for k in range(4)]  # 144 MB each
     with pytest.raises(sn.ConfigError, match=r"ImuCfg\('imu_2'\)\.history_length: .* 144 MB .*, and 1\d\d MB are avai"):
         sn.Scene(engine(), cfgs)
 
 
-def test_an_error_of_an_author_stays_what_it_is() -> None:
+def test_author_exception_is_not_replaced() -> None:
     with pytest.raises(RuntimeError, match="no motor"):
         sn.Scene(engine(), [WideCfg(raises=RuntimeError("no motor"))])
 
@@ -111,7 +111,7 @@ def test_absurd_numbers_of_environments_are_refused() -> None:
             make(10**12)
 
 
-def test_every_size_of_every_pattern_is_known_before_its_rays_are_made() -> None:
+def test_pattern_size_is_known_before_rays_are_generated() -> None:
     """The count is that of the rays, or a bound that is at most one row and column larger."""
     prisms = {"wedges": (10.0, 10.0), "rates_hz": (70.0, -60.0), "points_per_second": 1e5, "period": 0.01}
     turn = {"horizontal_fov_range": (-180.0, 180.0), "horizontal_res": 7.0}
@@ -132,7 +132,7 @@ def test_every_size_of_every_pattern_is_known_before_its_rays_are_made() -> None
         assert count is not None and true <= count <= 1.3 * true, pattern
 
 
-def test_an_allowance_counts_what_is_built_within_it() -> None:
+def test_allowance_counts_memory_built_within_it() -> None:
     memory = Memory("cpu", 4)
     with memory.within(Allowance(1e6, 100, "at most 1 MB", "Ask for more.")) as allowance:
         with memory.building():
@@ -152,7 +152,7 @@ def test_an_allowance_counts_what_is_built_within_it() -> None:
     torch.zeros(1000, 300)
 
 
-def test_the_memory_of_a_control_group_counts(tmp_path: Path) -> None:
+def test_memory_limit_of_the_control_group_applies(tmp_path: Path) -> None:
     whole = host_available(tmp_path)
     assert whole is None or whole > 2**20
     (tmp_path / "memory.max").write_text("1000000\n")

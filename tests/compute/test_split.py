@@ -28,7 +28,7 @@ def _running(rows: Rows, values: wp.array2d[wp.float32], out: wp.array[wp.float3
 
 
 @pytest.mark.parametrize("items", [1, 2, 5, 4096])
-def test_a_launch_that_may_be_split_gives_the_same_in_pieces_and_what_follows_sees_all_of_it(
+def test_split_launch_gives_equal_results_and_later_launches_see_all_pieces(
     items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
@@ -51,7 +51,7 @@ def test_a_launch_that_may_be_split_gives_the_same_in_pieces_and_what_follows_se
     assert segment.shards == min(3, items)
 
 
-def test_a_launch_that_may_not_be_split_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsplittable_launch_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     compute = Compute("cpu", 1, threads=3)
     values, total = torch.ones(1, 4096), torch.zeros(1)

@@ -69,7 +69,7 @@ def as_task(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], 
 
 
 def as_launch(compute: Compute, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
-    """Return a hook that does the same as a launch of its own."""
+    """Return a hook that does the same as a separate launch."""
     return lambda: compute.launch(_step_launch, (y.shape[1],), [task_of(x, y)])
 
 
@@ -78,7 +78,7 @@ def kernels(segment: Segment) -> list[str]:
     return [launch.kernel.key for launch in segment._launches]
 
 
-def test_tasks_of_several_owners_become_one_launch() -> None:
+def test_tasks_of_several_owners_share_one_launch() -> None:
     """Tasks of similar sizes join one launch, and each computes the same as alone."""
     compute, sizes = Compute("cpu", ENVS), (3, 1, 4, 3, 2)
     values = [torch.rand(ENVS, size) for size in sizes]
@@ -93,7 +93,7 @@ def test_tasks_of_several_owners_become_one_launch() -> None:
     assert all(map(torch.equal, values, alone))
 
 
-def test_most_threads_of_a_launch_have_something_to_do() -> None:
+def test_most_threads_of_a_launch_have_work() -> None:
     """Small tasks join a launch of large ones if at least half of its threads are needed; otherwise they are launched
     separately.
     """
@@ -103,7 +103,7 @@ def test_most_threads_of_a_launch_have_something_to_do() -> None:
     assert [launch.dim for launch in segment._launches] == [(3, ENVS, 500), (5, ENVS, 2)]
 
 
-def test_a_task_is_not_moved_ahead_of_its_owners_work() -> None:
+def test_task_is_not_moved_before_its_owners_earlier_work() -> None:
     compute = Compute("cpu", ENVS)
     a, b = torch.rand(ENVS, 2), torch.rand(ENVS, 2)
     work = [compute.record(as_task(compute, a, a), owner="a")]
@@ -113,14 +113,14 @@ def test_a_task_is_not_moved_ahead_of_its_owners_work() -> None:
     assert [len(launch.tasks) for launch in Segment.joined(twice)._launches] == [2, 2]
 
 
-def test_a_task_is_not_moved_ahead_of_work_that_is_nobodys() -> None:
+def test_task_is_not_moved_before_unowned_work() -> None:
     compute = Compute("cpu", ENVS)
     a, b = torch.rand(ENVS, 2), torch.rand(ENVS, 2)
     work = [compute.record(as_task(compute, y, y), owner=owner) for owner, y in (("a", a), (None, b), ("b", b))]
     assert kernels(Segment.joined(work)) == 3 * ["_step_task"]
 
 
-def test_a_task_outside_a_recording_runs_at_once() -> None:
+def test_task_outside_a_recording_runs_immediately() -> None:
     compute, y = Compute("cpu", ENVS), torch.ones(ENVS, 2)
     compute.reset_envs[1] = 1
     with compute.masked(compute.reset_envs):
@@ -130,7 +130,7 @@ def test_a_task_outside_a_recording_runs_at_once() -> None:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("seed", range(12))
-def test_moved_tasks_give_what_the_order_of_recording_gives(seed: int) -> None:
+def test_moved_tasks_give_the_results_of_the_recorded_order(seed: int) -> None:
     """Random owners mix tasks and launches on their own memory with shared work on all of it.
 
     Recorded, captured, in shards, and for some envs only, the results are bitwise those of sequential launches.
@@ -219,7 +219,7 @@ CHANGES: dict[int, Callable[[sn.Scene], object]] = {
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("shards", "capture"), [(1, True), (2, True), (4, False)])
-def test_sensors_together_read_what_each_reads_in_a_scene_of_its_own(shards: int, capture: bool) -> None:
+def test_sensors_read_the_same_together_and_alone(shards: int, capture: bool) -> None:
     """Two rates, noise, delays, differences and stages, with a torch hook between them and changes at run time."""
     together = crowd(cfgs=mixture(), capture=capture)
     together.compute.shards = shards
@@ -249,7 +249,7 @@ def test_sensors_together_read_what_each_reads_in_a_scene_of_its_own(shards: int
     ],
     ids=["clean", "noisy", "delayed", "differences"],
 )
-def test_a_step_has_as_many_launches_with_one_imu_as_with_twenty(knobs: dict[str, Any]) -> None:
+def test_launch_count_is_independent_of_the_number_of_imus(knobs: dict[str, Any]) -> None:
     counts = []
     for number in (1, 3, 20):
         scene = crowd(cfgs=imus(number, fields=("lin_acc_b", "ang_vel_b"), **knobs))
@@ -260,7 +260,7 @@ def test_a_step_has_as_many_launches_with_one_imu_as_with_twenty(knobs: dict[str
     assert counts[0] == counts[1] == counts[2] and counts[0]["_imu"] == 1
 
 
-def test_so_it_is_with_joint_sensors_and_frame_transformers() -> None:
+def test_launch_count_is_independent_of_the_number_of_joint_sensors_and_frame_transformers() -> None:
     for number in (1, 4):
         scene = crowd(cfgs=legs(number))
         for _ in range(3):

@@ -138,12 +138,12 @@ def rows_of(values: torch.Tensor, part: slice = slice(None)) -> bytes:
     return values[part].contiguous().numpy().tobytes()
 
 
-def test_every_kind_of_sensor_takes_part() -> None:
+def test_every_kind_of_sensor_is_covered() -> None:
     assert {cfg.kind() for cfg in sensors()} == OURS
 
 
 @pytest.mark.parametrize("name", [cfg.label for cfg in sensors()] + [*DEPTH, "drawn", "timed"])
-def test_slices_draw_what_the_whole_draws(
+def test_slices_draw_the_numbers_of_the_whole_run(
     name: str, whole: dict[str, dict[str, torch.Tensor]], slices: list[dict[str, dict[str, torch.Tensor]]]
 ) -> None:
     """All values that a reader sees agree at each tick in both slices; the two slices differ from each other."""

@@ -43,7 +43,7 @@ def compare(scene: sn.Scene, twin: sn.Scene, where: str) -> None:
             assert same, f"{where}: {name!r}, {key}"
 
 
-def test_every_kind_of_sensor_is_whole_after_an_interrupt_and_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_sensor_recovers_from_an_interrupt_by_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Successive interrupts before a segment of a step of several ticks are compared with an uninterrupted twin."""
     scene, twin = made(), made()
     generator = torch.Generator().manual_seed(2)

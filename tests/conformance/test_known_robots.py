@@ -70,7 +70,7 @@ def robot(name: str) -> Robot:
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_all_sensors_of_a_robot_are_mujocos_own(name: str) -> None:
+def test_all_sensors_of_a_robot_equal_mujocos(name: str) -> None:
     """Joints agree within 1e-6, frames within 1e-5, and declared sensors bit for bit, at every fifth tick."""
     bot = robot(name)
     engine = sn.MujocoEngine(bot.path, ENVS)

@@ -147,7 +147,7 @@ def differences(a: Array, b: Array) -> Array:
 
 
 @pytest.mark.parametrize(("seed", "meshes", "rays"), [(0, 40, 400), pytest.param(1, 600, 1000, marks=pytest.mark.soak)])
-def test_rays_at_mirrored_meshes_are_those_of_the_reference_and_of_mujoco(seed: int, meshes: int, rays: int) -> None:
+def test_rays_at_mirrored_meshes_match_the_reference_and_mujoco(seed: int, meshes: int, rays: int) -> None:
     """Distances and normals agree, from outside and inside; MuJoCo's may differ only where a ray passes an edge."""
     rng = np.random.default_rng(100 + seed)
     hits = left_out = 0

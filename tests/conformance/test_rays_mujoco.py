@@ -195,7 +195,7 @@ TETRAHEDRON = """
 @pytest.mark.parametrize(
     ("scale", "euler", "turn"), [("1 1 1", "0 0 0", "0 0 0"), ("1.5 -.4 .7", "20 -50 130", "70 10 -30")]
 )
-def test_an_asymmetric_mesh_is_met_wherever_it_is(scale: str, euler: str, turn: str, joint: str) -> None:
+def test_asymmetric_mesh_is_hit_in_any_pose(scale: str, euler: str, turn: str, joint: str) -> None:
     """5781 rays hit a tetrahedron, far from its centre of mass, as often as a test of all its triangles."""
     xml = TETRAHEDRON.format(scale=scale, euler=euler, turn=turn, joint=joint)
     x, y = np.meshgrid(np.linspace(-2.003, 3.001, 123), np.linspace(-2.002, 2.001, 47))
@@ -292,7 +292,7 @@ SELECTION = """
 
 @pytest.mark.parametrize("groups", [None, (0,), (0, 2), (3, 4), (1, 2, 3)])
 @pytest.mark.parametrize("own", [True, False], ids=["own", "all"])
-def test_groups_alpha_and_the_own_body_are_mujocos(groups: tuple[int, ...] | None, own: bool) -> None:
+def test_groups_alpha_and_own_body_rules_match_mujoco(groups: tuple[int, ...] | None, own: bool) -> None:
     """`geometry="all"` follows mj_ray's rule: geoms with alpha 0, other groups and the excluded body are invisible."""
     engine = sn.MujocoEngine(SELECTION, 1)
     engine.refresh()
@@ -354,7 +354,7 @@ CLOTH = """
 </mujoco>"""
 
 
-def test_a_deformable_is_refused_by_name_and_fine_when_excluded() -> None:
+def test_deformable_is_refused_by_name_unless_excluded() -> None:
     engine = sn.MujocoEngine(CLOTH, 1)
     down = sn.GridPatternCfg(size=(0.2, 0.2), resolution=0.1)
     cfg = sn.RayCasterCfg(name="rays", prim_path="/World", pattern=down, offset=sn.OffsetCfg(pos=(0.0, 0.0, 3.0)))

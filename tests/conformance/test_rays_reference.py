@@ -73,7 +73,7 @@ def hills(rng: np.random.Generator, points: tuple[int, int], size: tuple[float, 
 
 
 @pytest.mark.parametrize("seed", gate(range(4), {0, 2}))
-def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> None:
+def test_each_mount_hits_bodies_of_its_own_env(seed: int) -> None:
     """Shapes of all kinds, most of them moving, are hit in envs of different poses, from mounts on the world and on
     bodies.
 
@@ -105,7 +105,7 @@ def test_each_env_meets_its_own_bodies_from_each_of_its_mounts(seed: int) -> Non
 
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world", "yaw_starts"])
-def test_rays_leave_from_where_the_alignment_says(alignment: Any) -> None:
+def test_rays_start_according_to_the_alignment(alignment: Any) -> None:
     """Starts and directions agree with float64 rotations of the mount's pose, with an offset and both drifts."""
     rng = np.random.default_rng(11)
     poses = [random_poses(rng, 2) for _ in range(3)]
@@ -149,7 +149,7 @@ def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
         assert min(scales) < 0.0 < max(scales)
 
 
-def test_far_more_moving_shapes_than_a_block_can_keep() -> None:
+def test_more_moving_shapes_than_a_block_holds() -> None:
     """All of 110 are ahead, so a block cannot store those in its cone; in another env they surround it."""
     rng = np.random.default_rng(13)
     shapes = crowd(rng)
@@ -191,7 +191,7 @@ def kept(cast: RayCast, centres: Array, block: Array) -> int:
     return int((angle <= wide + np.arcsin(np.minimum(radius / far, 1.0))).sum())
 
 
-def test_neighbours_that_point_everywhere_and_start_far_apart() -> None:
+def test_neighbouring_rays_with_unrelated_starts_and_directions() -> None:
     """A block wider than a half space, with starts up to 20 m apart, agrees."""
     rng = np.random.default_rng(14)
     shapes = random_shapes(rng, 24, bodies=10)
@@ -213,7 +213,7 @@ def test_neighbours_that_point_everywhere_and_start_far_apart() -> None:
 @pytest.mark.parametrize(
     "limit", [2.0, pytest.param(5.0, marks=pytest.mark.slow), pytest.param(15.0, marks=pytest.mark.slow)]
 )
-def test_nothing_beyond_the_greatest_distance(limit: float) -> None:
+def test_no_hits_beyond_the_maximum_distance(limit: float) -> None:
     rng = np.random.default_rng(15)
     shapes = random_shapes(rng, 32, bodies=4)
     poses = [random_poses(rng, 4)]
@@ -225,7 +225,7 @@ def test_nothing_beyond_the_greatest_distance(limit: float) -> None:
 
 
 @pytest.mark.parametrize("vertical", [False, True])
-def test_a_hit_nearer_than_the_least_distance_is_a_miss_and_hides_what_is_behind(vertical: bool) -> None:
+def test_hit_below_the_minimum_distance_is_a_miss_and_occludes(vertical: bool) -> None:
     rng = np.random.default_rng(16)
     shapes = random_shapes(rng, 24, bodies=4)
     poses = [random_poses(rng, 4)]
@@ -246,7 +246,7 @@ def test_a_hit_nearer_than_the_least_distance_is_a_miss_and_hides_what_is_behind
 
 
 @pytest.mark.parametrize("directions", [[0.0, 0.0, 1.0], [0.1, 0.0, 1.0]], ids=["vertical", "slanted"])
-def test_an_infinite_greatest_distance_has_misses(directions: list[float]) -> None:
+def test_infinite_maximum_distance_still_has_misses(directions: list[float]) -> None:
     """Rays into empty space miss, also with an analytic shape that every ray is tested against."""
     world = World(
         tensor_engine([Shape("plane", "deck", (1.0, 1.0), pos=(0, 0, 1)), Shape("sphere", "s", (1.0,))], 0, 1)
@@ -286,7 +286,7 @@ def over(rng: np.random.Generator, n: int) -> Array:
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
+def test_vertical_rays_by_lookup(seed: int, sign: float) -> None:
     """Static meshes, boxes, planes and upright fields, turned about the vertical, and all moving kinds agree."""
     rng = np.random.default_rng([20, seed])
     world, _ = flat_world(rng)
@@ -298,7 +298,7 @@ def test_vertical_rays_by_look_ups(seed: int, sign: float) -> None:
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", gate(range(3), {0}))
-def test_vertical_rays_where_anything_stands_still(seed: int, sign: float) -> None:
+def test_vertical_rays_over_static_shapes(seed: int, sign: float) -> None:
     """Spheres, tilted fields and the like are hit beside the index of triangle shapes."""
     rng = np.random.default_rng([21, seed])
     shapes = random_shapes(rng, 40, bodies=3)
@@ -329,7 +329,7 @@ def test_vertical_rays_from_turned_mounts() -> None:
     few_left_out(reports)
 
 
-def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
+def test_column_with_more_moving_shapes_than_a_block_holds() -> None:
     """110 moving shapes are above each other."""
     rng = np.random.default_rng(24)
     shapes = crowd(rng)
@@ -344,7 +344,7 @@ def test_a_column_holds_far_more_moving_shapes_than_a_block_can_keep() -> None:
     few_left_out(reports)
 
 
-def test_one_height_field_alone_by_each_way() -> None:
+def test_single_height_field_by_each_method() -> None:
     """The shortest path, for distances and points only, agrees, and so does the path with ids and normals."""
     rng = np.random.default_rng(24)
     field = upright([(hills(rng, (17, 23), (4.0, 3.0), base=0.2), (1.0, -2.0, 0.3), 2.4)])
@@ -363,7 +363,7 @@ def test_one_height_field_alone_by_each_way() -> None:
         np.testing.assert_allclose(short["point"][hit & same], whole["point"][hit & same], atol=3e-5)
 
 
-def test_offsets_that_may_change_make_no_ray_vertical() -> None:
+def test_changeable_offsets_disable_vertical_rays() -> None:
     """A ray along -z of a frame that a tensor rotates by 90 degrees about y points along -x."""
     box = Shape("box", "box", (1.0, 1.0, 1.0))
     world = World(tensor_engine([box, Shape("plane", "ground", pos=(0, 0, -3))], 0, 1))
@@ -404,7 +404,7 @@ def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
 # Invisible shapes -----------------------------------------------------------------------------------------------------
 
 
-def test_a_body_that_is_welded_to_the_world_is_hidden_from_the_mount_on_it_only() -> None:
+def test_welded_body_is_hidden_only_from_its_own_mount() -> None:
     """Two mounts, one of them on a static body of shapes of all kinds, cast rays in all directions and down."""
     rng = np.random.default_rng(40)
     shapes = random_shapes(rng, 24, bodies=2)
@@ -466,7 +466,7 @@ def swept(block: int, alignment: Any = "base") -> tuple[World, RayCast, list[dic
 
 
 @pytest.mark.parametrize("alignment", ["base", *(pytest.param(a, marks=pytest.mark.slow) for a in ("yaw", "world"))])
-def test_each_ray_of_a_scan_meets_what_moves_where_it_is_at_the_nearest_tick(alignment: Any) -> None:
+def test_scan_rays_hit_moving_shapes_at_the_nearest_tick(alignment: Any) -> None:
     """In every block, rays agree with the reference at the poses of the tick nearest to the ray's firing time."""
     world, _, found, poses = swept(32, alignment)
     reports = []
@@ -484,13 +484,13 @@ def test_each_ray_of_a_scan_meets_what_moves_where_it_is_at_the_nearest_tick(ali
 
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world"])
-def test_a_scan_that_takes_time_does_not_depend_on_the_blocks(alignment: Any) -> None:
+def test_scan_over_time_is_independent_of_blocks(alignment: Any) -> None:
     alone = swept(1, alignment)[2]
     for block in (7, 32):
         assert all(same_bits(a, b) for a, b in zip(alone, swept(block, alignment)[2], strict=True))
 
 
-def test_the_last_block_of_a_window_is_as_wide_as_the_others() -> None:
+def test_last_block_of_a_window_has_full_width() -> None:
     """A window whose rays are not a whole number of blocks, over a pattern that jumps up and down, agrees."""
     rng = np.random.default_rng(51)
     shapes = [Shape("sphere", f"{i}", (0.5,), body=i) for i in range(40)]
@@ -525,7 +525,7 @@ def both_kinds(rng: np.random.Generator, envs: int, **more: Any) -> tuple[World,
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
-def test_block_sizes_make_no_difference(which: int) -> None:
+def test_block_size_does_not_change_results(which: int) -> None:
     world, rays = both_kinds(np.random.default_rng(60), 3, mounts=[(0, (0.0, 0.0, 0.0)), (2, (0.1, 0.0, 0.0))])
     alone, *others = (world.cast(world.rays(*rays[which], alignment="yaw", block=block)) for block in (1, 7, 32, 701))
     for other in others:
@@ -535,7 +535,7 @@ def test_block_sizes_make_no_difference(which: int) -> None:
 
 @pytest.mark.parametrize("envs", [1, 2, 5])
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
-def test_shards_make_no_difference(which: int, envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_do_not_change_results(which: int, envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads agree with a single thread; with a single env its rays are shared."""
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
     found = []
@@ -556,7 +556,7 @@ def test_shards_make_no_difference(which: int, envs: int, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
-def test_a_captured_graph_makes_no_difference(which: int) -> None:
+def test_captured_graph_does_not_change_results(which: int) -> None:
     found = []
     for capture in (False, True):
         world, rays = both_kinds(np.random.default_rng(62), 2, capture=capture)
@@ -573,7 +573,7 @@ def test_a_captured_graph_makes_no_difference(which: int) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["anywhere", "down"])
-def test_a_reset_casts_the_rays_of_its_envs_only(which: int) -> None:
+def test_reset_casts_only_rays_of_reset_envs(which: int) -> None:
     """A reset uses the mask: the other envs keep every bit, and remember earlier positions."""
     world, rays = both_kinds(np.random.default_rng(63), 3)
     cast = world.rays(*rays[which], alignment="yaw", limits=(0.0, FAR))
@@ -604,7 +604,7 @@ class _Given(PatternBaseCfg):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_captured_scene_is_the_plain_one() -> None:
+def test_captured_scene_equals_the_plain_one() -> None:
     """Ray casters in a scene with `capture=True` give the same bits, over steps and a reset of an env."""
     rng = np.random.default_rng(64)
     shapes = random_shapes(rng, 24, bodies=3)
@@ -637,7 +637,7 @@ def test_a_captured_scene_is_the_plain_one() -> None:
     assert np.isfinite(found[0][0]).mean() > 0.2
 
 
-def test_a_hit_on_a_moving_mesh_follows_it_in_the_same_step() -> None:
+def test_hit_follows_a_moving_mesh_in_the_same_step() -> None:
     """A mirrored wedge is hit at its body's current pose, in each env, with its faces and normals and no rebuild."""
     points = np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]]) - 0.3
     wedge = Mesh(points, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], "wedge")

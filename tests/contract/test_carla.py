@@ -192,7 +192,7 @@ def test_the_tutorial_from_the_definition_to_the_callback(world: sn.Client, caps
         assert calls.count(name) == 4  # one of each for one send
 
 
-def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client) -> None:
+def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
     """The event has length, iteration and index; an index past the end is an IndexError. It is read-only."""
     kept: list[Any] = []
     world.spawn("sensor.other.tutorial_safe_distance", attach_to=ROAD[EGO]).listen(kept.append)
@@ -217,7 +217,7 @@ def test_the_event_behaves_as_an_array_that_cannot_be_modified(world: sn.Client)
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
 
 
-def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None:
+def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None:
     """The blueprint has its attributes, recommended values and defaults; other valid values are accepted as well."""
     assert streamed.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
     assert "sensor.other.tutorial_safe_distance" in world.blueprints.filter("*safe_distance*").ids
@@ -227,7 +227,7 @@ def test_a_definition_makes_a_blueprint_in_the_library(world: sn.Client) -> None
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
         attribute = attributes[f"safe_distance_{side}"]
         assert (attribute.type, attribute.recommended_values) == ("float", (value,))
-        assert attribute == value and not attribute.restrict_to_recommended
+        assert attribute.as_str() == value and not attribute.attribute.restrict_to_recommended
     blueprint["safe_distance_back"] = 7.25
     sensor = world.spawn(blueprint, attach_to=ROAD[EGO])
     assert STORY[0] == ("set", 1.0, 7.25, 0.5)
@@ -333,40 +333,40 @@ class SenderSerializer(sn.Serializer):
 Sender.serializer = SenderSerializer
 
 
-def test_every_sensor_has_a_stream_and_a_pool_of_its_own(world: sn.Client) -> None:
+def test_every_sensor_has_its_own_stream_and_pool(world: sn.Client) -> None:
     """Only the sensor's listener gets its messages; their memory is reused by the same sensor, and never by another."""
     Sender.memory.clear()
-    heard: dict[str, list[str]] = {"left": [], "right": []}
-    for name, texts in heard.items():
+    received: dict[str, list[str]] = {"left": [], "right": []}
+    for name, texts in received.items():
         sensor = world.spawn("tutorial_sender", attach_to=ROAD[EGO], name=name)
         sensor.listen(lambda event, texts=texts: texts.append(str(event).rpartition(" ")[0]))
     frames = []
     for _ in range(30):
         frames.append(world.step())
-        until(lambda: all(texts[-1:] == [f"{name} {frames[-1]}"] for name, texts in heard.items()))
-    for name, texts in heard.items():
+        until(lambda: all(texts[-1:] == [f"{name} {frames[-1]}"] for name, texts in received.items()))
+    for name, texts in received.items():
         assert texts == [f"{name} {frame}" for frame in frames]
     left, right = Sender.memory["left"], Sender.memory["right"]
     assert not left & right
     assert len(left) <= 4 and len(right) <= 4  # thirty messages each
 
 
-def test_a_tick_that_sends_asynchronously(world: sn.Client) -> None:
+def test_tick_sends_asynchronously(world: sn.Client) -> None:
     """The capture is taken in tick and sent by another thread; the message belongs to the frame of the capture."""
-    heard: list[tuple[int, float, str]] = []
+    received: list[tuple[int, float, str]] = []
     sensor = world.spawn("tutorial_sender", sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])
     world.destroy(sensor)
     blueprint = world.blueprints.find("tutorial_sender").set_attributes(aside="true")
     sensor = world.spawn(blueprint, sn.Pose((0.0, 0.0, 2.0)), attach_to=ROAD[AUDI])
-    sensor.listen(lambda event: heard.append((event.frame, event.transform.pos, str(event))))
+    sensor.listen(lambda event: received.append((event.frame, event.transform.pos, str(event))))
     frames = [world.step() for _ in range(9)]
-    until(lambda: len(heard) == 9)
-    for frame, pos, text in heard:
+    until(lambda: len(received) == 9)
+    for frame, pos, text in received:
         tick = frames.index(frame) + 1
         assert pos == (at(tick)[AUDI][0], 0.0, 2.0)
         name, number, thread = text.split(" ", 2)
         assert (name, number) == (sensor.name, str(frame)) and thread.endswith("(compute_and_send)")
-    assert sorted(frame for frame, *_ in heard) == frames
+    assert sorted(frame for frame, *_ in received) == frames
 
 
 # Client-side sensors --------------------------------------------------------------------------------------------------
@@ -401,12 +401,12 @@ def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
             for _ in range(3):
                 client.step()
             assert server.sent_bytes == sent and server.counts.subscriptions == 0
-            heard: list[tuple[int, float]] = []
-            odometer.listen(heard.append)
+            received: list[tuple[int, float]] = []
+            odometer.listen(received.append)
             frames = [client.step() for _ in range(4)]
-            until(lambda: heard and heard[-1][0] == frames[-1])
-            assert heard[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
-            assert {topic for topic, each in server._offers.topics.items() if each.subscriptions} == {"world"}
+            until(lambda: received and received[-1][0] == frames[-1])
+            assert received[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
+            assert {topic for topic, each in server._stream_catalog.topics.items() if each.subscriptions} == {"world"}
             odometer.destroy()
             until(lambda: odometer.name not in other.streams)
             assert odometer.name not in server.streams

@@ -59,7 +59,7 @@ def tick(scene: sn.Scene, forces: Mapping[tuple[int, str], float], friction: flo
     return scene["x"]
 
 
-def test_every_tick_is_looked_at_whether_it_is_read_or_not() -> None:
+def test_every_tick_is_observed_whether_read_or_not() -> None:
     """Unread ticks are in the history and in the times; contacts written after a tick belong to the next tick."""
     scene = script("foot", num_envs=1, prim_path="foot", history_length=3, track_air_time=True)
     for force in (10.0, 20.0, 30.0):
@@ -72,7 +72,7 @@ def test_every_tick_is_looked_at_whether_it_is_read_or_not() -> None:
     assert sensor.data.net_forces_w_history[0, :, 0, 2].tolist() == [99.0, 30.0, 20.0]
 
 
-def test_history_is_kept_where_a_length_is_given() -> None:
+def test_history_is_kept_if_a_length_is_given() -> None:
     """History fields have a separate length, newest first, with 0 before the episode.
 
     At the default length of 0 they have the present entry, or are None with `primary`. There is no second history of
@@ -89,7 +89,7 @@ def test_history_is_kept_where_a_length_is_given() -> None:
     assert script("foot", primary=on("body", "foot"))["x"].data.force_history is None
 
 
-def test_friction_is_in_no_entry_of_the_history_of_net_forces() -> None:
+def test_net_force_history_excludes_friction() -> None:
     """For a contact with 10 N of normal force plus friction, every entry holds 10 N along the normal."""
     scene = script("foot", num_envs=1, prim_path="foot", history_length=2)
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_the_environment_namespace_stands_for_all_environments() -> None:
         assert data.net_forces_w[:, 0, 2].tolist() == data.force_matrix_w[:, 0, 0, 2].tolist() == [2.0, 3.0]
 
 
-def test_it_draws_the_net_force_on_each_body() -> None:
+def test_debug_draw_shows_the_net_force_on_each_body() -> None:
     """An arrow of 0.01 m per newton starts at the body where the force exceeds the threshold; there are no markers."""
     scene = script("FL", "FR", num_envs=1, prim_path="F.", track_pose=True)
     scene.engine.body_pos_w[0] = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -121,7 +121,7 @@ def test_it_draws_the_net_force_on_each_body() -> None:
         sn.ContactSensorCfg(prim_path="F.", visualizer_cfg=None)
 
 
-def test_columns_are_primary_major_and_times_per_primary() -> None:
+def test_columns_are_primary_major_and_times_are_per_primary() -> None:
     """Slot s of primary p is column p * num_slots + s; times are per primary, and any filled slot counts as contact."""
     scene = script(
         "a", "b", "c", num_envs=2, primary=on("body", "[abc]"), num_slots=2, track_air_time=True, latch=False
@@ -232,7 +232,7 @@ def test_the_feet_on_the_terrain() -> None:
     assert feet.current_air_time[:, 0].tolist() == [0.0, pytest.approx(0.8)]
 
 
-def test_the_engine_is_asked_for_reports_of_the_bodies_by_the_sensor() -> None:
+def test_sensor_requests_contact_reports_for_its_bodies() -> None:
     """The config alone adds MuJoCo's own contact sensors to a model without sensors, and no others."""
     scene = settled(
         world(free("ball", 'size=".1" mass="2"', "0 0 .1")), sn.ContactSensorCfg(name="x", prim_path="ball")
@@ -292,7 +292,7 @@ def test_the_centre_of_pressure_of_a_flat_foot() -> None:
     assert force.sum() == pytest.approx(3.0 * G, rel=1e-3)
 
 
-def test_netforce_is_a_wrench_at_the_force_weighted_centre() -> None:
+def test_netforce_acts_at_the_force_weighted_centre() -> None:
     """The force is the sum of the corners' forces, at their force-weighted mean point, with the remaining moment."""
     foot = on("body", "foot")
     corners = sn.ContactSensorCfg(
@@ -363,7 +363,7 @@ def test_a_sphere_on_a_plane_fills_one_slot_of_eight() -> None:
 
 
 @pytest.mark.parametrize("condim", [1, 4])
-def test_without_friction_there_is_a_normal_force_only(condim: int) -> None:
+def test_without_friction_only_the_normal_force_remains(condim: int) -> None:
     """Without friction of the pair, a ball that slides and spins exerts its normal force alone.
 
     With friction it is dragged along both tangents and turned about the normal.
@@ -380,7 +380,7 @@ def test_without_friction_there_is_a_normal_force_only(condim: int) -> None:
     assert bool(torque[0] != 0.0) == (condim == 4) and not bool(torque[1:].any())
 
 
-def test_all_feet_against_one_object_take_one_sensor() -> None:
+def test_one_sensor_covers_all_feet_against_one_object() -> None:
     """One of two feet stands on the object, the other on the ground: both are pressed upwards, one by the object."""
     bodies = (
         free("Object", 'type="box" size=".2 .2 .05" mass="5"', "1 0 .05")
@@ -397,7 +397,7 @@ def test_all_feet_against_one_object_take_one_sensor() -> None:
     assert numpy(data.force_matrix_w[0, :, 0, 2]) == pytest.approx([2.0 * G, 0.0], rel=1e-2)
 
 
-def test_a_base_reports_ground_and_object_apart() -> None:
+def test_base_reports_ground_and_object_separately() -> None:
     """A base that lies on the ground and carries an object is pressed up by the ground and down by the object."""
     bodies = free("base", 'type="box" size=".2 .2 .1" mass="4"', "0 0 .1") + free(
         "Object", 'type="box" size=".1 .1 .05" mass="1.5"', "0 0 .25"

@@ -33,20 +33,20 @@ def test_the_row_holds(row: Row, collected: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_a_table_has_all_sections_of_its_document_and_no_row_twice(document: Document) -> None:
+def test_table_has_all_sections_of_its_document_and_unique_rows(document: Document) -> None:
     assert dict(Counter(row.section for row in document.rows)) == dict(document.sections)
     assert document.rows and all(document.sections.values())
     twice = [name for name, count in Counter((row.kind, row.name) for row in document.rows).items() if count > 1]
     assert twice == []
 
 
-def test_the_page_is_what_the_tables_say() -> None:
+def test_page_matches_the_tables() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), f"docs/contract.md is not that of the tables: run {COMMAND}"
 
 
 # The checker itself ---------------------------------------------------------------------------------------------------
 
-ALWAYS = "tests/contract/test_contract.py::test_the_page_is_what_the_tables_say"
+ALWAYS = "tests/contract/test_contract.py::test_page_matches_the_tables"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_false_row_is_found(
     ],
     ids=["two statuses", "none", "unknown key", "missing key"],
 )
-def test_a_row_with_wrong_keys_is_not_read(keys: str, error: str, tmp_path: Path) -> None:
+def test_row_with_wrong_keys_is_rejected(keys: str, error: str, tmp_path: Path) -> None:
     path = tmp_path / "document.toml"
     path.write_text(
         "name = 'D'\ntitle = 'T'\n[[section]]\nname = 'S'\nrows = 1\n[[section.row]]\n"
@@ -166,7 +166,7 @@ def test_helper(): helper()
 """
 
 
-def test_every_way_to_skip_is_found(tmp_path: Path) -> None:
+def test_all_forms_of_skipping_are_found(tmp_path: Path) -> None:
     """A mark, a condition, an expected failure, and a call in the test, a fixture or a helper are found."""
     (tmp_path / "test_skippers_of_contract.py").write_text(SKIPPERS, encoding="utf-8")
     found = collect_files([str(tmp_path / "test_skippers_of_contract.py")], tmp_path / "out.json")

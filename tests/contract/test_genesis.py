@@ -42,7 +42,7 @@ def mounted(*cfgs: Any, num_envs: int = 4) -> sn.Scene:
     return sn.Scene(tumbling_engine(num_envs), cfgs)
 
 
-def test_the_positions_of_the_guide() -> None:
+def test_positions_example_of_the_guide() -> None:
     """The example sensor returns the position of its links, `[env, mount, 3]`."""
 
     class PositionsCfg(sn.MountedSensorCfg[PosData]):
@@ -105,7 +105,7 @@ def test_setup_is_called_once_per_sensor() -> None:
     assert seen == ["a", "b"]
 
 
-def test_shapes_are_those_of_the_config_and_dtypes_those_of_the_fields() -> None:
+def test_shapes_follow_the_config_and_dtypes_the_fields() -> None:
     """Two sensors of a class differ in shape; dtypes are declared in the data class and need no instance."""
     scene = syn.world([syn.WideCfg(name="few", columns=2), syn.WideCfg(name="many", columns=5), syn.CastCfg(name="c")])
     assert scene["few"].data.x.shape == (4, 2) and scene["many"].data.x.shape == (4, 5)
@@ -155,7 +155,7 @@ def test_apply_transform_is_called_on_both_branches() -> None:
     assert not (lines.truth_timeline.at(1).pos > 50.0).any()
 
 
-def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
+def test_rc_element_of_the_guide_does_not_affect_the_truth() -> None:
     """The velocity is rotated into the link's frame on both branches, then filtered on the measured branch."""
     alpha = 0.75
 
@@ -187,7 +187,7 @@ def test_the_rc_element_of_the_guide_leaves_the_truth_alone() -> None:
     assert not scene["rc"].data.pos.equal(scene["rc"].buffers.slot.pos[:, 0])  # noise is added outside the recurrence
 
 
-def test_the_threshold_of_the_guide() -> None:
+def test_threshold_example_of_the_guide() -> None:
     """Values are float inside and bool outside; noise acts on the float, so it can flip the flag but keeps its type."""
 
     class HighCfg(sn.MountedSensorCfg[HighData]):
@@ -242,7 +242,7 @@ def clamp_class() -> type[Any]:
     return Clamp
 
 
-def test_the_intermediate_record_is_distinct_where_the_spaces_coincide() -> None:
+def test_intermediate_record_is_separate_even_if_spaces_coincide() -> None:
     """A running sum that is clamped for readers continues unclamped in its separate memory."""
     clamp_class()
     scene = mounted(ClampCfg(name="c", body="body"))
@@ -308,7 +308,7 @@ def test_noise_acts_before_post_process() -> None:
     assert scene["biased"].ground_truth.level.equal(clean.level)
 
 
-def test_signal_dependent_noise_of_the_guide() -> None:
+def test_signal_dependent_noise_example_of_the_guide() -> None:
     """`super()` runs the standard chain; noise in proportion to the signal is added, and is zero for a zero signal."""
 
     class FloorCfg(sn.SimpleSensorCfg[PosData]):
@@ -455,7 +455,7 @@ def test_the_default_hooks_do_nothing() -> None:
 
 
 @pytest.mark.parametrize("copy", [None, False])
-def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
+def test_timeline_returns_the_record_itself(copy: bool | None) -> None:
     """`at(0, copy=False)` equals `at(0)`; a copy is refused with the replacement."""
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5)])
     timeline = scene["c"].buffers.slot_timeline
@@ -464,7 +464,7 @@ def test_the_timeline_gives_the_record_itself(copy: bool | None) -> None:
         timeline.at(0, copy=True)
 
 
-def test_read_returns_the_data_class_with_memory_of_its_own() -> None:
+def test_read_returns_a_data_class_with_its_own_memory() -> None:
     """Every field of the data class equals `data`, for all or some environments, with either name of the ids."""
     scene = mounted(sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b", "lin_vel_b")))
     scene.step(substeps=3)
@@ -509,7 +509,7 @@ def test_one_tensor_of_n_scalars(columns: int) -> None:
     assert sensor.read_ground_truth([3]).equal(expected[3:]) and sensor.history.shape == (4, 2, columns)
 
 
-def test_a_state_is_kept_from_step_to_step_and_begins_anew_with_an_episode() -> None:
+def test_state_persists_between_steps_and_is_reset_per_episode() -> None:
     """A counter and a filter in `new_state` follow the closed recurrence at every sample."""
 
     class KeptCfg(sn.MountedSensorCfg[PosData]):
@@ -558,7 +558,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("where", ["class", "mixin"])
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_hook_with_a_name_of_another_library_is_refused_with_ours(name: str, where: str) -> None:
+def test_hook_name_of_another_library_is_refused_with_the_native_name(name: str, where: str) -> None:
     """The class definition raises a `TypeError`, also with full control and for a hook from a mixin."""
 
     class PlainCfg(sn.MountedSensorCfg[PosData]):
@@ -574,7 +574,7 @@ def test_a_hook_with_a_name_of_another_library_is_refused_with_ours(name: str, w
         assert FOREIGN[name] in str(caught.value)
 
 
-def test_all_foreign_hooks_are_named_at_once_and_other_helpers_are_free() -> None:
+def test_all_foreign_hooks_are_reported_together_and_other_helpers_allowed() -> None:
     with pytest.raises(TypeError, match=r"_post_process is never called.* initialize is never called"):
         type("Ported", (sn.SimpleSensor,), {"_post_process": None, "initialize": None})
     type("Free", (sn.SimpleSensor,), {"_helper": None, "update_filter": None, "_build": None, "_update": None})
@@ -610,7 +610,7 @@ def test_uses_ring_pipeline_is_read_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("knob", ["noise", "bias", "random_walk", "resolution", "delay", "jitter"])
-def test_setters_of_the_guide_are_set(knob: str) -> None:
+def test_setters_of_the_guide_map_to_set(knob: str) -> None:
     """`set_bias(value, env_ids)` is equivalent to `set("bias", value, env_ids)`."""
     knobs = {"noise": 0.0, "bias": 0.0, "random_walk": 0.0, "resolution": 0.0, "delay": 0.05, "jitter": 0.05}
     scenes = [syn.world([syn.ScalarCfg(name="s", **knobs)]) for _ in range(3)]
@@ -647,7 +647,7 @@ class Proximity(sn.SimpleSensor[ProximityCfg, ProximityData]):
         raw.distance.copy_(self.mount.pos_w.norm(dim=-1).clamp(max=self.params.max_range)[..., None])
 
 
-def test_the_proximity_sensor_of_the_guide() -> None:
+def test_proximity_sensor_of_the_guide() -> None:
     """The distance from the origin is clamped at each sensor's range; imperfections are included."""
     registry.pair(ProximityCfg, Proximity)
     near, far = ProximityCfg(name="near", body="body", max_range=0.2), ProximityCfg(name="far", body="body")
@@ -662,5 +662,5 @@ def test_the_proximity_sensor_of_the_guide() -> None:
     away.update()
     assert away[far].data.distance.tolist() == [[1.0]] and away[near].data.distance.item() == pytest.approx(0.2)
     knobs = {"noise": 0.01, "bias": 0.1, "random_walk": 0.001, "resolution": 0.001, "delay": 0.01, "jitter": 0.004}
-    laws = check_sensor(far.replace(**knobs, history_length=3))
-    assert {"truth_is_never_altered", "delay_invents_nothing", "reading_changes_nothing"} <= set(laws)
+    rules = check_sensor(far.replace(**knobs, history_length=3))
+    assert {"truth_is_never_altered", "delay_invents_nothing", "reading_changes_nothing"} <= set(rules)

@@ -30,21 +30,21 @@ def test_fields_of_every_config_are_keyword_only(cfg_class: type[SensorCfg[Any]]
 
 
 PLAIN = [sensor for _, sensor in OURS if sensor is not sn.Contact]
-"""A contact switch undoes the chain where nothing presses: tests/sensors/test_contact.py has its laws."""
+"""A contact switch undoes the chain where nothing presses: tests/sensors/test_contact.py tests it."""
 
 
 @pytest.mark.parametrize("sensor_class", PLAIN, ids=lambda sensor: sensor.__name__)
-def test_our_sensors_take_the_standard_chain_as_it_is(sensor_class: type[Any]) -> None:
+def test_built_in_sensors_use_the_unmodified_standard_chain(sensor_class: type[Any]) -> None:
     """None of them has an imperfection model besides the chain and the stages."""
     assert sensor_class.apply_hardware_imperfections is sn.SimpleSensor.apply_hardware_imperfections
 
 
-def test_one_env_keeps_its_axis() -> None:
+def test_single_env_keeps_its_axis() -> None:
     scene = syn.world([syn.ProbeCfg(name="p"), syn.ScalarCfg(name="s")], num_envs=1)
     assert scene["p"].read().vec.shape == (1, 3) and scene["s"].read().shape == (1,)
 
 
-def test_an_incomplete_sensor_is_refused_when_it_is_defined_or_built() -> None:
+def test_incomplete_sensor_is_refused_at_definition_or_build() -> None:
     """A missing raw value, data class or declared field is a `RegistrationError`, which is a TypeError."""
 
     @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
 
 
 @each_plain_sensor
-def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
+def test_evaluation_is_lazy_if_no_sample_can_be_missed(name: str) -> None:
     """Sensors without period and memory, or with the option, are lazy, as `info` shows; others compute at due ticks."""
     for options, evaluation in (
         ({}, "lazy"),
@@ -113,7 +113,7 @@ def test_evaluation_is_lazy_where_no_sample_can_be_missed(name: str) -> None:
         scene = built(name, **options, evaluate="wanted")
         syn.advance(scene, 8)
         assert scene["x"].frame.tolist() == [2] * 3  # at the start and at the first tick: before then it was unread
-        scene["x"].data  # noqa: B018 - somebody does
+        scene["x"].data  # noqa: B018 - a read is the point
         syn.advance(scene)
         assert scene["x"].frame.tolist() == [3] * 3
 
@@ -140,7 +140,7 @@ def test_a_period_counts_from_the_start_and_not_from_the_last_read(name: str) ->
 
 
 @each_plain_sensor
-def test_history_is_kept_where_a_length_is_given(name: str) -> None:
+def test_history_is_kept_if_a_length_is_given(name: str) -> None:
     """The newest sample is first, and the first sample fills the rest; the default of 0 keeps no history."""
     scene = built(name, history_length=3)
     syn.advance(scene)
@@ -152,7 +152,7 @@ def test_history_is_kept_where_a_length_is_given(name: str) -> None:
 
 
 @each_sensor
-def test_reset_starts_the_given_envs_anew_or_all(name: str) -> None:
+def test_reset_restarts_given_envs_or_all(name: str) -> None:
     """Within a long period, envs 0 and 2 are captured again, then, without ids, all envs."""
     scene = built(name, update_period=0.1)
     syn.advance(scene, 4)
@@ -193,14 +193,14 @@ def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> No
     [(name, name != "SensorBase") for name in SENSORS],
     ids=list(SENSORS),
 )
-def test_set_debug_vis_says_whether_the_sensor_draws(name: str, draws: bool) -> None:
+def test_set_debug_vis_returns_whether_the_sensor_draws(name: str, draws: bool) -> None:
     """The result is True for a sensor that draws and False otherwise; requesting it in the config is never an error."""
     sensor = built(name, debug_vis=True)["x"]
     assert sensor.has_debug_vis_implementation is draws
     assert sensor.set_debug_vis(True) is draws and sensor.set_debug_vis(False) is draws
 
 
-def test_the_types_that_a_camera_by_rays_cannot_give_are_those_of_the_page() -> None:
+def test_unsupported_camera_types_match_the_page() -> None:
     """Exactly these types are refused, each by name."""
     row = next(row for row in DOCUMENTS[0].rows if row.name == "RayCasterCamera.UNSUPPORTED_TYPES")
     words = row.says.partition(": ")[2].split(", ")
@@ -240,7 +240,7 @@ PRIM_PATHS = {
 
 
 @pytest.mark.parametrize("sensor", PRIM_PATHS)
-def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> None:
+def test_example_path_of_each_sensor_resolves_to_its_element(sensor: str) -> None:
     """Every notation of the namespace works; the camera is found by its name, and bodies precede sites of the same
     name.
 
@@ -260,7 +260,7 @@ def test_the_example_path_of_each_sensor_leads_to_its_element(sensor: str) -> No
 
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "Imu"])
-def test_a_sensor_sits_on_the_body_that_its_path_names(sensor: str) -> None:
+def test_prim_path_selects_the_body_of_the_sensor(sensor: str) -> None:
     """The path may name an articulation body or a free rigid body, but not several bodies or a missing body."""
     make, field = SENSORS[sensor]
     engine = robot()
@@ -288,7 +288,7 @@ def test_the_environment_namespace_stands_for_all_environments(sensor: str) -> N
 
 
 @pytest.mark.parametrize("space", NAMESPACES)
-def test_an_entity_alone_is_its_root_body_in_every_selector(space: str) -> None:
+def test_entity_name_alone_selects_its_root_body(space: str) -> None:
     """This holds for mounts, target frames, contact sources and filters, and ray targets; the root has another name."""
     path = {name: f"{space}{name}" for name in ("Robot", "Cube")}
     scene = sn.Scene(
@@ -313,7 +313,7 @@ def test_an_entity_alone_is_its_root_body_in_every_selector(space: str) -> None:
     assert scene["rays"].info.bodies == ("Robot/base",) and scene["eye"].info.bodies == ("Robot/base",)
 
 
-def test_an_entity_alone_is_resolved_before_the_model_is_compiled() -> None:
+def test_entity_name_alone_is_resolved_before_compilation() -> None:
     """`sn.prepare` finds the same bodies for the reports of contacts."""
     spec = mujoco.MjSpec.from_string(COMPOSED)
     cfg = sn.ContactSensorCfg(
@@ -338,7 +338,7 @@ COMPOSED = """
 """
 
 
-def test_an_entity_with_several_roots_and_a_name_without_an_entity_are_refused() -> None:
+def test_entity_with_several_roots_and_name_without_entity_are_refused() -> None:
     """This holds also where the kinematic tree is unknown; a body with that exact name takes precedence."""
     engine = sn.MujocoEngine(COMPOSED)
     assert match_prim_path("{ENV_REGEX_NS}/Robot", engine, "Cfg") == ("body", ["Robot/base"])

@@ -42,7 +42,7 @@ def site(name: str = "imu_site") -> sn.ObjRef:
     return sn.ObjRef(type="site", name=name, entity="robot")
 
 
-def test_a_sensor_on_an_element_of_an_entity_or_on_none() -> None:
+def test_sensor_on_an_element_with_or_without_entity() -> None:
     """`ObjRef(entity=)` finds the element under the entity's prefix; the world needs no entity."""
     cfgs = [
         sn.ImuCfg(name="on", site=site(), fields=("pos_w",)),
@@ -55,7 +55,7 @@ def test_a_sensor_on_an_element_of_an_entity_or_on_none() -> None:
         sn.Scene(robot(), [sn.ImuCfg(site=sn.ObjRef(type="site", name="imu_site", entity="box"))])
 
 
-def test_data_is_computed_once_per_step_however_often_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_is_computed_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = syn.world([syn.ProbeCfg(name="p")])
     syn.advance(scene)
     monkeypatch.setattr(syn.Probe, "calls", 0)
@@ -67,7 +67,7 @@ def test_data_is_computed_once_per_step_however_often_it_is_read(monkeypatch: py
     assert syn.Probe.calls == 3  # not read since
 
 
-def test_update_and_reset_make_the_next_read_compute_anew() -> None:
+def test_update_and_reset_invalidate_computed_data() -> None:
     """An edit shows after `update()`, a new episode after `reset()`."""
     scene = syn.world([syn.ProbeCfg(name="p")])
     before = scene["p"].read().vec
@@ -80,7 +80,7 @@ def test_update_and_reset_make_the_next_read_compute_anew() -> None:
     assert scene["p"].read().vec[[0, 1, 3]].equal((before + 1.0)[[0, 1, 3]])
 
 
-def test_an_authors_reset_is_called_with_the_mask_of_envs() -> None:
+def test_authors_reset_receives_the_env_mask() -> None:
     """A sensor's private state is reset for the selected envs only."""
     scene = syn.world([syn.SumCfg(name="sum")])
     syn.advance(scene, 3)
@@ -117,7 +117,7 @@ CATEGORIES = {
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_sensors_of_each_category_equal_mujocos_own(category: str) -> None:
+def test_sensors_of_each_category_equal_mujocos(category: str) -> None:
     """The type's name and an element give `[env, dim]` of MuJoCo's result for the same state, bit-exact in float32."""
     objtype, name, types = CATEGORIES[category]
     attribute = {"site": 'site="{}"', "joint": 'joint="{}"'}.get(objtype, f'objtype="{objtype}" objname="{{}}"')
@@ -143,7 +143,7 @@ def test_sensors_of_each_category_equal_mujocos_own(category: str) -> None:
             assert np.array_equal(got, expected), word
 
 
-def test_vectors_have_three_columns_quaternions_four_scalars_one() -> None:
+def test_vectors_have_3_columns_quaternions_4_scalars_1() -> None:
     words = {"gyro": 3, "framequat": 4, "jointpos": 1}
     obj = {"gyro": site(), "framequat": sn.ObjRef(type="body", name="base", entity="robot"),
            "jointpos": sn.ObjRef(type="joint", name="knee_joint", entity="robot")}  # fmt: skip
@@ -181,7 +181,7 @@ def test_the_frame_position_example_is_relative_to_its_base() -> None:
     torch.testing.assert_close(scene["robot/ee_pos"].data, torch.tensor([[0.4, 0.0, 0.0]]).expand(3, 3))
 
 
-def test_sensors_of_the_xml_are_discovered_under_their_entity() -> None:
+def test_xml_sensors_are_discovered_under_their_entity() -> None:
     """Without a config they are in the scene, prefixed, and read MuJoCo's results."""
     imu, hip = '<accelerometer name="trunk_imu" site="imu_site"/>', '<jointpos name="hip_sensor" joint="knee_joint"/>'
     engine = robot(sensors=f"<sensor>{imu}{hip}</sensor>")
@@ -204,7 +204,7 @@ def test_sensors_of_the_xml_are_discovered_under_their_entity() -> None:
         ({"sensor_type": "gyro", "obj": site(), "cutoff": -1.0}, "cutoff"),
     ],
 )
-def test_a_wrong_builtin_config_names_its_field(given: dict[str, Any], field: str) -> None:
+def test_wrong_builtin_config_error_names_the_field(given: dict[str, Any], field: str) -> None:
     with pytest.raises(sn.ConfigError) as caught:
         sn.BuiltinSensorCfg(name="x", **given)
     assert [fault.field for fault in caught.value.faults] == [field]

@@ -29,7 +29,7 @@ class TravelData:
     travel: Annotated[Tensor, sn.Field("m")]
 
 
-def test_a_state_lives_on_the_object_and_is_saved_and_reset_with_it() -> None:
+def test_state_attribute_is_saved_and_reset_with_the_sensor() -> None:
     """`new_state` is per config, zero at the start and in reset envs, and restored with the scene."""
 
     class TravelCfg(sn.MountedSensorCfg[TravelData]):
@@ -91,7 +91,7 @@ def _turn(quat: wp.array[wp.vec4], vector: wp.array[wp.vec3], out: wp.array[wp.v
     out[i] = quat_rotate(quat[i], vector[i])
 
 
-def test_kernels_turn_vectors_by_quaternions() -> None:
+def test_kernels_rotate_vectors_by_quaternions() -> None:
     """`quat_rotate` in a kernel agrees with SciPy for quaternions (w, x, y, z)."""
     rng = np.random.default_rng(0)
     turns, vectors = Rotation.random(50, rng=rng), rng.normal(size=(50, 3))

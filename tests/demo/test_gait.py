@@ -58,7 +58,7 @@ def walk(model: mujoco.MjModel) -> dict[str, Array]:
     return walked | {"yaw": yaw, "start": start, "time": time.numpy()}
 
 
-def test_none_falls(walk: dict[str, Array]) -> None:
+def test_no_robot_falls(walk: dict[str, Array]) -> None:
     """The trunk stays upright, close to its standing height, and rolls and pitches little."""
     qpos = walk["qpos"]
     assert _up(qpos).min() > 0.98
@@ -92,7 +92,7 @@ def test_diagonal_feet_touch_in_phase(walk: dict[str, Array]) -> None:
     assert ((touch.mean(axis=1) > 0.4) & (touch.mean(axis=1) < 0.75)).all()
 
 
-def test_home_stands_still(model: mujoco.MjModel) -> None:
+def test_home_pose_stands_still(model: mujoco.MjModel) -> None:
     """From the home keyframe the robot neither drops nor walks away, and its controls are the trot's first targets."""
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, model.key("home").id)
@@ -128,7 +128,7 @@ def test_inverse_kinematics_matches_model(model: mujoco.MjModel) -> None:
         np.testing.assert_allclose(g.inverse(torch.from_numpy(feet)).numpy(), joints, atol=1e-6)
 
 
-def test_feet_out_of_reach_give_finite_targets() -> None:
+def test_unreachable_feet_give_finite_joint_targets() -> None:
     """Feet commanded too far away or onto the hip still give finite joint targets."""
     far = torch.tensor([0.5, 0.0, -1.0]).expand(4, 3)
     near = torch.zeros(4, 3)
@@ -136,7 +136,7 @@ def test_feet_out_of_reach_give_finite_targets() -> None:
         assert torch.isfinite(Geometry().inverse(feet)).all()
 
 
-def test_time_shapes() -> None:
+def test_gait_accepts_any_shape_of_time() -> None:
     """A scalar, a time per environment and any other shape of times give the same targets at the same time."""
     trot = Trot()
     assert trot.targets(1.3).shape == (12,)
@@ -172,7 +172,7 @@ def test_bad_parameters_are_refused(bad: dict[str, float]) -> None:
         Trot(**bad)  # type: ignore[arg-type]
 
 
-def test_ground_follows_its_formula(model: mujoco.MjModel) -> None:
+def test_ground_height_follows_its_formula(model: mujoco.MjModel) -> None:
     """The height field has the documented shape, is level at the origin, and does not protrude at the rim."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)

@@ -40,18 +40,18 @@ def check_it_walks(poses: Array) -> None:
     assert np.ptp(x, axis=0).min() > 4.0  # it goes somewhere, not round in a small circle
 
 
-def test_it_stays_on_its_ground() -> None:
+def test_robot_stays_on_its_ground() -> None:
     """A straight walk of 100 s would end 38 m from its start, 8 m beyond the edge of the ground."""
     check_it_walks(walk(2, 100.0))
 
 
 @pytest.mark.soak
-def test_it_walks_for_hours() -> None:
+def test_robot_walks_for_hours() -> None:
     """The robot walks for two hours in each of two environments."""
     check_it_walks(walk(2, 7200.0))
 
 
-def test_it_turns_to_the_middle_only_near_the_rim() -> None:
+def test_robot_turns_to_the_centre_only_near_the_rim() -> None:
     """Yaw rates are 0 in the middle, turn to the nearer side elsewhere, and change steadily with the position."""
 
     def rate(x: float, y: float, yaw: float) -> float:
@@ -67,7 +67,7 @@ def test_it_turns_to_the_middle_only_near_the_rim() -> None:
 
 
 @pytest.mark.parametrize("late", [3600.0, 86_400.0 * 30])
-def test_the_gait_is_the_same_after_a_month(late: float) -> None:
+def test_gait_is_unchanged_after_a_month(late: float) -> None:
     """Strides repeat: after any whole number of strides the targets equal those of the first."""
     trot = Trot(frequency=2.5)
     for time in np.arange(1.0, 1.4, PERIOD):

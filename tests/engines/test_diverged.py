@@ -91,7 +91,7 @@ def every(names, flags):
 
 @pytest.mark.parametrize("field", ["qvel", "qpos"])
 @pytest.mark.parametrize("kind", WORLDS)
-def test_samples_of_a_state_that_mujoco_reset_are_not_valid_until_the_caller_resets(kind, field):
+def test_samples_after_mujocos_auto_reset_are_invalid_until_the_callers_reset(kind, field):
     """All sensors, eager, lazy, late and slow, are invalid from the first sample after the NaN, in that env only."""
     world = WORLDS[kind]()
     world.step(3)
@@ -121,7 +121,7 @@ def test_samples_of_a_state_that_mujoco_reset_are_not_valid_until_the_caller_res
 
 
 @pytest.mark.parametrize("kind", WORLDS)
-def test_a_reset_between_samples_does_not_go_unnoticed(kind):
+def test_auto_reset_between_samples_is_noticed(kind):
     """NaN at a tick of a control step without a due sample makes the next sample invalid."""
     world = WORLDS[kind]()
     world.step(13)
@@ -132,7 +132,7 @@ def test_a_reset_between_samples_does_not_go_unnoticed(kind):
     assert valid(world, ["slow", "late"]) == {"slow": [True, False], "late": [True, False]}
 
 
-def test_it_is_not_valid_again_when_a_state_is_loaded():
+def test_loaded_state_keeps_samples_invalid():
     """The saved state records which environments MuJoCo had reset."""
     world, other = Owned(), Owned()
     world.break_()
@@ -144,7 +144,7 @@ def test_it_is_not_valid_again_when_a_state_is_loaded():
     assert valid(other, ["eager", "lazy"]) == {"eager": [True, False], "lazy": [True, False]}
 
 
-def test_without_the_automatic_reset_the_state_shows_itself():
+def test_without_auto_reset_the_diverged_state_is_shown():
     """With autoreset off NaN stays, and samples are invalid until the state is finite again."""
     world = Owned(XML.replace('"0.002"/>', '"0.002"><flag autoreset="disable"/></option>'))
     world.break_()
@@ -155,7 +155,7 @@ def test_without_the_automatic_reset_the_state_shows_itself():
     assert world.scene["eager"].data.lin_acc_b[1].isnan().any()
 
 
-def test_bad_controls_are_reported_as_such():
+def test_bad_controls_are_reported():
     """MuJoCo applies zeros for NaN controls; the state is unaffected, and its samples are valid."""
     world = Owned()
     world.engine.ctrl[1] = NAN
@@ -166,7 +166,7 @@ def test_bad_controls_are_reported_as_such():
 
 
 @pytest.mark.slow
-def test_in_mujoco_warp_nan_stays_and_is_not_valid_until_the_reset():
+def test_mujoco_warp_nan_stays_invalid_until_reset():
     """mujoco_warp performs no automatic reset: the state stays NaN."""
     engine = sn.MujocoWarpEngine(XML, 2, device="cpu")
     scene = sn.Scene(engine, SENSORS[:2])

@@ -147,7 +147,7 @@ def fields_of(scene: sn.Scene, name: str) -> dict[str, np.ndarray]:
     return {key: value for key, value in syn.snapshot(scene[name]).items() if key != "frame"}
 
 
-def test_a_sensor_added_late_reads_as_one_that_was_always_there(make: Callable[[], Runner]) -> None:
+def test_late_sensor_reads_the_same_as_an_early_one(make: Callable[[], Runner]) -> None:
     """Poses, velocities, accelerations, gravity, flux, joints and efforts match bit for bit, at once and from then
     on.
     """
@@ -173,7 +173,7 @@ def test_a_sensor_added_late_reads_as_one_that_was_always_there(make: Callable[[
         syn.same(fields_of(early, cfg.label), fields_of(scene, cfg.label))
 
 
-def test_preparing_late_does_not_touch_the_physics(make: Callable[[], Runner]) -> None:
+def test_late_preparation_does_not_change_physics(make: Callable[[], Runner]) -> None:
     """The bodies continue as in a simulation without the added sensor."""
     (plain_engine, step_plain), (engine, step) = make(), make()
     plain, scene = (sn.Scene(each, there(), discover=False) for each in (plain_engine, engine))
@@ -186,7 +186,7 @@ def test_preparing_late_does_not_touch_the_physics(make: Callable[[], Runner]) -
     assert all(torch.equal(plain_engine.array(name), engine.array(name)) for name in names)
 
 
-def test_poses_and_bodies_can_be_had_late(make: Callable[[], Runner]) -> None:
+def test_poses_and_bodies_are_available_late(make: Callable[[], Runner]) -> None:
     """A scene built without sensors publishes poses and lists bodies once it runs."""
     engine, step = make()
     scene = sn.Scene(engine, discover=False)
@@ -200,7 +200,7 @@ def test_poses_and_bodies_can_be_had_late(make: Callable[[], Runner]) -> None:
     assert np.array_equal(reading.pose[..., 3:], reading.measured["quat_w"])
 
 
-def test_what_the_model_must_have_is_still_to_be_reserved() -> None:
+def test_late_model_changes_must_be_reserved() -> None:
     """After the first tick MuJoCo cannot add the sensor that accelerations need; the message states the fix."""
     scene = sn.Scene(sn.MujocoEngine(WITHOUT, ENVS), discover=False)
     scene.step()
@@ -211,7 +211,7 @@ def test_what_the_model_must_have_is_still_to_be_reserved() -> None:
     assert scene.add(cfg).info.notes["acceleration"] == "difference"
 
 
-def test_before_the_first_tick_the_model_can_still_get_it() -> None:
+def test_model_changes_are_allowed_before_the_first_tick() -> None:
     """An IMU added at tick 0 is the same as one present from the start, including engine accelerations."""
     early = sn.Scene(started(sn.MujocoEngine(WITHOUT, ENVS)), [*there(), sn.ImuCfg(site="imu")], discover=False)
     scene = sn.Scene(started(sn.MujocoEngine(WITHOUT, ENVS)), there(), discover=False)
@@ -225,7 +225,7 @@ def test_before_the_first_tick_the_model_can_still_get_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["owned", *(["warp"] if HAS_WARP else [])])
-def test_state_that_is_one_tick_old_allows_no_late_comers(kind: str) -> None:
+def test_unfresh_engine_allows_no_late_sensors(kind: str) -> None:
     """With fresh=False values computed now would be newer than the rest; before the first tick they are not."""
     options = {"fresh": False} | ({"device": "cpu"} if kind == "warp" else {})
     engines = {"owned": sn.MujocoEngine, "warp": sn.MujocoWarpEngine if HAS_WARP else None}
@@ -242,7 +242,7 @@ def test_state_that_is_one_tick_old_allows_no_late_comers(kind: str) -> None:
         scene.add(late()[0])
 
 
-def test_an_engine_says_by_itself_what_it_grants_late() -> None:
+def test_engine_reports_what_it_grants_late() -> None:
     """By default an engine grants only shapes late; contacts must be reserved on all engines."""
     engine = sn.TensorEngine(1)
     report = sn.CONTACT_REPORT(("body", ("body",)), None, ("found",), "netforce")

@@ -92,7 +92,7 @@ def assert_equals(engine, env, expected):
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
-def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins(num_envs):
+def test_derived_state_equals_mujocos_at_body_frame_origins(num_envs):
     """Poses, velocities and coordinate accelerations of a tumbling, colliding chain equal MuJoCo's to 1e-5."""
     engine = tumbler(num_envs)
     touched = False
@@ -106,7 +106,7 @@ def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins(num_env
     assert touched, "the chain should have hit the ground hard"
 
 
-def test_a_body_in_free_fall_accelerates_with_gravity_and_a_body_on_the_ground_not():
+def test_falling_body_accelerates_with_gravity_and_resting_body_does_not():
     """Acceleration is coordinate acceleration: gravity for an unsupported body, zero for a supported one."""
     xml = """<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
       <body name="falling" pos="0 0 1"><freejoint/><geom size=".1"/></body>
@@ -134,7 +134,7 @@ def test_static_welded_and_mocap_bodies_are_at_rest(body):
     assert engine.array("body_pos_w")[0, row] == pytest.approx(expected)
 
 
-def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
+def test_disabled_gravity_shows_in_gravity_and_acceleration():
     """With the gravity flag off, gravity_w is zero and a floating body does not accelerate."""
     xml = """<mujoco><option><flag gravity="disable"/></option><worldbody>
       <body><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
@@ -161,7 +161,7 @@ def test_derived_arrays_keep_their_addresses():
     assert all(engine.array(name).dtype == torch.float32 for name in names)
 
 
-def test_an_array_that_was_not_prepared_is_a_key_error_that_names_what_brings_it():
+def test_unprepared_array_raises_key_error_that_names_the_requirement():
     """Access to an array whose requirement was not declared raises an error that names the requirement."""
     engine = tumbler(requirements=(BODY_POSE,))
     with pytest.raises(KeyError, match=r"body_lin_acc_w.*It comes with BODY_ACCELERATION"):
@@ -186,7 +186,7 @@ def test_reading_never_alters_the_physics(integrator, num_envs):
     assert np.array_equal(read.batch.state, unread.batch.state)
 
 
-def test_results_do_not_depend_on_the_number_of_threads_or_on_kept_data():
+def test_results_are_independent_of_threads_and_kept_data():
     """One thread or two, with few or many other environments, give the same trajectory bit for bit."""
     engines = [tumbler(2, threads=1), tumbler(2, threads=2), tumbler(PERSISTENT_UP_TO + 1)]
     for engine in engines:
@@ -232,7 +232,7 @@ def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
     assert_equals(engine, 0, reference(engine.model, before))
 
 
-def test_a_refresh_without_news_runs_nothing(monkeypatch):
+def test_refresh_without_changes_runs_nothing(monkeypatch):
     """A second refresh in the same tick does no work."""
     engine = tumbler()
     engine.step()
@@ -244,7 +244,7 @@ def test_a_refresh_without_news_runs_nothing(monkeypatch):
 # State
 
 
-def test_state_is_live_and_a_write_counts_after_forward():
+def test_state_writes_take_effect_after_forward():
     """A write to engine.qpos moves the simulation itself; derived state follows after forward()."""
     engine = tumbler(2)
     engine.qpos[1, 0] += 5.0
@@ -256,7 +256,7 @@ def test_state_is_live_and_a_write_counts_after_forward():
 
 
 @pytest.mark.parametrize("make", [torch.tensor, np.array, list])
-def test_control_may_be_for_all_envs_or_one_row_each(make):
+def test_control_is_shared_or_one_row_per_env(make):
     """Control is `[nu]` for all or `[env, nu]`, from tensors, arrays and lists; None keeps the current values."""
     engine = tumbler(2)
     engine.step(make([0.5, 0.25]))
@@ -267,7 +267,7 @@ def test_control_may_be_for_all_envs_or_one_row_each(make):
     assert engine.tick == 5
 
 
-def test_control_of_another_shape_says_what_is_expected():
+def test_control_of_wrong_shape_names_the_expected_shape():
     """A control of the wrong shape raises an error with both shapes, and nothing moves."""
     engine = tumbler(3)
     with pytest.raises(ValueError, match=r"ctrl: got shape \(3,\), expected \(3, 2\) or \(2,\)"):
@@ -306,7 +306,7 @@ def test_reset_rows_follow_the_order_of_the_env_ids():
     assert engine.ctrl[:, 0].tolist() == [0.0, 1.0, 0.0, 3.0]
 
 
-def test_reset_may_be_given_the_state_itself():
+def test_reset_accepts_the_engines_own_state():
     """Values that are views of the live state have their contents from before the reset."""
     engine = tumbler(4)
     engine.reset([3, 1], {"ctrl": [[3.0, 3.0], [1.0, 1.0]]})
@@ -315,7 +315,7 @@ def test_reset_may_be_given_the_state_itself():
     assert engine.ctrl[:, 0].tolist() == [0.0, 3.0, 0.0, 1.0]
 
 
-def test_reset_takes_the_keyframe_that_was_asked_for():
+def test_reset_uses_the_requested_keyframe():
     """The default state is the model's; with `keyframe=`, by name or index, it is the keyframe's."""
     assert MujocoEngine(TUMBLER).qpos[0, 2] == 0.6
     for keyframe in ("high", 0):
@@ -328,7 +328,7 @@ def test_reset_takes_the_keyframe_that_was_asked_for():
         MujocoEngine(TUMBLER, keyframe="hihg")
 
 
-def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
+def test_reset_refuses_invalid_values_before_any_change():
     """Wrong ids, keys and shapes are errors that leave the state unchanged."""
     engine = tumbler(2)
     engine.step(substeps=5)
@@ -375,7 +375,7 @@ def test_a_state_of_another_model_is_refused():
         tumbler(3).load_state(tumbler(2).state())
 
 
-def test_per_env_gravity_is_felt_and_seen():
+def test_per_env_gravity_acts_and_is_reported():
     """An env with its own gravity falls accordingly, gravity_w reports it, and a reset keeps it."""
     xml = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
     engine = MujocoEngine(xml, 3)
@@ -394,7 +394,7 @@ def test_per_env_gravity_is_felt_and_seen():
 
 
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
-def test_an_env_that_diverges_is_reported_once_and_the_others_go_on(tmp_path, monkeypatch):
+def test_diverged_env_is_reported_once_and_others_continue(tmp_path, monkeypatch):
     """A state that becomes NaN gives one warning with env and tick, until that env is reset."""
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     engine, calm = tumbler(4), tumbler(4)
@@ -418,7 +418,7 @@ def test_an_env_that_diverges_is_reported_once_and_the_others_go_on(tmp_path, mo
 # Names and frames
 
 
-def test_names_are_in_model_order_without_the_world_and_nameless_bodies_are_addressable():
+def test_names_are_in_model_order_and_unnamed_bodies_are_addressable():
     """Names list the elements that can be mounted on; a nameless body is listed by its id."""
     engine = MujocoEngine(TUMBLER)
     assert engine.names("body") == (
@@ -433,7 +433,7 @@ def test_names_are_in_model_order_without_the_world_and_nameless_bodies_are_addr
     assert engine.ctrl_range.tolist() == [[-1.0, 1.0], [-float("inf"), float("inf")]]
 
 
-def test_frames_are_where_the_model_puts_them():
+def test_frames_have_the_models_poses():
     """A frame names the body that it is fixed to and its offset there."""
     engine = MujocoEngine(TUMBLER)
     trunk, thigh = 0, 1
@@ -451,7 +451,7 @@ def test_frames_are_where_the_model_puts_them():
         engine.frame("site", "imus")
 
 
-def test_repr_says_what_it_is_without_compiling():
+def test_repr_does_not_compile_the_model():
     """The repr names model, environments, time step, bodies and device, and does not modify the model."""
     engine = MujocoEngine(TUMBLER, 4)
     text = "MujocoEngine('tumbler', num_envs=4, dt=0.002 s, bodies=10, device='cpu', fresh=True, tick=0)"
@@ -488,7 +488,7 @@ def test_compose_puts_each_entity_under_its_prefix():
     assert engine.qvel[0, -6 + 2] < -0.3, "the box should fall"
 
 
-def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch):
+def test_terrain_becomes_the_world_and_sets_options(tmp_path, monkeypatch):
     """The terrain has no prefix, its time step and gravity apply, and MuJoCo logs nothing about it."""
     monkeypatch.chdir(tmp_path)
     terrain = (
@@ -510,7 +510,7 @@ def test_terrain_is_the_world_itself_and_sets_the_options(tmp_path, monkeypatch)
         ('><flag sleep="enable" contact="disable"/></option', r"disableflags contact \(here none\), enableflags sleep"),
     ],
 )
-def test_options_of_an_entity_that_are_not_used_are_named(options, message):
+def test_unused_options_of_an_entity_are_named(options, message):
     """A terrain without options has MuJoCo's defaults; an entity's differing options cause a warning with both
     values.
     """
@@ -526,7 +526,7 @@ def test_options_of_an_entity_that_are_not_used_are_named(options, message):
     MujocoEngine.compose({"ball": ball.format("")}, same)
 
 
-def test_compose_names_the_entity_that_is_at_fault():
+def test_compose_error_names_the_faulty_entity():
     """Errors in compose name the entity concerned."""
     with pytest.raises(ModelError, match=r"entity 'box': model file 'nothing.xml' does not exist"):
         MujocoEngine.compose({"robot": TUMBLER, "box": "nothing.xml"})
@@ -541,7 +541,7 @@ def test_compose_names_the_entity_that_is_at_fault():
 # Requirements and the model
 
 
-def test_a_model_is_compiled_once_with_what_the_sensors_need():
+def test_model_is_compiled_once_with_the_sensors_requirements():
     """A hidden accelerometer makes MuJoCo compute accelerations; neither names nor the caller's spec include it."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     before = spec.to_xml()
@@ -554,7 +554,7 @@ def test_a_model_is_compiled_once_with_what_the_sensors_need():
     assert engine.model.nsensor == 1
 
 
-def test_a_model_that_already_computes_accelerations_gets_nothing_more():
+def test_model_that_computes_accelerations_gets_no_extra_sensors():
     """A model's existing accelerometer suffices, unless it samples at intervals."""
     text = TUMBLER.read_text()
     own = text.replace("<keyframe>", "<sensor><accelerometer site='imu'/></sensor><keyframe>")
@@ -567,7 +567,7 @@ def test_a_model_that_already_computes_accelerations_gets_nothing_more():
     assert MujocoEngine(mujoco.MjModel.from_xml_string(now_and_then)).supports(BODY_ACCELERATION) is not None
 
 
-def test_before_the_first_tick_the_model_is_recompiled_and_the_written_state_carried_over():
+def test_recompilation_before_the_first_tick_keeps_written_state():
     """State written before the sensors were known is kept, and previously returned tensors show the new state."""
     engine = MujocoEngine(TUMBLER, 2)
     qpos, gravity = engine.qpos, engine.gravity
@@ -587,7 +587,7 @@ def test_before_the_first_tick_the_model_is_recompiled_and_the_written_state_car
     assert position[1, 0, 2] == 3.5
 
 
-def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve():
+def test_model_change_after_the_first_tick_is_refused_and_suggests_reserve():
     """Changes to the model are rejected once time has passed; existing quantities are granted."""
     engine = tumbler(requirements=(BODY_POSE,))
     engine.step()
@@ -601,7 +601,7 @@ def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve()
     assert engine.array("body_lin_vel_w").any()
 
 
-def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
+def test_sealed_model_error_explains_preparation():
     """An MjModel cannot be changed: the error names sn.prepare, and a spec prepared with it is accepted."""
     spec = mujoco.MjSpec.from_file(str(TUMBLER))
     engine = MujocoEngine(spec.copy().compile())
@@ -617,7 +617,7 @@ def test_a_sealed_model_refuses_and_says_how_to_prepare_it():
     assert sealed.array("body_lin_acc_w")[0, 0] == pytest.approx([0, 0, -9.81], abs=1e-4)
 
 
-def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
+def test_model_with_disabled_sensors_provides_no_accelerations():
     """With the sensor flag off MuJoCo computes no sensors, so the engine rejects the request instead of returning
     zeros.
     """
@@ -626,7 +626,7 @@ def test_a_model_with_sensors_switched_off_cannot_give_accelerations():
     assert "sensor=" in str(MujocoEngine(xml).supports(BODY_ACCELERATION))
 
 
-def test_what_the_engine_cannot_give_yet_is_refused_by_name():
+def test_unsupported_requirement_is_refused_by_name():
     """An unknown requirement is rejected with sensor, requirement and engine in the message."""
     with pytest.raises(UnsupportedError, match="sensor 'enc' requires SMELL, which engine 'mujoco'"):
         MujocoEngine(TUMBLER).prepare({Requirement("SMELL"): "enc"})
@@ -637,7 +637,7 @@ def add_beacon(spec):
     spec.body("trunk").add_site(name="sensorium/beacon")
 
 
-def test_model_elements_are_added_once_and_hidden_names_stay_hidden():
+def test_model_elements_are_added_once_and_stay_hidden():
     """A plugin's function runs once for any number of sensors; names with the reserved prefix are found but not
     listed.
     """
@@ -674,7 +674,7 @@ def test_hidden_bodies_come_last_and_do_not_shift_the_others():
     assert position[names.index("post")].tolist() == [1, 0, 0.5]
 
 
-def test_elements_that_resize_a_state_already_written_are_refused():
+def test_elements_that_resize_written_state_are_refused():
     """If a plugin adds joints, previously written state cannot be carried over, and the error says so."""
 
     def add(spec):
@@ -692,7 +692,7 @@ def test_elements_that_resize_a_state_already_written_are_refused():
         written.prepare({MODEL_ELEMENTS(add): "skin"})
 
 
-def test_requirements_that_come_late_are_read_at_once():
+def test_late_requirements_are_readable_immediately():
     """A sensor that needs no model change may be added after many ticks, fresh or not, and is current from then on."""
     for fresh in (True, False):
         engine = tumbler(2, requirements=(BODY_POSE,), fresh=fresh)
@@ -705,7 +705,7 @@ def test_requirements_that_come_late_are_read_at_once():
         assert_equals(engine, 1, {name: expected[name] for name in ("body_pos_w", "body_lin_vel_w", "body_ang_vel_w")})
 
 
-def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind():
+def test_partial_reset_of_an_unfresh_engine_keeps_other_envs_one_tick_old():
     """With fresh=False a reset updates only the reset envs, and after the next step all lag again."""
     engine, twin = tumbler(3, fresh=False), tumbler(3, fresh=False)
     for each in (engine, twin):
@@ -718,7 +718,7 @@ def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind(
     assert_equals(engine, 1, reference(engine.model, engine.batch.state[1]))
 
 
-def test_prepare_spec_twice_adds_nothing_and_tells_what_it_added():
+def test_prepare_spec_is_idempotent_and_reports_additions():
     """Preparation is idempotent; two functions of one factory with different values count as two."""
 
     def factory(name):
@@ -732,7 +732,7 @@ def test_prepare_spec_twice_adds_nothing_and_tells_what_it_added():
     assert spec.compile().nsite == 4
 
 
-def test_a_failing_model_function_is_named():
+def test_failing_model_function_is_named():
     """An error in a plugin's function names the function."""
 
     def broken(spec):
@@ -745,7 +745,7 @@ def test_a_failing_model_function_is_named():
 # Messages
 
 
-def test_a_missing_file_names_the_nearest_files(tmp_path):
+def test_missing_file_error_suggests_similar_files(tmp_path):
     """A missing model file raises an error that lists the folder's files and the closest names."""
     shutil.copy(TUMBLER, tmp_path / "quadruped.xml")
     with pytest.raises(ModelError, match=r"quadrupde.xml' does not exist. Did you mean 'quadruped.xml'\?"):
@@ -766,7 +766,7 @@ def test_a_missing_file_names_the_nearest_files(tmp_path):
         ("<mujoco><worldbody>", "the XML text cannot be read: XML parse error"),
     ],
 )
-def test_a_broken_model_gives_one_message_with_the_reason(tmp_path, xml, message):
+def test_broken_model_raises_one_error_with_the_reason(tmp_path, xml, message):
     """A broken model raises a single error with MuJoCo's reason, for files and for text."""
     with pytest.raises(ModelError, match=message):
         MujocoEngine(xml)
@@ -775,14 +775,14 @@ def test_a_broken_model_gives_one_message_with_the_reason(tmp_path, xml, message
         MujocoEngine(tmp_path / "robot.xml")
 
 
-def test_a_model_that_does_not_compile_says_why():
+def test_compile_error_gives_the_reason():
     """A model that parses but does not compile raises its error at first use."""
     engine = MujocoEngine("<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>")
     with pytest.raises(ModelError, match="the XML text cannot be compiled: mass and inertia of moving bodies"):
         engine.prepare(wanted(BODY_POSE))
 
 
-def test_wrong_types_are_refused_with_what_is_accepted():
+def test_wrong_types_are_refused_with_the_accepted_ones():
     """Any object that is not a model is rejected by type, and the error for MjData refers to from_mj."""
     with pytest.raises(
         ModelError, match=r"a int .* is not a model: give a path to MJCF or URDF, XML text, or an MjSpec"
@@ -795,7 +795,7 @@ def test_wrong_types_are_refused_with_what_is_accepted():
         MujocoEngine(TUMBLER, 0)
 
 
-def test_an_old_mujoco_is_told_apart(monkeypatch):
+def test_old_mujoco_is_detected(monkeypatch):
     """Without mujoco.batch the error names the version that has it and the alternative."""
     monkeypatch.setitem(__import__("sys").modules, "mujoco.batch", None)
     monkeypatch.delattr(mujoco, "batch", raising=False)
@@ -803,7 +803,7 @@ def test_an_old_mujoco_is_told_apart(monkeypatch):
         MujocoEngine(TUMBLER)
 
 
-def test_urdf_is_read():
+def test_urdf_models_load():
     """A URDF file is also accepted as a model."""
     urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
       <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
@@ -837,7 +837,7 @@ def live(count, **options):
 
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
-def test_reading_leaves_the_owners_data_untouched(fresh, count):
+def test_reading_does_not_change_the_owners_data(fresh, count):
     """Every bit of the owner's MjData is the same with and without sensors that read at each tick."""
     model, datas, engine = live(count, fresh=fresh)
     _, twins, _ = live(count)
@@ -889,7 +889,7 @@ def test_a_live_engine_equals_the_stepping_engine():
         assert torch.equal(own.array(name), engine.array(name)), name
 
 
-def test_live_accelerations_need_no_preparation_when_fresh():
+def test_fresh_live_accelerations_need_no_preparation():
     """The engine's own forward computation gives accelerations for any model; those read from mj_step require a
     sensor.
     """
@@ -925,7 +925,7 @@ def test_the_owner_steps_and_resets():
     assert engine.array("body_lin_acc_w")[0, 0, 2] == pytest.approx(-1.0, abs=1e-4)
 
 
-def test_a_reset_of_live_data_counts_also_where_nothing_read_the_last_tick():
+def test_reset_of_live_data_applies_even_if_the_last_tick_was_not_read():
     """With fresh=False a reset env has its new state at once, whether or not the others were read since their step."""
     model, datas, engine = live(2, fresh=False)
     for data in datas:
@@ -958,7 +958,7 @@ def test_a_control_callback_is_not_called_by_sensors():
         mujoco.set_mjcb_control(None)
 
 
-def test_from_mj_refuses_what_does_not_belong_together():
+def test_from_mj_refuses_mismatched_objects():
     """Wrong types, foreign data and repeated data are rejected with the reason."""
     model = mujoco.MjModel.from_xml_path(str(TUMBLER))
     data = mujoco.MjData(model)

@@ -202,7 +202,7 @@ def forwarded(model, state):
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("num_envs", gate([3, PERSISTENT_UP_TO + 1], {3}))
-def test_every_report_is_what_mujocos_list_of_contacts_says(num_envs, fresh, cone):
+def test_every_report_matches_mujocos_contact_list(num_envs, fresh, cone):
     """For a thrown quadruped and a falling stack, each report, reduction and primary kind matches mj_contactForce.
 
     The signs are physical: forces act on the primary and normals point away from it, for any order of the geoms.
@@ -233,7 +233,7 @@ def test_every_report_is_what_mujocos_list_of_contacts_says(num_envs, fresh, con
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_live_data_give_the_same_reports(fresh):
+def test_live_data_give_equal_reports(fresh):
     """Wrapped data are sealed after sn.prepare, stepped by their owner, and not modified."""
     spec = mujoco.MjSpec.from_string(SCENE)
     prepare_spec(spec, REPORTS)
@@ -263,7 +263,7 @@ def test_live_data_give_the_same_reports(fresh):
 # Physics
 
 
-def test_the_forces_on_the_feet_hold_the_weight():
+def test_foot_forces_balance_the_weight():
     """For a robot standing still, the sum over the feet is m g upwards to 1 %, as one net force and slot by slot."""
     engine = MujocoEngine(SCENE.replace(WORLD, '<geom name="ground" type="plane" size="5 5 .1"/>'), 2)
     net = CONTACT_REPORT(("geom", FEET), None, ("found", "force"), "netforce")
@@ -326,7 +326,7 @@ def test_friction_on_a_sliding_body_is_opposite_to_its_motion():
 
 
 @pytest.mark.parametrize("degrees", [5.0, 20.0])
-def test_on_an_incline_friction_over_normal_force_is_its_tangent(degrees):
+def test_friction_ratio_on_an_incline_is_the_slopes_tangent(degrees):
     """For a brick at rest on a slope, the ratio is tan(theta), in net force and in the contacts' own frames."""
     slope = math.radians(degrees)
     engine = MujocoEngine(BRICK.format(gravity=f"{9.81 * math.sin(slope)} 0 {-9.81 * math.cos(slope)}", mu=1.0))
@@ -340,7 +340,7 @@ def test_on_an_incline_friction_over_normal_force_is_its_tangent(degrees):
     assert pressing > 0.0 and math.hypot(*rubbing) / pressing == pytest.approx(math.tan(slope), rel=0.01)
 
 
-def test_after_lift_off_nothing_is_left_of_the_force():
+def test_force_is_zero_after_lift_off():
     """At the first tick in the air a fresh report is empty; a lagging report still shows the contact for one tick."""
     for fresh, shown in ((True, [0.0, 0.0]), (False, [4.0, 0.0])):
         engine = MujocoEngine(BRICK.format(gravity="0 0 -9.81", mu=1.0), fresh=fresh)
@@ -388,7 +388,7 @@ def test_hundreds_of_contacts_are_all_counted():
 
 
 @pytest.mark.parametrize("how", ["batch", "live", "live, not fresh"])
-def test_what_does_not_fit_into_mujocos_memory_is_said_once_for_each_limit(how, tmp_path, monkeypatch):
+def test_exceeded_mujoco_memory_is_reported_once_per_limit(how, tmp_path, monkeypatch):
     """With a full arena MuJoCo drops contacts and all constraints: no report may present that as no contact."""
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     boxes = "".join(
@@ -421,7 +421,7 @@ def test_what_does_not_fit_into_mujocos_memory_is_said_once_for_each_limit(how, 
         assert all('<size memory="..."/>' in m and str(model.narena) in m for m in messages)
 
 
-def test_a_self_collision_counts_once():
+def test_self_collision_counts_once():
     """In a subtree against itself, a touch of two of its bodies is one contact, from the first geom to the second."""
     engine = MujocoEngine(
         """
@@ -456,7 +456,7 @@ def test_a_contact_in_the_gap_zone_is_found_without_a_force():
     assert found["force"].flatten().tolist() == [0, 0, 0]
 
 
-def test_a_cloth_on_a_body_presses_with_its_weight():
+def test_cloth_presses_with_its_weight():
     """Contacts with a flex count for the body beneath it; the cloth as a whole is a subtree."""
     engine = MujocoEngine(CLOTH)
     table = CONTACT_REPORT(("body", ("world",)), None, ("found", "force"), "netforce")
@@ -486,7 +486,7 @@ CLOTH = """
 # What there is
 
 
-def test_the_columns_are_those_of_the_fields_in_order():
+def test_columns_are_those_of_the_fields_in_order():
     """A report of some fields has the same values as a report of all, in the order of CONTACT_FIELDS."""
     engine = MujocoEngine(SCENE, 2)
     whole = CONTACT_REPORT(("geom", FEET), None, ALL, "maxforce", 2)
@@ -503,7 +503,7 @@ def test_the_columns_are_those_of_the_fields_in_order():
     assert list(fields(engine, parts[1])) == ["force", "tangent"]
 
 
-def test_the_solver_runs_anew_only_for_forces():
+def test_solver_is_rerun_only_for_forces():
     """Counts, positions and directions of the deepest contacts require only positions; forces and their order require
     more.
     """
@@ -519,7 +519,7 @@ def test_the_solver_runs_anew_only_for_forces():
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_a_report_that_needs_positions_only_is_fresh(live):
+def test_position_only_report_is_fresh(live):
     """If MuJoCo's computation stops at positions, the report is that of the current state."""
     report = CONTACT_REPORT(("geom", FEET), None, ("found", "dist", "pos", "normal"), "mindist", 2)
     spec = mujoco.MjSpec.from_string(SCENE)
@@ -542,7 +542,7 @@ def test_a_report_that_needs_positions_only_is_fresh(live):
     assert seen
 
 
-def test_entities_are_named_in_full_and_nothing_added_is_seen():
+def test_names_are_full_and_added_elements_hidden():
     """In a composed model two robots have separate reports; the hidden sensors are not listed."""
     robot = SCENE.replace(WORLD, "").replace(STACK, "")
     ground = f"<mujoco>{OPTION.format(cone='pyramidal')}<worldbody>{WORLD}</worldbody></mujoco>"
@@ -558,7 +558,7 @@ def test_entities_are_named_in_full_and_nothing_added_is_seen():
     assert engine.model.nsensor == 8
 
 
-def test_reports_share_the_sensors_that_they_have_in_common():
+def test_reports_share_common_sensors():
     """A report on some of another report's primaries adds nothing to the model, and neither does a second
     sn.prepare.
     """
@@ -573,7 +573,7 @@ def test_reports_share_the_sensors_that_they_have_in_common():
     assert array.any() and torch.equal(engine.array(contact_array(part))[:, [1, 0]], array[:, 1:3])
 
 
-def test_a_sealed_or_moving_model_takes_only_what_was_prepared():
+def test_sealed_or_running_model_accepts_only_prepared_reports():
     """Sensors can no longer be added to a compiled model, or to a file after the first tick."""
     feet = CONTACT_REPORT(("geom", FEET))
     sealed = mujoco.MjModel.from_xml_string(SCENE)
@@ -644,7 +644,7 @@ def test_bodies_know_their_geoms_and_their_subtrees():
         (CONTACT_REPORT(("geom", FEET), fields=()), r"fields: got \(\), expected some of found"),
     ],
 )
-def test_a_report_that_can_never_be_is_refused_by_name(report, message):
+def test_impossible_report_is_refused_by_name(report, message):
     """Engine and sn.prepare reject the request before they modify the model."""
     model = mujoco.MjModel.from_xml_string(SCENE)
     for engine in (MujocoEngine(SCENE), MujocoEngine(model), MujocoEngine.from_mj(model, mujoco.MjData(model))):
@@ -705,7 +705,7 @@ def test_a_report_that_can_never_be_is_refused_by_name(report, message):
         ),
     ],
 )
-def test_what_could_only_ever_be_zero_is_refused(xml, report, message):
+def test_report_that_is_always_zero_is_refused(xml, report, message):
     """Elements without contacts, parts of a flex, and models without contacts raise an error, never zeros."""
     model = mujoco.MjModel.from_xml_string(xml)
     for engine in (MujocoEngine(xml), MujocoEngine.from_mj(model, mujoco.MjData(model))):
@@ -713,7 +713,7 @@ def test_what_could_only_ever_be_zero_is_refused(xml, report, message):
             engine.prepare(probe(report))
 
 
-def test_a_pair_makes_a_geom_touchable():
+def test_contact_pair_enables_a_geom():
     """A geom that collides only through an explicit pair is a primary like any other."""
     paired = SCENE.replace("</mujoco>", '<contact><pair geom1="paint" geom2="trunk"/></contact></mujoco>')
     report = CONTACT_REPORT(("geom", ("paint",)), None, ("found",), "none")
@@ -724,7 +724,7 @@ def test_a_pair_makes_a_geom_touchable():
     assert fields(engine, report)["found"].item() >= 1
 
 
-def test_an_array_that_was_not_prepared_says_what_brings_it():
+def test_unprepared_array_error_names_the_requirement():
     """A report without its requirement raises an error that names CONTACT_REPORT; native sensors are no substitute."""
     with pytest.raises(UnknownNameError, match="It comes with a CONTACT_REPORT"):
         MujocoEngine(SCENE).array(contact_array(REPORTS[0]))

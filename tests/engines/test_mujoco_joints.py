@@ -167,7 +167,7 @@ def test_scalar_joints_are_the_named_hinges_and_slides_in_model_order():
 
 
 @pytest.mark.parametrize("num_envs", [3, PERSISTENT_UP_TO + 1])
-def test_joint_state_and_effort_are_mujocos_own(num_envs):
+def test_joint_state_and_effort_equal_mujocos(num_envs):
     """Positions, velocities and actuator forces of each joint are MuJoCo's fields rounded to float32, bit for bit."""
     engine = robot(num_envs, (JOINT_STATE, JOINT_EFFORT))
     clamped = False
@@ -187,7 +187,7 @@ def test_joint_state_and_effort_are_mujocos_own(num_envs):
     assert clamped, "actuatorfrcrange should have clamped the slide"
 
 
-def test_effort_counts_all_actuators_gears_tendons_and_actuated_gravity_compensation():
+def test_effort_includes_actuators_gears_tendons_and_actuated_gravity_compensation():
     """Effort is gear times force, summed over actuators and tendons, plus gravity compensation by the actuators."""
     engine = robot(1, (JOINT_EFFORT,))
     engine.reset(None, {"ctrl": [0.5, 0.25, 0.1, 0.8]})
@@ -202,7 +202,7 @@ def test_effort_counts_all_actuators_gears_tendons_and_actuated_gravity_compensa
 
 
 @pytest.mark.parametrize(("ctrl", "speed"), [(0.05, 0.0), (3.0, 0.0), (-3.0, 5.0), (0.0, -5.0), (0.0, 1e-4)])
-def test_the_drive_passes_on_what_the_link_needs(ctrl, speed):
+def test_drive_torque_is_the_torque_the_link_needs(ctrl, speed):
     """If no other force acts on a link, the gearbox output torque is the link's inertia times its acceleration.
 
     Rotor inertia, friction and damping belong to the drive, whether it sticks, slips or coasts.
@@ -244,7 +244,7 @@ def test_torque_with_dry_friction_equals_mujocos_constraint_forces(integrator, s
     assert sticks > 20 and limits > 20 and contacts > 20
 
 
-def test_torque_is_what_the_joint_transmits_less_what_acts_beside_the_drive():
+def test_torque_excludes_forces_acting_beside_the_drive():
     """The force balance of the links gives the same torque: the joint's part of MuJoCo's interaction force without
     springs, end stops and passive gravity compensation.
     """
@@ -261,7 +261,7 @@ def test_torque_is_what_the_joint_transmits_less_what_acts_beside_the_drive():
     assert checked > 1000
 
 
-def test_friction_and_armature_of_each_env_count():
+def test_friction_and_armature_are_per_env():
     """Values set per env through the batch, before or after the sensors were created, apply to the torque."""
     engine = robot(3)
     hip = int(dofs(engine.model)[0])
@@ -284,7 +284,7 @@ def test_friction_and_armature_of_each_env_count():
         ({"integrator": "discrete"}, "discrete integrator: choose another"),
     ],
 )
-def test_friction_that_cannot_be_told_is_refused_and_read_from_live_data(options, why):
+def test_unknown_friction_is_refused_and_read_from_live_data(options, why):
     """If friction is not a function of the acceleration, the error names the joint; a live MjData provides it."""
     made = spec(**options)
     with pytest.raises(UnsupportedError, match=rf"joint 'hip' has dry friction.*{why}.*from_mj.*JOINT_EFFORT"):
@@ -308,7 +308,7 @@ def test_friction_that_cannot_be_told_is_refused_and_read_from_live_data(options
     assert MujocoEngine(off).supports(JOINT_TORQUE) is None
 
 
-def test_damping_of_a_tendon_cannot_be_told_from_the_joints_and_is_refused():
+def test_tendon_damping_is_refused():
     """The error for a damped tendon names the tendon, its joints and the fix."""
     for text in (
         ROBOT.replace('fixed name="couple"', 'fixed name="couple" damping=".1"'),
@@ -324,7 +324,7 @@ def test_damping_of_a_tendon_cannot_be_told_from_the_joints_and_is_refused():
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
-def test_wrench_is_what_force_and_torque_sensors_measure(num_envs):
+def test_wrench_equals_force_and_torque_sensors(num_envs):
     """At sites away from the joints, tumbling and colliding, MuJoCo's sensors give the same force and torque."""
     made = spec()
     for site in ("belly", "ankle"):
@@ -370,7 +370,7 @@ def test_a_body_at_rest_is_held_up_by_its_parent():
     assert force[2].tolist() == pytest.approx([0, 0, 0], abs=1e-5)
 
 
-def test_wrenches_need_the_model_to_compute_them():
+def test_wrenches_require_a_prepared_model():
     """As for accelerations a hidden sensor is added; a sealed model rejects it, unless it was prepared."""
     engine = MujocoEngine(ROBOT)
     engine.prepare(wanted(JOINT_WRENCH))
@@ -466,7 +466,7 @@ def test_live_joints_equal_those_of_the_stepping_engine():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_joint_state_and_effort_change_nothing_of_the_model_and_may_come_late(fresh):
+def test_joint_state_and_effort_do_not_change_the_model_and_can_be_added_late(fresh):
     """After many ticks, in a sealed model or on live data, joints are granted and current at once."""
     sealed = mujoco.MjModel.from_xml_string(ROBOT)
     engine = robot(2, (BODY_POSE,), model=sealed, fresh=fresh)
@@ -509,7 +509,7 @@ def test_joint_arrays_are_reset_saved_and_restored_in_place(fresh):
     assert {name: engine.array(name).data_ptr() for name in JOINT_ARRAYS} == addresses
 
 
-def test_a_runge_kutta_step_leaves_no_tick_to_lag_behind():
+def test_runge_kutta_step_does_not_allow_unfresh_state():
     """mj_step with RK4 leaves bodies at an intermediate state, so fresh=False is rejected."""
     made = spec("RK4")
     model = made.compile()
@@ -522,7 +522,7 @@ def test_a_runge_kutta_step_leaves_no_tick_to_lag_behind():
             make()
 
 
-def test_a_model_without_scalar_joints_has_joint_arrays_without_rows():
+def test_model_without_scalar_joints_has_empty_joint_arrays():
     """Without hinges and slides, joint arrays are `[env, 0]` and everything else works."""
     engine = MujocoEngine("<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>", 2)
     engine.prepare(wanted())

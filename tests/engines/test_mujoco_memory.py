@@ -36,7 +36,7 @@ def _log(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
-def test_an_engine_without_memory_for_its_state_says_so_and_can_be_reset(num_envs):
+def test_engine_out_of_memory_reports_it_and_can_be_reset(num_envs):
     """The error names the environments and the size; the others were stepped, and a reset works."""
     engine = MujocoEngine(pile("60K", 1.0), num_envs)
     scene = sn.Scene(engine, SENSORS)
@@ -52,7 +52,7 @@ def test_an_engine_without_memory_for_its_state_says_so_and_can_be_reset(num_env
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
-def test_a_tick_without_memory_leaves_the_state_of_all_environments(num_envs):
+def test_observation_out_of_memory_changes_no_state(num_envs):
     """An error while the engine observes a tick changes no state; the same tick can be observed again."""
     engine = MujocoEngine(pile("60K", 1.0), num_envs)
     engine.prepare({BODY_POSE: "probe"})
@@ -69,7 +69,7 @@ def test_a_tick_without_memory_leaves_the_state_of_all_environments(num_envs):
     assert engine.qpos[0].equal(engine.qpos[1])
 
 
-def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
+def test_wrapped_state_out_of_memory_reports_it_and_recovers():
     """The private data are recreated; the owner's are not modified."""
     model = sn.prepare(mujoco.MjSpec.from_string(pile("60K", 1.0)), SENSORS).compile()
     data = mujoco.MjData(model)
@@ -86,7 +86,7 @@ def test_a_wrapped_state_without_memory_says_so_and_reads_on_when_it_fits():
     assert scene["imu"].valid.all() and scene["imu"].data.lin_acc_b.isfinite().all()
 
 
-def test_contacts_that_were_dropped_are_a_warning_with_the_size():
+def test_dropped_contacts_are_warned_of_with_the_size():
     """If MuJoCo drops contacts and constraints and continues, a warning names the losses and the size."""
     with pytest.warns(sn.SensoriumWarning) as caught:
         scene = sn.Scene(MujocoEngine(pile("300K", 0.03)), SENSORS)

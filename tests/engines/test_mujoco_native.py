@@ -156,7 +156,7 @@ def forwarded(model, data):
 # Values
 
 
-def test_all_types_of_native_sensor_are_in_this_test():
+def test_all_native_sensor_types_are_covered():
     """Every MuJoCo type is added or declared here, except user sensors, which are rejected."""
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
@@ -167,7 +167,7 @@ def test_all_types_of_native_sensor_are_in_this_test():
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("num_envs", [3, PERSISTENT_UP_TO + 1])
-def test_every_native_value_is_mujocos_own_bit_for_bit(num_envs, fresh, stage):
+def test_every_native_value_equals_mujocos_bit_for_bit(num_envs, fresh, stage):
     """Over 100 ticks of tumbling and contact each value is MuJoCo's sensordata as float32, also for delayed sensors.
 
     The same holds with sensors of one stage only, where MuJoCo's computation stops at that stage.
@@ -202,7 +202,7 @@ def test_every_native_value_is_mujocos_own_bit_for_bit(num_envs, fresh, stage):
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_every_native_value_of_live_data_is_mujocos_own_bit_for_bit(fresh, stage):
+def test_every_native_value_of_live_data_equals_mujocos_bit_for_bit(fresh, stage):
     """Wrapped data give the same bits: after a forward for the current state, or as mj_step left them."""
     names = names_of(stage)
     spec = mujoco.MjSpec.from_string(MODEL)
@@ -233,7 +233,7 @@ def test_every_native_value_of_live_data_is_mujocos_own_bit_for_bit(fresh, stage
 
 
 @pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
-def test_refreshing_pushes_nothing_into_the_history_of_a_sensor(num_envs):
+def test_refresh_adds_nothing_to_a_sensors_history(num_envs):
     """Several refreshes in one tick do not change state and history buffers of delayed sensors, bit for bit."""
     read, unread = (MujocoEngine(MODEL, num_envs) for _ in range(2))
     for engine in (read, unread):
@@ -251,7 +251,7 @@ def test_refreshing_pushes_nothing_into_the_history_of_a_sensor(num_envs):
 # What is there
 
 
-def test_declared_sensors_are_listed_with_type_unit_and_place():
+def test_declared_sensors_are_listed_with_type_unit_and_location():
     """Discovery finds the model's named sensors and omits nameless and hidden ones."""
     engine = MujocoEngine(MODEL)
     engine.prepare(probe(*ADDED.values(), BODY_ACCELERATION))
@@ -290,7 +290,7 @@ def test_a_native_sensor_describes_itself(xml, described):
     assert engine.native_sensors() == (NativeSensor("s", *described),)
 
 
-def test_the_units_of_all_types_are_known_or_said_to_be_unknown():
+def test_units_of_all_types_are_known_or_marked_unknown():
     """A sensor of each type has a unit, except those whose unit depends on the model or the user."""
     spec = mujoco.MjSpec.from_string(MODEL)
     prepare_spec(spec, ADDED.values())
@@ -302,7 +302,7 @@ def test_the_units_of_all_types_are_known_or_said_to_be_unknown():
     assert {type for type, unit in units.items() if not unit} == open_units
 
 
-def test_a_model_is_described_once_and_anew_when_it_was_compiled_anew():
+def test_model_description_is_cached_until_recompilation():
     """Discovery queries each declared sensor, so describing the model at each query would be quadratic."""
     engine = MujocoEngine(f'<mujoco>{BODIES}<sensor><clock name="time"/></sensor></mujoco>')
     first = engine.native_sensors()
@@ -335,7 +335,7 @@ def test_a_composed_model_has_its_sensors_under_prefixes():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_declared_sensors_are_granted_at_any_time_and_none_ever_moves(fresh):
+def test_declared_sensors_are_granted_anytime_and_keep_their_place(fresh):
     """Reading the model's sensors does not change it: after ticks, in a sealed model, one after the other."""
     sealed = mujoco.MjModel.from_xml_string(MODEL)
     engine = MujocoEngine(sealed, 2, fresh=fresh)
@@ -357,7 +357,7 @@ def test_declared_sensors_are_granted_at_any_time_and_none_ever_moves(fresh):
             assert np.array_equal(engine.array(f"native:{name}")[env].numpy(), expected(sealed, values, name)), name
 
 
-def test_adding_a_sensor_is_possible_before_the_first_tick_and_leaves_earlier_ones_in_place():
+def test_sensor_added_before_the_first_tick_leaves_earlier_ones_in_place():
     """A recompilation before the first tick keeps the arrays' addresses; later the error refers to reserve."""
     engine = MujocoEngine(MODEL, 2)
     engine.prepare(probe(READ["kept"], ADDED["gyro"]))
@@ -374,7 +374,7 @@ def test_adding_a_sensor_is_possible_before_the_first_tick_and_leaves_earlier_on
         engine.prepare(probe(ADDED["torque"]))
 
 
-def test_a_sealed_model_takes_what_was_prepared_and_refuses_the_rest():
+def test_sealed_model_accepts_prepared_sensors_only():
     """sn.prepare adds the hidden sensors of all types; a sealed model, stepped or live, then grants them."""
     spec = mujoco.MjSpec.from_string(MODEL)
     added = prepare_spec(spec, ADDED.values())
@@ -484,7 +484,7 @@ PLUGIN = DECLARED[DECLARED.index("<plugin") : DECLARED.index("<clock/>")]
         ),
     ],
 )
-def test_what_can_never_be_added_is_refused_by_name_with_the_reason(requirement, message):
+def test_impossible_native_sensor_is_refused_with_the_reason(requirement, message):
     """An engine rejects with sensor, reason and fix, before it modifies the model; sn.prepare uses the same words."""
     with pytest.raises(UnsupportedError, match=rf"sensor 'probe' requires NATIVE_SENSOR.*{message}"):
         MujocoEngine(MODEL).prepare(probe(requirement))
@@ -509,7 +509,7 @@ def test_what_can_never_be_added_is_refused_by_name_with_the_reason(requirement,
         (NATIVE_SENSOR("s", "tactile", "mesh", "cloth", "geom", "skin"), "unrecognized name 'cloth'"),
     ],
 )
-def test_what_mujoco_does_not_accept_names_the_sensor_and_its_reason(requirement, message):
+def test_mujocos_rejection_names_sensor_and_reason(requirement, message):
     """MuJoCo's compile errors become one error about the sensor, and the engine is unchanged."""
     engine = MujocoEngine(MODEL)
     with pytest.raises(ModelError, match=rf"native sensor 's' cannot be added to the XML text: .*{message}"):
@@ -519,7 +519,7 @@ def test_what_mujoco_does_not_accept_names_the_sensor_and_its_reason(requirement
     engine.step()
 
 
-def test_one_name_means_one_sensor():
+def test_name_belongs_to_one_sensor():
     """Two sensors that describe one name differently are rejected, together or one after the other."""
     gyro, other = ADDED["gyro"], NATIVE_SENSOR("gyro", "gyro", "site", "imu")
     with pytest.raises(
@@ -532,7 +532,7 @@ def test_one_name_means_one_sensor():
         engine.prepare(probe(other))
 
 
-def test_user_sensors_and_sensors_that_are_switched_off_are_refused():
+def test_user_sensors_and_disabled_sensors_are_refused():
     """A declared user sensor has no value from MuJoCo, and with the sensor flag off no sensor has one."""
     xml = f'<mujoco>{BODIES}<sensor><user name="mine" dim="2"/><clock name="time"/></sensor></mujoco>'
     off = xml.replace("<option ", '<option><flag sensor="disable"/></option><option ')
@@ -546,7 +546,7 @@ def test_user_sensors_and_sensors_that_are_switched_off_are_refused():
                 engine.prepare(probe(NATIVE_SENSOR(name)))
 
 
-def test_kinetic_energy_is_refused_where_mujoco_gives_that_of_an_earlier_computation():
+def test_kinetic_energy_is_refused_if_mujocos_value_is_outdated():
     """With the energy flag MuJoCo's sensor is late, by a call or by an env, so it is rejected; others are not."""
     xml = f"<mujoco>{BODIES}<sensor><e_kinetic name='own'/></sensor></mujoco>"
     late = xml.replace("<option ", '<option><flag energy="enable"/></option><option ')
@@ -557,7 +557,7 @@ def test_kinetic_energy_is_refused_where_mujoco_gives_that_of_an_earlier_computa
     assert MujocoEngine(late).supports(ADDED["e_potential"]) is None
 
 
-def test_an_array_that_was_not_prepared_says_which_requirement_brings_it():
+def test_unprepared_native_array_error_names_the_requirement():
     """Access to a native array that was not required raises an error that names NATIVE_SENSOR."""
     with pytest.raises(UnknownNameError, match=r"native:late.*It comes with NATIVE_SENSOR\('late'\)"):
         MujocoEngine(MODEL).array("native:late")

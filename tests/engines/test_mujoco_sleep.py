@@ -160,7 +160,7 @@ def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
 
 
 @pytest.mark.parametrize("kind", gate([*CPU, *WARP], {"mujoco unfresh", "from_mj", "mujoco_warp"}))
-def test_what_sensors_read_of_bodies_that_sleep_is_what_native_sensors_say(kind):
+def test_readings_of_sleeping_bodies_equal_native_sensors(kind):
     """A box, a ball and an arm at rest, beside a swinging wheel, match MuJoCo when asleep, awake and asleep again."""
     world = made(kind, ROOM, [*IMUS, WRENCH])
     twin = Twin(ROOM, fresh="unfresh" not in kind)
@@ -180,7 +180,7 @@ def test_what_sensors_read_of_bodies_that_sleep_is_what_native_sensors_say(kind)
     assert_as_native(world, twin, close)
 
 
-def test_each_env_sleeps_by_itself():
+def test_envs_sleep_independently():
     """One env rests while another falls; both match MuJoCo alone from the same start."""
     engine = MujocoEngine(BOX.format(more="", rest=""), num_envs=2)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu")])
@@ -197,7 +197,7 @@ def test_each_env_sleeps_by_itself():
             assert low.asleep and not high.asleep
 
 
-def test_a_body_that_starts_asleep_reads_what_its_native_sensor_says():
+def test_initially_sleeping_body_reads_as_its_native_sensor():
     """With sleep="init" a box rests from the start and reads its weight."""
     xml = BOX_ALONE.replace('name="box" pos', 'name="box" sleep="init" pos').replace("0 0 .1", "0 0 .0995")
     for kind in CPU:
@@ -209,7 +209,7 @@ def test_a_body_that_starts_asleep_reads_what_its_native_sensor_says():
         assert twin["imu"][2] > 8.0
 
 
-def test_the_effort_of_a_motor_whose_joint_sleeps_stays():
+def test_effort_of_a_sleeping_joint_is_kept():
     """MuJoCo clears qfrc_actuator of a sleeping tree; its jointactuatorfrc sensor, and JOINT_EFFORT, keep the value."""
     engine = MujocoEngine(DRIVEN)
     engine.prepare({JOINT_EFFORT: "probe", JOINT_TORQUE: "probe", JOINT_STATE: "probe"})
@@ -221,7 +221,7 @@ def test_the_effort_of_a_motor_whose_joint_sleeps_stays():
     assert engine.array("joint_torque")[0].tolist() == pytest.approx([0.2, 0.0])
 
 
-def test_what_cannot_be_read_of_bodies_that_sleep_is_refused_by_name():
+def test_unreadable_quantities_of_sleeping_bodies_are_refused_by_name():
     """A sealed model without the sensors, an inert joint, a static body's wrench, and the world as secondary all
     work.
     """
@@ -246,7 +246,7 @@ def test_what_cannot_be_read_of_bodies_that_sleep_is_refused_by_name():
         MujocoEngine(table).prepare({report: "probe"})
 
 
-def test_an_imu_on_a_sealed_model_that_sleeps_takes_the_difference_of_velocities():
+def test_imu_on_a_sealed_sleeping_model_differentiates_velocity():
     """If accelerations are unavailable, the IMU reports that it differentiates, and a box at rest reads g."""
     engine = MujocoEngine(mujoco.MjModel.from_xml_string(BOX_ALONE))
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="box")])
@@ -256,7 +256,7 @@ def test_an_imu_on_a_sealed_model_that_sleeps_takes_the_difference_of_velocities
     assert scene["imu"].data.lin_acc_b[0].tolist() == pytest.approx([0.0, 0.0, 9.81], abs=1e-3)
 
 
-def test_the_sensors_of_bodies_that_may_sleep_are_hidden_and_added_once():
+def test_sensors_for_sleeping_bodies_are_hidden_and_added_once():
     """A second preparation, also after attaching, adds nothing; names and declared sensors stay; without the flag
     none.
     """
@@ -292,7 +292,7 @@ def test_a_saved_state_is_restored_while_bodies_sleep():
 
 
 @pytest.mark.slow
-def test_mujoco_warp_data_without_room_for_all_degrees_of_freedom_is_refused():
+def test_mujoco_warp_data_too_small_for_all_dofs_is_refused():
     """With nvmax below nv not all bodies can be computed awake."""
     import mujoco_warp
 
@@ -304,7 +304,7 @@ def test_mujoco_warp_data_without_room_for_all_degrees_of_freedom_is_refused():
         engine.prepare({BODY_ACCELERATION: "probe"})
 
 
-def test_reading_wakes_nothing():
+def test_reading_wakes_no_body():
     """The states of an engine read at every tick and of an engine never read are the same, bit for bit."""
     engines = [MujocoEngine(ROOM, num_envs=2) for _ in range(2)]
     for engine in engines:

@@ -147,7 +147,7 @@ def assert_close(engine, env, expected, tolerance=1e-4):
 # Views of mujoco_warp's memory
 
 
-def test_state_is_mujoco_warps_own_memory_and_a_write_counts_after_forward_and_in_the_next_step():
+def test_state_is_mujoco_warps_memory_and_writes_apply_after_forward_or_step():
     """The state tensors share mujoco_warp's memory, so a write changes its state."""
     engine = thrown()
     for name in STATE:
@@ -164,7 +164,7 @@ def test_state_is_mujoco_warps_own_memory_and_a_write_counts_after_forward_and_i
     assert engine.qpos[1, 0] - 5.0 == pytest.approx(2.0 * engine.dt, abs=1e-3)
 
 
-def test_what_stands_side_by_side_is_a_view_and_costs_no_copy():
+def test_adjacent_elements_are_a_view_without_copy():
     """Poses of bodies, joints of a chain of hinges and native sensors share mujoco_warp's own arrays."""
     xml = CHAIN.replace("</mujoco>", "<sensor><jointpos joint='two' name='angle'/></sensor></mujoco>")
     engine = MujocoWarpEngine(xml, 3, device="cpu")
@@ -181,7 +181,7 @@ def test_what_stands_side_by_side_is_a_view_and_costs_no_copy():
     assert engine.array("native:angle").tolist() == engine.array("joint_pos")[:, 1:].tolist()
 
 
-def test_what_does_not_stand_side_by_side_is_copied():
+def test_separated_elements_are_copied():
     """Joints with a ball, free or nameless joint between them have their own values in order."""
     engine = thrown()
     engine.step(controls(engine, 1)[0], substeps=3)
@@ -198,7 +198,7 @@ def test_what_does_not_stand_side_by_side_is_copied():
     assert nameless.array("joint_pos").tolist() == [[0.5]]
 
 
-def test_views_become_copies_where_hidden_bodies_come_between_and_tensors_in_hand_show_it():
+def test_views_become_copies_when_hidden_bodies_separate_them():
     """Rows follow the names for any added sensors; a previously returned array is the same tensor object."""
 
     def add(spec):
@@ -242,7 +242,7 @@ def test_addresses_never_change():
 # Derived state
 
 
-def test_derived_state_is_what_mujoco_computes_at_the_body_frame_origins():
+def test_derived_state_equals_mujocos_at_body_frame_origins():
     """Poses, velocities, coordinate accelerations and joints of a stumbling walker equal MuJoCo's to 1e-4."""
     engine = thrown()
     hardest = 0.0
@@ -273,7 +273,7 @@ def test_static_and_mocap_bodies_are_at_rest(body):
     assert engine.array("body_pos_w")[0, row] == pytest.approx(expected)
 
 
-def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
+def test_disabled_gravity_shows_in_gravity_and_acceleration():
     """With the gravity flag off, from the start or later, gravity_w is zero and a floating body does not accelerate."""
     xml = FALL.replace("<worldbody>", "<option><flag gravity='disable'/></option><worldbody>")
     engine = MujocoWarpEngine(xml, device="cpu")
@@ -286,7 +286,7 @@ def test_without_gravity_the_flag_shows_in_gravity_and_in_acceleration():
     assert engine.array("body_lin_acc_w")[0, 0].tolist() == pytest.approx([0, 0, -9.81])
 
 
-def test_with_sensors_switched_off_accelerations_are_still_right():
+def test_accelerations_are_correct_with_disabled_sensors():
     """The sensor flag stops mujoco_warp's sensors, but not the accelerations for this package's sensors."""
     spec = mujoco.MjSpec.from_file(str(WALKER))
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -299,7 +299,7 @@ def test_with_sensors_switched_off_accelerations_are_still_right():
         engine.prepare({NATIVE_SENSOR("gyro"): "gyro"})
 
 
-def test_native_sensors_and_contacts_are_those_of_mujoco():
+def test_native_sensors_and_contacts_equal_mujocos():
     """Native sensors of all kinds and reports of contacts equal MuJoCo's in float64."""
     model = mujoco.MjModel.from_xml_path(str(WALKER))
     names = [model.sensor(i).name for i in range(model.nsensor)]
@@ -339,7 +339,7 @@ def test_reading_never_alters_the_physics(integrator):
     assert_same(rows_of(read), rows_of(bare))
 
 
-def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
+def test_reading_adds_nothing_to_a_delayed_sensors_history():
     """The samples that MuJoCo stores for delayed and periodic sensors are those of the steps, read or unread."""
     spec = mujoco.MjSpec.from_string(FALL)
     for name, kind, interval in (("late", "ACCELEROMETER", 0.0), ("seldom", "ACCELEROMETER", 0.006)):
@@ -357,7 +357,7 @@ def test_reading_does_not_fill_the_history_of_a_delayed_sensor():
 
 
 @pytest.mark.slow
-def test_reading_wakes_nobody():
+def test_reading_wakes_no_world():
     """With sleeping enabled, the sleep state depends neither on reads nor on temporary states."""
     xml = FALL.replace("pos='0 0 1'", "pos='0 0 .1'").replace("timestep", "sleep_tolerance='.05' timestep")
     xml = xml.replace("<worldbody>", "<option><flag sleep='enable'/></option><worldbody>")
@@ -409,7 +409,7 @@ def test_a_control_callback_is_not_called_by_sensors():
     assert engine.ctrl.unique().tolist() == [0.25], "a callback that comes later is noticed"
 
 
-def test_graphs_give_the_bits_of_single_launches():
+def test_graphs_and_single_launches_are_bit_identical():
     """Captured graphs and uncaptured launches give the same physics and the same derived state."""
     captured, plain, mixed = (thrown() for _ in range(3))
     plain.capture(False)
@@ -426,7 +426,7 @@ def test_graphs_give_the_bits_of_single_launches():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_nobody_waits_for_the_device_in_steps_and_in_resets_by_a_mask(fresh):
+def test_steps_and_mask_resets_do_not_wait_for_the_device(fresh):
     """Physics, sensors and readings stay on the device, and so do masks of terminated episodes."""
     imu = sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)
     scene = sn.Scene(MujocoWarpEngine(WALKER, 3, device="cpu", fresh=fresh), [imu])
@@ -444,7 +444,7 @@ def test_nobody_waits_for_the_device_in_steps_and_in_resets_by_a_mask(fresh):
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_four_steps_of_one_are_one_step_of_four(fresh):
+def test_four_single_steps_equal_one_step_of_four_substeps(fresh):
     """Substeps are steps: state and derived state have the same bits."""
     single, four = thrown(fresh=fresh), thrown(fresh=fresh)
     for ctrl in controls(single, 6):
@@ -462,7 +462,7 @@ def test_four_steps_of_one_are_one_step_of_four(fresh):
     ("flag", "names"),
     [("", ("potential", "kinetic")), ("<option><flag energy='enable'/></option>", ("potential",))],
 )
-def test_energies_are_those_of_mujoco_and_reading_them_changes_nothing(flag, names):
+def test_energies_equal_mujocos_and_reading_them_changes_nothing(flag, names):
     """Sensors of energy, with and without the energy flag, equal MuJoCo's."""
     energies = "<sensor><e_potential name='potential'/><e_kinetic name='kinetic'/></sensor></mujoco>"
     xml = CHAIN.replace("</mujoco>", energies).replace("<worldbody>", f"{flag}<worldbody>")
@@ -478,7 +478,7 @@ def test_energies_are_those_of_mujoco_and_reading_them_changes_nothing(flag, nam
             assert read.array(f"native:{name}")[env].tolist() == pytest.approx(data.sensor(name).data, rel=1e-4)
 
 
-def test_a_refresh_without_news_runs_nothing(monkeypatch):
+def test_refresh_without_changes_runs_nothing(monkeypatch):
     """A second refresh in the same tick does no work."""
     engine = thrown()
     engine.step()
@@ -490,7 +490,7 @@ def test_a_refresh_without_news_runs_nothing(monkeypatch):
 # One tick behind
 
 
-def test_unfresh_state_is_all_of_one_tick_before():
+def test_unfresh_state_is_entirely_one_tick_old():
     """With fresh=False joints, poses and velocities are one tick old, and `lag` reports it until a forward."""
     fresh, stale = thrown(), thrown(fresh=False)
     assert (fresh.lag, stale.lag) == (0, 0)
@@ -531,7 +531,7 @@ def test_unfresh_acceleration_belongs_to_the_instant_of_the_unfresh_velocity():
         torch.testing.assert_close(engine.array(name), values, rtol=0, atol=1e-5 * scale, msg=name)
 
 
-def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind():
+def test_partial_reset_of_an_unfresh_engine_keeps_other_envs_one_tick_old():
     """With fresh=False a reset updates only the reset envs, and after the next step all lag again."""
     engine, twin = (thrown(num_envs=3, fresh=False) for _ in range(2))
     for each in (engine, twin):
@@ -551,7 +551,7 @@ def test_a_partial_reset_of_an_unfresh_engine_leaves_the_others_one_tick_behind(
     assert engine.array("joint_pos")[1].tolist() == start.astype(np.float32).tolist()
 
 
-def test_a_scene_says_when_an_unfresh_reading_was_taken():
+def test_capture_time_of_unfresh_readings_is_one_tick_earlier():
     """A sensor's age is one tick with fresh=False and zero with fresh=True."""
     for fresh, age in ((True, 0.0), (False, 0.002)):
         engine = MujocoWarpEngine(FALL, 2, device="cpu", fresh=fresh)
@@ -568,7 +568,7 @@ def test_unfresh_with_rk4_is_refused():
         MujocoWarpEngine(spec, device="cpu", fresh=False)
 
 
-def test_requirements_that_come_late_are_read_at_once():
+def test_late_requirements_are_readable_immediately():
     """A sensor that needs no model change may be added after many ticks, fresh or not, and is current from then on."""
     for fresh in (True, False):
         engine = thrown(requirements=(BODY_POSE,), fresh=fresh)
@@ -638,7 +638,7 @@ def test_reset_rows_follow_the_order_of_the_env_ids():
 
 
 @pytest.mark.parametrize("keyframe", [None, "low", 0])
-def test_a_reset_env_starts_as_a_new_one(keyframe):
+def test_reset_env_equals_a_new_one(keyframe):
     """After a reset of all, state and derived state are those of a new engine; gravity stays."""
     key = (
         "<keyframe><key name='low' time='2' qpos='.5 -.5' qvel='1 2' ctrl='.1 .2' mpos='4 5 6' mquat='0 1 0 0'/>"
@@ -668,7 +668,7 @@ def test_a_reset_env_starts_as_a_new_one(keyframe):
         MujocoWarpEngine(xml, device="cpu", keyframe="lwo")
 
 
-def test_reset_goes_back_to_the_qpos0_of_each_env():
+def test_reset_restores_qpos0_of_each_env():
     """A reset uses the default position that the owner set for that env."""
     engine = MujocoWarpEngine(CHAIN, 2, device="cpu")
     engine.expand("qpos0")[1] = 0.75
@@ -676,7 +676,7 @@ def test_reset_goes_back_to_the_qpos0_of_each_env():
     assert engine.qpos.tolist() == [[0.0, 0.0], [0.75, 0.75]]
 
 
-def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
+def test_reset_refuses_invalid_values_before_any_change():
     """Wrong ids, keys and shapes are errors that leave the state unchanged."""
     engine = thrown(CHAIN)
     engine.step(substeps=5)
@@ -692,7 +692,7 @@ def test_reset_refuses_what_does_not_fit_before_it_touches_anything():
     assert_same(rows_of(engine), before)
 
 
-def test_control_may_be_for_all_envs_or_one_row_each_and_a_wrong_shape_says_what_is_expected():
+def test_control_is_shared_or_per_env_and_wrong_shape_names_the_expected():
     """Control is `[nu]` for all or `[env, nu]`; None keeps the current values; a wrong shape moves nothing."""
     engine = MujocoWarpEngine(CHAIN, 3, device="cpu")
     engine.step([0.5, 0.25])
@@ -742,7 +742,7 @@ def test_a_restored_state_resumes_bit_identically(fresh, refreshed):
 
 @pytest.mark.parametrize("built_inside", [False, True])
 @pytest.mark.parametrize("kind", OWN_ENGINES)
-def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_inside):
+def test_tensors_created_in_inference_mode_are_writable_outside(kind, built_inside):
     """Roll-outs run in that mode, and arrays are created at first use; steps, resets and loads continue outside of
     it.
     """
@@ -772,7 +772,7 @@ def test_what_was_made_in_inference_mode_can_be_written_outside(kind, built_insi
 
 
 @pytest.mark.filterwarnings("ignore:contacts of:sensorium.SensoriumWarning")  # which mujoco_warp 3 misinterprets
-def test_torchs_default_dtype_changes_nothing():
+def test_torch_default_dtype_has_no_effect():
     """With float64 as the default dtype, as some learners need, every sensor measures the same."""
     readings = []
     for dtype in (torch.float32, torch.float64):
@@ -790,7 +790,7 @@ def test_torchs_default_dtype_changes_nothing():
             assert got.dtype == values.dtype and torch.equal(got.nan_to_num(), values.nan_to_num()), f"{name}.{field}"
 
 
-def test_restored_readings_are_of_mounts_where_they_are():
+def test_restored_readings_use_current_mount_poses():
     """A sensor is read right after `load_state`: its site is at each environment's position, as before saving."""
     imu = sn.ImuCfg(name="imu", site="imu")
     scenes = []
@@ -807,7 +807,7 @@ def test_restored_readings_are_of_mounts_where_they_are():
     assert saved[imu].data.lin_acc_b[1].norm() > 3.0
 
 
-def test_gravity_that_all_envs_share_again_is_restored():
+def test_gravity_shared_again_by_all_envs_is_restored():
     """The saved gravity of each env is restored even if the owner replaced it by one value for all."""
     engine = MujocoWarpEngine(CHAIN, 4, device="cpu")
     pair = np.array([[0, 0, -1], [0, 0, -2]], np.float32)
@@ -834,7 +834,7 @@ def test_a_state_of_another_model_is_refused():
 # Fields of the model
 
 
-def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
+def test_env_with_fields_of_another_model_behaves_like_it():
     """Physics and sensors of an env follow its own gravity, masses, frictions, gains and sites, bit for bit."""
     other = mujoco.MjSpec.from_file(str(WALKER))
     other.option.gravity = [0.5, 0, -4.0]
@@ -875,7 +875,7 @@ def test_an_env_with_the_fields_of_another_model_behaves_as_that_model():
     assert not torch.equal(rows["qpos"][0], rows["qpos"][1])
 
 
-def test_gravity_and_flux_are_felt_and_seen():
+def test_gravity_and_flux_act_and_are_reported():
     """An env with its own gravity falls accordingly, gravity_w reports it, and a reset keeps it."""
     engine = MujocoWarpEngine(FALL, 3, device="cpu")
     engine.prepare(wanted(*MOTION))
@@ -893,7 +893,7 @@ def test_gravity_and_flux_are_felt_and_seen():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
-def test_arrays_that_the_owner_puts_in_place_of_others_count_by_themselves(rows):
+def test_replaced_arrays_of_the_owner_take_effect_automatically(rows):
     """Env n uses row n % rows of a Model array, in physics, derived state and mount offsets."""
     engine = MujocoWarpEngine(FALL, 4, device="cpu")
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="tag", fields=("pos_w", "projected_gravity_b"))])
@@ -919,7 +919,7 @@ def test_arrays_that_the_owner_puts_in_place_of_others_count_by_themselves(rows)
     assert lever[:, 1].tolist() == pytest.approx([0.1 + row for row in expected], abs=1e-5)
 
 
-def test_options_that_the_owner_sets_count_by_themselves():
+def test_options_set_by_the_owner_take_effect_automatically():
     """A change to an option that was frozen in a graph is detected."""
     engine, twin = thrown(), thrown()
     for each in (engine, twin):
@@ -933,7 +933,7 @@ def test_options_that_the_owner_sets_count_by_themselves():
     assert_same(arrays_of(engine), arrays_of(twin))
 
 
-def test_an_array_of_the_data_that_was_replaced_is_a_clear_error():
+def test_replaced_data_array_raises_a_clear_error():
     """Arrays that derived state reads must keep their addresses; the message names the array."""
     engine = MujocoWarpEngine(FALL, 2, device="cpu")
     engine.prepare(wanted(BODY_POSE))
@@ -943,7 +943,7 @@ def test_an_array_of_the_data_that_was_replaced_is_a_clear_error():
         engine.forward()
 
 
-def test_what_was_written_before_the_scene_survives_what_sensors_add():
+def test_values_written_before_the_scene_survive_model_changes():
     """State, expanded fields, replaced arrays, options and callbacks stay as the owner set them, and so do tensors."""
     engine = MujocoWarpEngine(FALL, 2, device="cpu")
     m = engine.m
@@ -970,7 +970,7 @@ def test_what_was_written_before_the_scene_survives_what_sensors_add():
     assert engine.array("body_pos_w")[1, 0, 2] == 3.5
 
 
-def test_what_a_sensor_resizes_after_it_was_written_is_refused_and_nothing_is_lost():
+def test_resizing_written_state_is_refused_without_data_loss():
     """If a plugin adds joints or sites, previously written values cannot be carried over, and the error names them."""
 
     def add(spec):
@@ -995,7 +995,7 @@ def test_what_a_sensor_resizes_after_it_was_written_is_refused_and_nothing_is_lo
         moved.prepare({MODEL_ELEMENTS(add): "skin"})
 
 
-def test_expand_gives_each_env_its_own_values_of_what_may_differ():
+def test_expand_gives_each_env_its_own_values():
     """All fields that mujoco_warp stores per world can be expanded; other and unknown fields are rejected."""
     engine = MujocoWarpEngine(WALKER, 18, device="cpu")
     assert engine.model.nbody == 19
@@ -1015,7 +1015,7 @@ def test_expand_gives_each_env_its_own_values_of_what_may_differ():
             engine.expand(shared)
 
 
-def test_fields_whose_first_size_happens_to_be_the_number_of_envs_are_still_shared():
+def test_fields_whose_first_size_equals_the_env_count_stay_shared():
     """A list of bodies is not a list of environments, even if the counts are equal."""
     engine = MujocoWarpEngine(WALKER, 19, device="cpu")
     assert engine.m.body_parentid.shape == (19,)
@@ -1036,7 +1036,7 @@ def test_shapes_that_differ_between_envs_are_refused_by_name():
 
 
 @pytest.mark.parametrize("is_mask", [False, True])
-def test_shapes_that_come_to_differ_are_refused_at_the_next_reset(is_mask):
+def test_shapes_changed_to_differ_are_refused_at_the_next_reset(is_mask):
     """Rays would still hit env 0's shapes as described; properties that rays do not depend on may differ."""
     engine = MujocoWarpEngine(WALKER, 2, device="cpu")
     engine.shapes()
@@ -1088,13 +1088,13 @@ def test_memory_is_sized_from_the_default_state_and_the_keyframes():
             MujocoWarpEngine(spec, device="cpu", **{size: 0})
 
 
-def test_more_memory_than_there_can_be_is_refused_with_what_to_lower():
+def test_excessive_memory_is_refused_with_the_setting_to_lower():
     """Three billion contacts exceed Warp's count: the message names sizes and number of environments."""
     with pytest.raises(ModelError, match="3 environments with memory for nconmax=1000000000 contacts"):
         MujocoWarpEngine(FALL, 3, device="cpu", nconmax=10**9)
 
 
-def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
+def test_too_little_contact_memory_is_reported_once_with_the_setting_to_raise():
     """For a box on four corners with capacity for one contact, the message names envs, size, value and losses."""
     engine = MujocoWarpEngine(heap(1), 2, device="cpu", nconmax=1)
     with pytest.warns(SensoriumWarning) as told:
@@ -1111,7 +1111,7 @@ def test_too_little_memory_for_contacts_is_said_once_with_what_to_raise():
         engine.step(substeps=3)
 
 
-def test_too_little_memory_for_constraints_names_the_env_that_it_was_too_small_for():
+def test_too_little_constraint_memory_names_the_env():
     """Only the env whose box touches the ground runs out, and the physics of the other is unaffected."""
     engine, twin = MujocoWarpEngine(heap(1), 2, device="cpu", njmax=8), MujocoWarpEngine(heap(1), 2, device="cpu")
     for each in (engine, twin):
@@ -1122,7 +1122,7 @@ def test_too_little_memory_for_constraints_names_the_env_that_it_was_too_small_f
     assert_same(rows_of(engine), rows_of(twin), 0)
 
 
-def test_the_owner_of_the_data_is_told_where_to_give_more():
+def test_owner_of_the_data_learns_which_size_to_raise():
     """For wrapped objects the message names mujoco_warp's own function."""
     model = mujoco.MjModel.from_xml_string(heap(1))
     m, d = mjw.put_model(model), mjw.make_data(model, nworld=2, nconmax=1)
@@ -1154,7 +1154,7 @@ def versions(monkeypatch):
     worlds_of.mujoco_warp.cache_clear()
 
 
-def test_without_mujoco_warp_the_error_says_how_to_get_it(versions):
+def test_missing_mujoco_warp_error_explains_installation(versions):
     """The pip command has the extra, and the version that fits the installed MuJoCo."""
     release = ".".join(versions["mujoco"].split(".")[:2])
     versions["mujoco-warp"] = None
@@ -1164,7 +1164,7 @@ def test_without_mujoco_warp_the_error_says_how_to_get_it(versions):
         MujocoWarpEngine(FALL, device="cpu")
 
 
-def test_versions_that_do_not_match_name_a_pair_that_works(versions):
+def test_version_mismatch_error_names_a_working_pair(versions):
     """The message names both versions and the pip command for a matching pair."""
     versions.update({"mujoco": "3.11.0", "mujoco-warp": "4.0.0"})
     with pytest.raises(
@@ -1176,7 +1176,7 @@ def test_versions_that_do_not_match_name_a_pair_that_works(versions):
     assert worlds_of.mujoco_warp() is mjw
 
 
-def test_a_mujoco_warp_that_cannot_be_imported_says_why(versions, monkeypatch):
+def test_mujoco_warp_import_error_gives_the_reason(versions, monkeypatch):
     """The reason for the failed import is in the message."""
     monkeypatch.setitem(__import__("sys").modules, "mujoco_warp", None)
     with pytest.raises(MissingDependencyError, match=r"cannot be imported beside mujoco .*sensorium\[warp\]"):
@@ -1220,7 +1220,7 @@ def test_a_user_sensor_is_refused_by_name():
         engine.prepare(wanted(NATIVE_SENSOR("mine")))
 
 
-def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
+def test_sealed_model_error_names_missing_parts_and_preparation():
     """An MjModel cannot be changed: the error refers to sn.prepare, and a prepared model works."""
     contact = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="geom", pattern="box"))
     spec = mujoco.MjSpec.from_string(FALL)
@@ -1236,17 +1236,17 @@ def test_a_sealed_model_names_what_it_lacks_and_how_to_prepare_it():
     assert scene["feet"].data.found.squeeze().tolist() == [0, 4]
 
 
-def test_a_device_that_is_not_there_is_the_error_of_all_devices(monkeypatch):
+def test_unavailable_device_raises_the_common_device_error(monkeypatch):
     """Without CUDA, device="cuda" (the default) reports the devices found."""
-    nothing = dataclasses.replace(devices.Found.here(), warp_devices=(), torch_devices=0)
-    monkeypatch.setattr(devices.Found, "here", lambda: nothing)
+    nothing = dataclasses.replace(devices.DeviceInventory.here(), warp_devices=(), torch_devices=0)
+    monkeypatch.setattr(devices.DeviceInventory, "here", lambda: nothing)
     with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device is available"):
         MujocoWarpEngine(FALL)
     with pytest.raises(sn.DeviceError, match="device: got 'gpu'"):
         MujocoWarpEngine(FALL, device="gpu")
 
 
-def test_wrong_types_are_refused_with_what_is_accepted():
+def test_wrong_types_are_refused_with_the_accepted_ones():
     """Any object that is not a model is rejected by type, and the error for MjData refers to from_mjw."""
     with pytest.raises(
         ModelError, match=r"a int .* is not a model: give a path to MJCF or URDF, XML text, or an MjSpec"
@@ -1258,7 +1258,7 @@ def test_wrong_types_are_refused_with_what_is_accepted():
         MujocoWarpEngine(FALL, 0, device="cpu")
 
 
-def test_after_the_first_tick_the_model_is_closed_and_the_message_says_reserve():
+def test_model_change_after_the_first_tick_is_refused_and_suggests_reserve():
     """Changes to the model are rejected once time has passed; existing quantities are granted."""
     engine = thrown(FALL, requirements=(BODY_POSE,))
     engine.step()
@@ -1282,7 +1282,7 @@ def test_compose_puts_each_entity_under_its_prefix():
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-def test_a_model_without_joints_has_state_of_no_size_and_bodies_where_they_are(num_envs):
+def test_model_without_joints_has_empty_state_and_correct_bodies(num_envs):
     """Without joints, actuators, sites and controls, poses and gravity are still read."""
     xml = "<mujoco><worldbody><body name='rock' pos='1 2 3'><geom size='.1'/></body></worldbody></mujoco>"
     engine = MujocoWarpEngine(xml, num_envs, device="cpu")
@@ -1324,7 +1324,7 @@ def live(num_envs=2, requirements=ALL, spec=None, *, seed=1, **options):
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_reading_leaves_the_owners_state_untouched(fresh):
+def test_reading_does_not_change_the_owners_state(fresh):
     """Every bit of the state is the same with and without sensors that read at each tick."""
     m, d, engine = live(fresh=fresh)
     other_m, other_d, twin = live()
@@ -1359,7 +1359,7 @@ def test_a_live_engine_equals_the_stepping_engine(fresh):
     assert_same(rows_of(own), rows_of(engine))
 
 
-def test_a_scene_around_live_objects_reads_as_our_own():
+def test_scene_around_live_objects_equals_an_owned_one():
     """Measured readings of scenes have the same bits for either stepper; scene.reset reads an owner's reset."""
     cfgs = [
         sn.ImuCfg(name="imu", site="imu", fields=("ang_vel_b", "lin_acc_b", "pos_w")),
@@ -1396,7 +1396,7 @@ def test_a_scene_around_live_objects_reads_as_our_own():
     assert touched
 
 
-def test_the_owners_edits_count_at_the_next_update():
+def test_owners_edits_apply_at_the_next_update():
     """State, gravity and sites that the owner writes, in place or by another array, are read at the next update."""
     m, d, engine = live(requirements=())
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu", fields=("pos_w", "quat_w", "lin_acc_b"))])
@@ -1419,7 +1419,7 @@ def test_the_owners_edits_count_at_the_next_update():
     assert engine.gravity.data_ptr() == address(m.opt.gravity)
 
 
-def test_what_the_owner_computes_anew_after_a_refresh_reaches_no_array():
+def test_recomputation_by_the_owner_after_a_refresh_changes_no_array():
     """With `fresh=False` the owner's `forward()` would otherwise update poses and leave the rest one tick old."""
     m, d, engine = live(requirements=(*ALL, NATIVE_SENSOR("gyro")), fresh=False)
     for _ in range(3):
@@ -1433,7 +1433,7 @@ def test_what_the_owner_computes_anew_after_a_refresh_reaches_no_array():
         assert_same(arrays_of(engine), before)
 
 
-def test_the_owners_own_graph_lives_beside_ours():
+def test_owners_graph_and_engines_graph_coexist():
     """The owner's captured graph of the step is replayed between refreshes and gives the same bits."""
     m, d, engine = live()
     twin = thrown()
@@ -1455,7 +1455,7 @@ def test_the_owners_own_graph_lives_beside_ours():
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_reset_by_the_owner_counts_for_the_reset_envs_only(fresh):
+def test_reset_by_the_owner_affects_reset_envs_only(fresh):
     """The owner resets, then names the envs: these are read again, the others are unchanged."""
     m, d, engine = live(num_envs=3, fresh=fresh)
     for _ in range(5):
@@ -1503,7 +1503,7 @@ def test_a_live_engine_restores_its_readings():
     assert torch.equal(engine.array("body_lin_acc_w"), saved["arrays"]["body_lin_acc_w"])
 
 
-def test_restoring_readings_writes_no_state_of_the_owner():
+def test_restoring_readings_does_not_write_owner_state():
     """Joint positions that are a view of the owner's state keep the owner's values."""
     m, d, engine = live(spec=mujoco.MjSpec.from_string(CHAIN), requirements=(JOINT_STATE, BODY_POSE))
     assert engine.array("joint_pos").data_ptr() == address(d.qpos)
@@ -1515,7 +1515,7 @@ def test_restoring_readings_writes_no_state_of_the_owner():
     assert torch.equal(engine.array("body_pos_w"), saved["arrays"]["body_pos_w"])
 
 
-def test_live_accelerations_need_no_preparation_when_fresh():
+def test_fresh_live_accelerations_need_no_preparation():
     """The engine's own forward computation gives accelerations for any model; those read from a step require a
     sensor.
     """
@@ -1531,7 +1531,7 @@ def test_live_accelerations_need_no_preparation_when_fresh():
         engine.prepare({MODEL_ELEMENTS(lambda spec: spec.worldbody.add_site(name="x") and None): "beacon"})
 
 
-def test_from_mjw_refuses_what_does_not_belong_together():
+def test_from_mjw_refuses_mismatched_objects():
     """Wrong types, foreign sizes and several time steps are rejected with the reason."""
     mjm, other = mujoco.MjModel.from_xml_string(FALL), mujoco.MjModel.from_xml_string(CHAIN)
     m, d = mjw.put_model(mjm), mjw.make_data(mjm, nworld=2)

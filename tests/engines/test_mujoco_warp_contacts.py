@@ -7,7 +7,7 @@ from __future__ import annotations
 import mujoco
 import pytest
 
-from sensorium.engines.mujoco_warp.contacts import mistaken
+from sensorium.engines.mujoco_warp.contacts import misread_primaries
 from sensorium.spec import CONTACT_REPORT, Requirement
 
 MODEL = """
@@ -26,21 +26,21 @@ MODEL = """
 def found(primary: str, secondary: tuple[str, str] | None, reduce: str = "maxforce", version: str = "3.11.0") -> bool:
     model = mujoco.MjModel.from_xml_string(MODEL)
     report: Requirement = CONTACT_REPORT(("geom", (primary,)), secondary, ("found", "force"), reduce, 1)
-    return mistaken(report, model, version) == [primary]
+    return misread_primaries(report, model, version) == [primary]
 
 
-def test_a_primary_between_geoms_of_lesser_and_greater_type_is_named() -> None:
+def test_primary_between_geoms_of_lower_and_higher_type_is_named() -> None:
     """A ball is second to the ground and first to a box; a box is second to all others here, a plane first."""
     assert found("ball", None) and found("rod", None)
     assert not found("box", None) and not found("ground", None)
 
 
 @pytest.mark.parametrize("reduce", ["mindist", "maxforce"])
-def test_a_secondary_that_is_always_on_one_side_is_safe(reduce: str) -> None:
+def test_secondary_always_on_one_side_is_safe(reduce: str) -> None:
     assert not found("ball", ("geom", "ground"), reduce) and not found("ball", ("geom", "box"), reduce)
     assert found("ball", None, reduce)
 
 
-def test_sums_and_unordered_contacts_are_safe_and_so_is_version_4() -> None:
+def test_sums_unordered_contacts_and_version_4_are_safe() -> None:
     assert not found("ball", None, "netforce") and not found("ball", None, "none")
     assert not found("ball", None, version="4.0.0")

@@ -44,7 +44,7 @@ def scene_of(engine=None):
 
 
 @pytest.mark.parametrize("step", ["0", "-0.01", "nan", "inf", "1e-320", "1e300"])
-def test_a_time_step_that_is_none_is_refused_by_every_engine(step):
+def test_invalid_time_step_is_refused_by_every_engine(step):
     """A time step that is zero, negative, not finite or absurd raises an error that names it, when the engine is
     created.
     """
@@ -59,7 +59,7 @@ def test_a_time_step_that_is_none_is_refused_by_every_engine(step):
         sn.TensorEngine(dt=float(step))
 
 
-def test_a_time_step_that_a_sensor_writes_is_checked():
+def test_time_step_written_by_a_sensor_is_checked():
     """MODEL_ELEMENTS may set the model's time step."""
 
     def stop(spec):
@@ -70,7 +70,7 @@ def test_a_time_step_that_a_sensor_writes_is_checked():
         engine.prepare({sn.MODEL_ELEMENTS(stop): "probe"})
 
 
-def test_a_time_step_that_was_edited_is_an_error_at_the_next_step():
+def test_edited_time_step_raises_at_the_next_step():
     """Edits of engine.model, the batch's model or a wrapped model are detected; once reverted, the scene continues."""
     scene = scene_of()
     scene.step()
@@ -106,7 +106,7 @@ def test_a_time_step_that_was_edited_is_an_error_at_the_next_step():
 
 
 @pytest.mark.slow
-def test_a_time_step_of_mujoco_warp_that_was_edited_is_an_error():
+def test_edited_time_step_of_mujoco_warp_raises():
     """The value is written in place or replaced, in an engine's own model or a wrapped model."""
     import mujoco_warp
     import warp as wp
@@ -145,7 +145,7 @@ def test_a_time_step_of_mujoco_warp_that_was_edited_is_an_error():
     [value for value in ODD if not (type(value) is int and 0 < value < 5) and not isinstance(value, np.int64)],
     ids=name_of,
 )
-def test_substeps_and_ticks_are_integers(value):
+def test_substeps_and_ticks_must_be_integers(value):
     """Any other value is a ScheduleError that names it, and the scene is unchanged."""
     scene = scene_of()
     with pytest.raises(sn.ScheduleError, match=r"Scene.step: substeps: got"):
@@ -161,7 +161,7 @@ def test_substeps_and_ticks_are_integers(value):
 
 
 @pytest.mark.parametrize("value", ODD, ids=name_of)
-def test_env_ids_are_integers_or_a_mask(value):
+def test_env_ids_must_be_integers_or_a_mask(value):
     """Any other value is an ArgumentError, also a ValueError, that names it."""
     for scene in (scene_of(), sn.Scene(sn.TensorEngine(num_envs=2), [sn.ImuCfg(name="imu", body="body")])):
         for call in (scene.reset, scene["imu"].reset, scene["imu"].read):
@@ -178,7 +178,7 @@ def test_env_ids_are_integers_or_a_mask(value):
 
 @pytest.mark.parametrize("value", ODD, ids=name_of)
 @pytest.mark.parametrize("name", ["body_pos_w", "body_quat_w", "gravity_w", "joint_pos"])
-def test_arrays_take_real_numbers(name, value):
+def test_arrays_accept_real_numbers_only(name, value):
     """Values assigned, passed to reset, or returned by motion are real numbers of a matching shape, or raise a package
     error.
     """
@@ -203,7 +203,7 @@ def test_arrays_take_real_numbers(name, value):
                 assert torch.equal(engine.array(name), before)
 
 
-def test_a_quaternion_of_zeros_is_no_orientation():
+def test_zero_quaternion_is_refused():
     """The value is rejected on assignment, in reset or for a site."""
     for order, name in (("wxyz", "body_quat_w"), ("xyzw", "body_quat")):
         engine = sn.TensorEngine(num_envs=2, quat_order=order)
@@ -238,7 +238,7 @@ ARGUMENTS = (
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_a_tensor_engine_takes_its_arguments_or_says_why_not(name):
+def test_tensor_engine_arguments_are_accepted_or_refused_with_reason(name):
     """Invalid values for each argument, also within mappings and sequences, give an engine or a package error."""
     nested = [{"a": value} for value in ODD] + [[value] for value in ODD] + [{"a": ("body", value)} for value in ODD]
     nested += [{"a": ("body", (0, 0, 0), value)} for value in ODD]
@@ -253,7 +253,7 @@ def test_a_tensor_engine_takes_its_arguments_or_says_why_not(name):
 
 
 @pytest.mark.slow
-def test_random_odd_values_give_only_our_errors():
+def test_random_odd_values_raise_only_sensorium_errors():
     """Many combinations of invalid arguments of engine, reset and step are tested."""
     random_ = random.Random(3)
     for _ in range(3000):

@@ -69,7 +69,7 @@ def held(values: dict[str, NDArray[np.float64]], is_warp: bool) -> dict[str, Any
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize("is_warp", [False, True])
 @pytest.mark.parametrize("envs", [1, ENVS])
-def test_mounts_follow_fields_that_are_written_and_replaced(is_warp: bool, envs: int, capture: bool) -> None:
+def test_mounts_follow_written_and_replaced_fields(is_warp: bool, envs: int, capture: bool) -> None:
     """A launch recorded (or captured) once follows writes in place and replaced arrays, also of other sizes."""
     live = LiveOffsets(Compute("cpu", ENVS, capture=capture), "cpu")
     pair = live.add(FRAMES, INNER)
@@ -112,7 +112,7 @@ def test_only_the_chosen_environments_follow() -> None:
 
 
 @pytest.mark.parametrize("capture", [False, True])
-def test_mounts_that_nobody_holds_are_let_go(capture: bool) -> None:
+def test_unreferenced_mounts_are_released(capture: bool) -> None:
     """As scenes and sensors come and go on one engine, the followed set does not grow, and the remaining ones still
     follow.
     """
@@ -137,7 +137,7 @@ def test_mounts_that_nobody_holds_are_let_go(capture: bool) -> None:
     assert live.count == alone + 1 and kept[0].data_ptr() == address and part.shape == (ENVS, 1, 4)
 
 
-def test_elements_of_bodies_are_none_to_follow() -> None:
+def test_bodies_have_no_offsets_to_follow() -> None:
     """A view of bodies alone has no element, so nothing is launched for it."""
     live = LiveOffsets(Compute("cpu", ENVS), "cpu")
     pos, _ = live.add([BODY], [((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))])

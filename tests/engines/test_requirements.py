@@ -207,7 +207,9 @@ def engine(request: pytest.FixtureRequest, reference: dict[str, np.ndarray]) -> 
 
 
 @pytest.mark.parametrize("requirement", ALL, ids=lambda requirement: requirement.kind)
-def test_a_requirement_means_the_same(requirement: Requirement, engine: Any, reference: dict[str, np.ndarray]) -> None:
+def test_requirement_means_the_same_on_every_engine(
+    requirement: Requirement, engine: Any, reference: dict[str, np.ndarray]
+) -> None:
     names = {NATIVE: ["native:gyro"], REPORT: [contact_array(REPORT)]}
     for name in names.get(requirement) or ARRAYS[requirement]:
         found, expected = engine.array(name), np.broadcast_to(reference[name], (ENVS, *reference[name].shape))
@@ -220,7 +222,7 @@ def test_a_requirement_means_the_same(requirement: Requirement, engine: Any, ref
         )
 
 
-def test_shapes_and_cameras_are_described_alike(engine: Any) -> None:
+def test_shapes_and_cameras_are_described_identically(engine: Any) -> None:
     assert SHAPES in engine.prepared
     assert {shape.name: shape.kind for shape in engine.shapes()} == BOXES
     for shape, (_, _, size) in zip(engine.shapes(), _sizes(), strict=True):
@@ -234,7 +236,7 @@ def test_shapes_and_cameras_are_described_alike(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_elements_of_the_model_are_added_or_refused(make: Any) -> None:
+def test_model_elements_are_added_or_refused(make: Any) -> None:
     engine = make()
     if isinstance(engine, sn.TensorEngine):
         with pytest.raises(sn.UnsupportedError, match=r"'probe' requires MODEL_ELEMENTS.*'tensor'"):

@@ -116,7 +116,7 @@ def triangles_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> np.n
 
 
 @ENGINES
-def test_every_kind_is_where_mujoco_has_it(make: Callable[[str], sn.Engine]) -> None:
+def test_every_shape_kind_has_mujocos_pose(make: Callable[[str], sn.Engine]) -> None:
     """The pose of a shape, composed with its body's, is geom_xpos and geom_xmat of a random state to 1e-6."""
     engine = make(KINDS)
     data = randomised(engine.model)
@@ -130,7 +130,7 @@ def test_every_kind_is_where_mujoco_has_it(make: Callable[[str], sn.Engine]) -> 
     assert set(kinds) == {"plane", "hfield", "mesh", "box", "sphere", "ellipsoid", "cylinder", "capsule"}
 
 
-def test_sizes_are_those_of_the_model() -> None:
+def test_sizes_match_the_model() -> None:
     """The number of sizes matches the kind, in MuJoCo's order; a mesh and a height field have their own data."""
     sizes = {name: shape.size for name, shape in by_name(batch(KINDS)).items()}
     assert sizes == {
@@ -141,7 +141,7 @@ def test_sizes_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (0.5, 0.2, 0.1), (-0.7, 0.4, 0.9)])
-def test_the_vertices_of_an_asymmetric_mesh_are_where_they_were_written(scale: tuple[float, ...]) -> None:
+def test_vertices_of_an_asymmetric_mesh_are_those_of_the_file(scale: tuple[float, ...]) -> None:
     """The tetrahedron's four triangles, scaled, rotated and moved by hand, match to 1e-6 with the same faces.
 
     MuJoCo compiles a mesh about its centre of mass and principal axes, which differ far from this mesh's own.
@@ -182,7 +182,7 @@ def test_geoms_of_one_mesh_share_it() -> None:
     assert by_name(twice)["field"].hfield is by_name(twice)["more"].hfield
 
 
-def test_triangles_without_an_area_are_left_out() -> None:
+def test_triangles_without_area_are_omitted() -> None:
     """A mesh with a degenerate triangle is described without it, because no ray can hit it."""
     xml = """<mujoco><asset><mesh name="m" vertex="0 0 0  1 0 0  0 1 0  0 0 1"
       face="0 2 1  0 1 3  0 3 2  1 2 3  0 1 1"/></asset>
@@ -206,7 +206,7 @@ def height(field: sn.HeightField, x: float, y: float) -> float:
     return float(low + v * (field.heights[r + 1, c] - low) + u * (high - field.heights[r + 1, c]))
 
 
-def test_heights_are_what_rays_of_mujoco_meet() -> None:
+def test_heights_match_mujocos_rays() -> None:
     """A vertical ray finds the same height to 1e-6, at corners and elsewhere, nothing outside, and the base from
     below.
     """
@@ -234,7 +234,7 @@ def test_heights_are_what_rays_of_mujoco_meet() -> None:
 
 
 @ENGINES
-def test_what_is_welded_to_the_world_is_static_and_mocap_bodies_are_not(make: Callable[[str], sn.Engine]) -> None:
+def test_welded_bodies_are_static_and_mocap_bodies_are_not(make: Callable[[str], sn.Engine]) -> None:
     """Static shapes are the world and all without a joint between, except mocap bodies and bodies welded to them."""
     engine = make(KINDS)
     shapes = by_name(engine)
@@ -249,7 +249,7 @@ def test_what_is_welded_to_the_world_is_static_and_mocap_bodies_are_not(make: Ca
     assert engine.geoms("stone") == ("big", "small") and engine.geoms("world") == ("ground", "field", "rock")
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 SEEN = f"""
 <mujoco>
@@ -271,7 +271,7 @@ SEEN = f"""
 </mujoco>"""
 
 
-def test_visible_is_what_mj_ray_can_hit() -> None:
+def test_visible_shapes_are_those_mj_ray_hits() -> None:
     """A ray from above hits exactly the geoms flagged visible, by the alpha of the material or of the geom."""
     engine = batch(SEEN)
     data = randomised(engine.model)
@@ -282,7 +282,7 @@ def test_visible_is_what_mj_ray_can_hit() -> None:
     assert {shape.name for shape in engine.shapes() if not shape.is_visible} == {"clear", "glass", "glass_solid"}
 
 
-def test_groups_and_contacts_are_those_of_the_model() -> None:
+def test_groups_and_contacts_match_the_model() -> None:
     """Visual means visible and in group 0 to 2. Collision means nonzero contype or conaffinity, or a contact pair."""
     shapes = by_name(batch(SEEN))
     assert {name: shape.group for name, shape in shapes.items() if shape.group} == {"shown": 2, "inner": 3, "paired": 5}
@@ -293,7 +293,7 @@ def test_groups_and_contacts_are_those_of_the_model() -> None:
     assert all(shape.labels == () for shape in shapes.values())
 
 
-def test_reflectance_is_the_luminance_of_the_colour_that_is_drawn() -> None:
+def test_reflectance_is_the_luminance_of_the_drawn_colour() -> None:
     """Rec. 709 weights apply to the geom's own colour if it has one, else to its material's, as in mjv_addGeoms."""
     engine = batch(SEEN)
     scene = mujoco.MjvScene(engine.model, maxgeom=50)
@@ -312,7 +312,7 @@ def test_reflectance_is_the_luminance_of_the_colour_that_is_drawn() -> None:
 # Names and faults -----------------------------------------------------------------------------------------------------
 
 
-def test_a_geom_without_a_name_gets_one_that_no_other_has() -> None:
+def test_unnamed_geom_gets_a_unique_name() -> None:
     """The name is `geom_{id}`, with a unique suffix if a geom already has that name."""
     xml = '<mujoco><worldbody><geom size=".1"/><geom name="geom_2" size=".1"/><geom size=".1"/></worldbody></mujoco>'
     assert [shape.name for shape in batch(xml).shapes()] == ["geom_0", "geom_2", "geom_2_"]
@@ -329,7 +329,7 @@ def test_names_of_composed_entities_have_their_prefix() -> None:
 
 
 @ENGINES
-def test_what_rays_do_not_meet_says_why(make: Callable[[str], sn.Engine]) -> None:
+def test_shapes_that_rays_cannot_hit_give_the_reason(make: Callable[[str], sn.Engine]) -> None:
     """A flex and a signed distance field are listed with their names, flags and a fault; no other shape has one."""
     shapes = by_name(
         make(
@@ -357,7 +357,7 @@ def add_hidden(spec: Any) -> None:
     body.add_body(name="below").add_geom(name="below", size=[0.1, 0, 0])
 
 
-def test_what_sensors_added_is_left_out() -> None:
+def test_shapes_added_by_sensors_are_omitted() -> None:
     """Hidden geoms, and all on hidden bodies, are not shapes and do not shift the names of nameless geoms."""
     xml = '<mujoco><worldbody><body name="b"><joint/><geom size=".1"/></body></worldbody></mujoco>'
     spec = mujoco.MjSpec.from_string(xml)
@@ -425,7 +425,7 @@ def test_shapes_that_differ_between_environments_are_refused(field: str, row: in
         assert by_name(engine)["top"].size == pytest.approx((0.55, 0.45, 0.07))
 
 
-def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> None:
+def test_shapes_that_differ_later_are_refused_at_the_next_reset() -> None:
     """Domain randomisation writes at resets: rays that would miss its changes must not continue silently."""
     engine = sn.MujocoEngine(KINDS, 2)
     engine.reset(None)
@@ -438,7 +438,7 @@ def test_shapes_that_come_to_differ_later_are_refused_at_the_next_reset() -> Non
     engine.reset([1])
 
 
-def test_a_moving_body_may_start_elsewhere_in_each_environment() -> None:
+def test_moving_body_can_start_elsewhere_in_each_env() -> None:
     """Poses of moving bodies are state, so shapes do not depend on them."""
     engine = sn.MujocoEngine(KINDS, 2)
     engine.batch.expand("body_pos")[1, engine.model.body("door").id] += 0.1
@@ -477,14 +477,14 @@ def test_robots_of_dm_control_have_a_shape_for_each_geom(path: str) -> None:
     assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) == len(used)
 
 
-# Shapes of one's own --------------------------------------------------------------------------------------------------
+# Custom shapes --------------------------------------------------------------------------------------------------------
 
 
 def box(name: str, **more: Any) -> sn.Shape:
     return sn.Shape("box", name, (0.1, 0.2, 0.3), **more)
 
 
-def test_a_tensor_engine_gives_the_shapes_that_it_was_given() -> None:
+def test_tensor_engine_returns_the_given_shapes() -> None:
     """Shapes are in order, with the rows of the named bodies; the world never moves, and geoms are a separate list."""
     engine = sn.TensorEngine(
         bodies=("base", "tool"),
@@ -509,7 +509,7 @@ def test_a_tensor_engine_gives_the_shapes_that_it_was_given() -> None:
     engine.prepare({sn.SHAPES: "lidar", sn.BODY_POSE: "lidar"})
 
 
-def test_a_mapping_names_the_shapes() -> None:
+def test_mapping_keys_name_the_shapes() -> None:
     """The keys are the names; one shape may be used twice, and the mesh is the same object."""
     wedge = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 2, 0]], [[0, 1, 2]])
     stone = sn.Shape("mesh", "stone", mesh=wedge, body="body")
@@ -518,7 +518,7 @@ def test_a_mapping_names_the_shapes() -> None:
     assert all(shape.mesh is wedge for shape in engine.shapes())
 
 
-def test_a_tensor_engine_without_shapes_says_how_to_give_them() -> None:
+def test_tensor_engine_without_shapes_explains_how_to_give_them() -> None:
     """Missing shapes are rejected, and an empty world is accepted."""
     engine = sn.TensorEngine()
     assert engine.shapes() == ()

@@ -21,7 +21,7 @@ def test_a_new_engine_is_at_rest_at_the_origin_under_gravity():
     assert engine.dt_exact == Fraction(1, 100) and engine.lag == 0
 
 
-def test_what_is_written_is_what_sensors_read():
+def test_sensors_read_written_values():
     """The user's tensors are the derived arrays themselves, written in place or by assignment, at one address."""
     engine = TensorEngine(2)
     address = engine.array("body_pos_w").data_ptr()
@@ -35,7 +35,7 @@ def test_what_is_written_is_what_sensors_read():
         engine.body_pos_w = [1.0, 2.0]
 
 
-def test_only_what_is_provided_is_granted_and_the_error_says_how():
+def test_only_provided_quantities_are_granted_and_the_error_explains():
     """A requirement that is not provided is rejected, and never reads as zeros."""
     engine = TensorEngine(magnetic=None)
     engine.prepare({BODY_POSE: "imu", BODY_VELOCITY: "imu", GRAVITY: "imu"})
@@ -53,7 +53,7 @@ def test_only_what_is_provided_is_granted_and_the_error_says_how():
     assert full.magnetic_w[0].tolist() == pytest.approx([0.2, 0.0, -0.4])
 
 
-def test_xyzw_quaternions_are_turned_into_wxyz():
+def test_xyzw_quaternions_are_converted_to_wxyz():
     """With quat_order="xyzw" the user writes x, y, z, w and sensors read w, x, y, z."""
     engine = TensorEngine(quat_order="xyzw")
     assert engine.body_quat[0, 0].tolist() == [0, 0, 0, 1]
@@ -128,7 +128,7 @@ def test_names_and_sites():
         TensorEngine(sites={"x": "c"})
 
 
-def test_state_comes_back():
+def test_state_round_trips():
     """A restored engine has the same arrays and tick."""
     engine, other = (TensorEngine(2, quat_order="xyzw") for _ in range(2))
     engine.body_quat[1] = torch.tensor([0.0, 0.6, 0.0, 0.8])

@@ -18,7 +18,7 @@ def robot(num_envs=3, **options):
     return TensorEngine(num_envs, bodies=("trunk", "left", "right", "ground"), geoms=GEOMS, **words)
 
 
-def test_a_report_that_a_sensor_requires_is_yours_to_write():
+def test_required_report_is_writable_by_the_user():
     """The report has its requirement's shape, starts without contact, and is read by sensors at one address."""
     engine = robot()
     engine.prepare({FEET: "feet", WHOLE: "bumper"})
@@ -36,7 +36,7 @@ def test_a_report_that_a_sensor_requires_is_yours_to_write():
     assert engine.contacts[FEET] is engine.contacts[contact_array(FEET)] is array and array.data_ptr() == address
 
 
-def test_a_report_may_be_named_before_a_sensor_asks():
+def test_report_can_be_named_before_a_sensor_requires_it():
     """Values written before a sensor requires the report are read by that sensor."""
     engine = robot()
     engine.contacts[WHOLE] = [2.0, 0.0, 0.0, 30.0]
@@ -45,7 +45,7 @@ def test_a_report_may_be_named_before_a_sensor_asks():
     assert contact_columns(FEET) == {"found": slice(0, 1), "force": slice(1, 4), "pos": slice(4, 7)}
 
 
-def test_motion_reset_and_state_carry_reports():
+def test_motion_reset_and_state_include_reports():
     """Motion writes a report from the start, a reset writes rows of some envs, and a restored state restores all."""
     engine = robot(dt=0.5, motion=lambda t: {WHOLE: [1.0, 0.0, 0.0, 10.0 * t]})
     engine.prepare({WHOLE: "bumper", FEET: "feet"})
@@ -66,7 +66,7 @@ def test_motion_reset_and_state_carry_reports():
         named.forward() or named.step()
 
 
-def test_contacts_nobody_promised_to_write_are_refused():
+def test_contacts_not_provided_are_refused():
     """Without the entry in `provides` a report raises an error that states the fix, never zeros."""
     engine = robot(provides=("pose",))
     with pytest.raises(
@@ -93,13 +93,13 @@ def test_contacts_nobody_promised_to_write_are_refused():
         (CONTACT_REPORT(("body", ("left",)), reduce="sum"), "reduce: got 'sum'"),
     ],
 )
-def test_a_report_that_cannot_be_is_refused_by_name(report, message):
+def test_invalid_report_is_refused_by_name(report, message):
     """As on every engine, unknown elements and wrong numbers are errors with the reason."""
     with pytest.raises(UnsupportedError, match=message):
         robot().prepare({report: "feet"})
 
 
-def test_what_is_not_there_is_an_error():
+def test_unknown_names_raise():
     """Errors for unknown reports, fields and shapes list the available ones."""
     engine = robot()
     engine.prepare({WHOLE: "bumper"})

@@ -21,7 +21,7 @@ def arm(**options):
 
 
 @pytest.mark.parametrize(("requirement", "word", "arrays"), [(r, *given) for r, given in JOINT_ARRAYS.items()])
-def test_each_joint_requirement_brings_its_arrays_where_it_is_provided(requirement, word, arrays):
+def test_each_provided_joint_requirement_gives_its_arrays(requirement, word, arrays):
     """An entry of `provides` grants its requirement; its arrays, by joint or by body, are writable."""
     engine = arm(provides=(word,))
     engine.prepare({requirement: "probe"})
@@ -37,7 +37,7 @@ def test_each_joint_requirement_brings_its_arrays_where_it_is_provided(requireme
         getattr(arm(), name)
 
 
-def test_joint_arrays_come_back_after_motion_reset_and_restored_state():
+def test_joint_arrays_are_restored_after_motion_reset_and_load():
     """Motion fills joint arrays, a reset writes rows of some envs, and a restored state restores all."""
     words = tuple(word for word, _ in JOINT_ARRAYS.values())
     engine = arm(dt=0.5, provides=words, native={"strain": 2}, motion=lambda t: {"joint_pos": [t, 2.0 * t]})
@@ -54,7 +54,7 @@ def test_joint_arrays_come_back_after_motion_reset_and_restored_state():
     assert {name: other.array(name).data_ptr() for name in addresses} == addresses
 
 
-def test_joints_are_named_in_order_and_sit_where_they_are_placed():
+def test_joints_are_named_in_order_at_their_given_poses():
     """All joints are scalar; a joint with a position has a frame, and one without raises an error that states the
     fix.
     """

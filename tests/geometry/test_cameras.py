@@ -60,14 +60,14 @@ def random_quats(count: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_three_conventions_name_one_camera(origin: Any, target: Any) -> None:
+def test_three_conventions_describe_one_camera(origin: Any, target: Any) -> None:
     """Known orientations of one camera in the three conventions convert into each other, signs included."""
     got = convert_orientation_convention(torch.tensor(SAME_CAMERA[origin]), origin, target)
     torch.testing.assert_close(got, torch.tensor(SAME_CAMERA[target]), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_a_conversion_keeps_what_is_forward_left_and_up(origin: Any, target: Any) -> None:
+def test_conversion_keeps_forward_left_and_up(origin: Any, target: Any) -> None:
     """In every convention, the camera's forward, left and up are the same vectors in the world."""
     quats = random_quats(50)
     other = convert_orientation_convention(quats, origin, target)
@@ -75,7 +75,7 @@ def test_a_conversion_keeps_what_is_forward_left_and_up(origin: Any, target: Any
         np.testing.assert_allclose(rotation(quats).apply(mine), rotation(other).apply(its), atol=1e-12)
 
 
-def test_the_conversion_is_known_by_its_other_name_and_its_defaults() -> None:
+def test_conversion_has_its_alias_and_defaults() -> None:
     quats = random_quats(3)
     got = convert_camera_frame_orientation_convention(quats)
     assert torch.equal(got, convert_orientation_convention(quats, "opengl", "ros"))
@@ -137,7 +137,7 @@ def test_a_view_looks_at_its_target_with_the_world_upright() -> None:
 
 
 @pytest.mark.parametrize(("down", "up"), [(-1.0, (1, 0, 0)), (1.0, (-1, 0, 0))])
-def test_straight_down_and_up_are_views_along_x_that_were_tilted(down: float, up: Any) -> None:
+def test_views_straight_down_and_up_are_tilted_views_along_x(down: float, up: Any) -> None:
     """Looking down, the world's x is up in the image; looking up, minus x is. A view slightly off the vertical, along
     x, agrees.
     """
@@ -156,7 +156,7 @@ def test_an_eye_at_its_target_is_an_error() -> None:
 # Intrinsics -----------------------------------------------------------------------------------------------------------
 
 
-def test_apertures_and_intrinsics_are_two_sides_of_one_lens() -> None:
+def test_apertures_and_intrinsics_are_equivalent() -> None:
     """An off-centre lens with unequal focal lengths survives the conversion to apertures and back."""
     apertures = apertures_from_intrinsics(torch.tensor(K, dtype=torch.float64), 960, 540, focal_length=24.0)
     back = intrinsics_from_apertures(960, 540, 24.0, *apertures)
@@ -179,14 +179,14 @@ def test_the_default_lens_has_the_known_focal_length() -> None:
         ([[500.0, 0, 320], [0, 500.0, 240], [0, 0, 2]], r"last row \(0, 0, 1\)"),
     ],
 )
-def test_a_matrix_that_is_no_lens_is_an_error(matrix: Any, says: str) -> None:
+def test_invalid_lens_matrix_raises(matrix: Any, says: str) -> None:
     """The message names the first bad matrix."""
     both = torch.stack([torch.tensor(K), torch.tensor(np.asarray(matrix), dtype=torch.float32)])
     with pytest.raises(sn.ConfigError, match=rf"matrices\[1\].*{says}"):
         inverse_intrinsics(both)
 
 
-def test_something_else_than_matrices_is_an_error() -> None:
+def test_non_matrix_raises() -> None:
     with pytest.raises(sn.ConfigError, match=r"\[n, 3, 3\]"):
         inverse_intrinsics(torch.zeros(3, 4))
 
@@ -251,7 +251,7 @@ def test_points_are_transformed_by_poses() -> None:
     assert torch.equal(transform_points(points), points)
 
 
-def test_a_point_cloud_leaves_out_what_has_no_depth() -> None:
+def test_point_cloud_omits_pixels_without_depth() -> None:
     """Misses and holes are omitted unless they are kept by request; a pose maps the other points into the world."""
     depth, k, points = images()
     image = depth[0].clone()

@@ -114,7 +114,7 @@ def rooms() -> tuple[Array, Faces]:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("offset", [(0.0, 0.0, 0.0), (1000.0, -3000.0, 200.0)], ids=["near", "far"])
 @pytest.mark.parametrize("scene", [terrain(25, 3.0), soup(), rooms()], ids=["terrain", "soup", "rooms"])
-def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
+def test_ray_matches_brute_force_over_triangles_in_float64(
     scene: tuple[Array, Faces], offset: tuple[float, ...], sign: float
 ) -> None:
     """Rays start above, below, between and inside closed boxes; rays within 10 um of an edge are omitted.
@@ -172,7 +172,7 @@ def test_no_ray_slips_between_slivers() -> None:
     assert np.abs(t - 2.0).max() < TOLERANCE
 
 
-def test_huge_triangles_among_small_ones_do_not_explode() -> None:
+def test_huge_triangles_among_small_ones_keep_the_index_small() -> None:
     """With a thousand triangles over the whole extent, the lists stay within their bound and the hits are right."""
     rng = np.random.default_rng(5)
     vertices, faces = terrain(30, 10.0)
@@ -200,7 +200,7 @@ def test_a_ray_counts_from_its_start_to_t_max_inclusive() -> None:
     assert t.tolist() == [2.0, np.inf] and triangle.tolist() == [1, -1]
 
 
-def test_vertical_triangles_are_left_out() -> None:
+def test_vertical_triangles_are_omitted() -> None:
     vertices = np.array([[0, 0, 0], [0, 2, 0], [0, 0, 2], [-1, -1, -1], [3, -1, -1], [-1, 3, -1]], float)
     columns = build_columns(vertices, [[0, 1, 2], [3, 4, 5]])
     t, triangle = cast(columns, np.array([[0.0, 0.5, 5.0]]), -1.0)
@@ -217,6 +217,6 @@ def test_progress_rises_from_0_to_1() -> None:
     assert told == sorted(told) and len(told) > 3
 
 
-def test_no_triangles_are_refused() -> None:
+def test_empty_mesh_is_refused() -> None:
     with pytest.raises(ModelError, match=r"faces: got an array of shape \(0, 3\), expected \[n, 3\] with n > 0"):
         build_columns(np.zeros((3, 3)), np.zeros((0, 3), int))

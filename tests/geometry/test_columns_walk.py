@@ -120,9 +120,7 @@ def rays(vertices: Array, faces: Faces, count: int) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("offset", [(0.0, 0.0, 0.0), (1000.0, -3000.0, 200.0)], ids=["near", "far"])
 @pytest.mark.parametrize(("scene", "most"), [(terrain, 0.01), (cluttered, 0.01), (soup, 0.03)])
-def test_a_ray_finds_what_all_triangles_tried_in_float64_find(
-    scene: Any, most: float, offset: tuple[float, ...]
-) -> None:
+def test_ray_matches_brute_force_over_triangles_in_float64(scene: Any, most: float, offset: tuple[float, ...]) -> None:
     """The number of rays omitted because they pass a silhouette is bounded; small triangles have long silhouettes."""
     vertices, faces = scene()
     vertices = vertices + offset
@@ -192,7 +190,7 @@ def test_a_ray_counts_from_its_start_to_t_max_inclusive() -> None:
     assert wall.cast(o[[0]], np.array([-1.0, 0.0, 0.0]), below)[1].tolist() == [-1]
 
 
-def test_a_ray_that_is_not_finite_hits_nothing() -> None:
+def test_non_finite_ray_hits_nothing() -> None:
     walked = Walked(*terrain(5))
     bad = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 1]], float)
     assert walked.cast(bad, np.array([0.0, 0.6, -0.8]))[1].tolist() == [-1, -1, -1]
@@ -205,7 +203,7 @@ def room() -> tuple[Array, Faces]:
     return np.concatenate([vertices, vertices + np.array([0, 0, 2.5])]), np.concatenate([faces, faces + len(vertices)])
 
 
-def test_a_terrain_is_told_from_rooms_and_soups() -> None:
+def test_terrain_is_distinguished_from_rooms_and_triangle_soups() -> None:
     many = [(np.tile(soup()[0], (4, 1)), np.arange(3600).reshape(-1, 3)), boxes(200), room(), terrain(10)]
     for vertices, faces in many:
         assert not is_terrain(build_columns(vertices, faces), vertices, faces)
@@ -214,7 +212,7 @@ def test_a_terrain_is_told_from_rooms_and_soups() -> None:
     assert is_terrain(build_columns(vertices, faces), vertices, faces)
 
 
-def test_a_scene_walks_a_terrain_and_climbs_a_tree_in_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terrain_uses_the_grid_walk_and_rooms_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways give the same hits, ray by ray: distance, shape, face and normal."""
 
     def world(vertices: Array, faces: Faces) -> World:

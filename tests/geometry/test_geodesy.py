@@ -72,7 +72,7 @@ def test_the_constants_are_the_published_ones() -> None:
         ((45.0, 0.0, 0.0), (4517590.878849, 0.0, 4487348.408866)),
     ],
 )
-def test_places_whose_coordinates_are_known(lla: tuple[float, ...], ecef: tuple[float, ...]) -> None:
+def test_known_places_have_known_coordinates(lla: tuple[float, ...], ecef: tuple[float, ...]) -> None:
     """Equator, poles and 45 degrees have the coordinates derived from the radii by hand, both ways."""
     np.testing.assert_allclose(geodesy.geodetic_to_ecef(lla), ecef, atol=1e-6)
     back = geodesy.ecef_to_geodetic(ecef)
@@ -160,7 +160,7 @@ def test_local_axes_are_right_handed_and_point_east_north_and_up(origin: tuple[f
         np.testing.assert_allclose(growth[:, 2], [0.0, 0.0, 1.0], atol=1e-7)
 
 
-def test_the_plane_leaves_the_globe_as_pythagoras_says() -> None:
+def test_tangent_plane_height_follows_pythagoras() -> None:
     """Along the equator, d metres to the east of the origin lie sqrt(a^2 + d^2) - a high, at longitude atan(d / a)."""
     d = np.array([1.0, 1e3, 1e4, 1e5])
     there = geodesy.enu_to_geodetic(np.stack([d, 0 * d, 0 * d], axis=-1), (0.0, 0.0, 0.0))
@@ -169,7 +169,7 @@ def test_the_plane_leaves_the_globe_as_pythagoras_says() -> None:
     assert there[2, 2] == pytest.approx(7.84, abs=0.005)
 
 
-def test_local_coordinates_return_within_nanometres() -> None:
+def test_local_coordinates_round_trip_within_nanometres() -> None:
     """The conversion from ENU to geodetic and back is exact, 100 km around origins all over the globe."""
     rng = np.random.default_rng(3)
     for origin in ((47.3977, 8.5456, 488.0), (-90.0, 0.0, 2835.0), (0.0, -180.0, 0.0), (89.999, 12.0, -30.0)):
@@ -178,7 +178,7 @@ def test_local_coordinates_return_within_nanometres() -> None:
         assert np.abs(back - enu).max() < 2 * NANOMETRES
 
 
-def test_a_degree_of_latitude_has_the_length_of_the_meridian_there() -> None:
+def test_degree_of_latitude_has_the_local_meridian_length() -> None:
     """The radius of curvature of the meridian is a (1 - e^2) at the equator and a^2 / b at the pole."""
     for latitude, near, radius in ((0.0, 0.001, B * B / A), (90.0, 89.999, A * A / B)):
         (north,) = geodesy.geodetic_to_enu([(near, 0.0, 0.0)], (latitude, 0.0, 0.0))[:, 1]

@@ -177,7 +177,7 @@ def rays(field: HeightField, count: int, distance: float, seed: int) -> tuple[Ar
 
 @pytest.mark.parametrize("field", fields(), ids=named)
 @pytest.mark.parametrize("distance", [1.0, 40.0, 1000.0])
-def test_a_ray_finds_what_all_triangles_tried_in_float64_find(field: HeightField, distance: float) -> None:
+def test_ray_matches_brute_force_over_triangles_in_float64(field: HeightField, distance: float) -> None:
     """From above, below, inside and far away, hit or miss, face, distance and normal are the same."""
     o, d = rays(field, 400, distance, seed=1)
     t, face, normal = cast(field, o, d)
@@ -199,7 +199,7 @@ def test_a_ray_finds_what_all_triangles_tried_in_float64_find(field: HeightField
 
 @pytest.mark.parametrize("field", fields(), ids=named)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_vertical_rays_find_the_same_in_one_look_up(field: HeightField, sign: float) -> None:
+def test_vertical_rays_agree_in_a_single_lookup(field: HeightField, sign: float) -> None:
     """The results match a test of every triangle, and the walk."""
     o, _ = rays(field, 400, 1.0, seed=2)
     d = np.tile([0.0, 0.0, sign], (len(o), 1))
@@ -214,7 +214,7 @@ def test_vertical_rays_find_the_same_in_one_look_up(field: HeightField, sign: fl
     assert np.isinf(t[~hit]).all() and np.isinf(walked[~hit]).all()
 
 
-def test_the_height_is_that_of_the_triangle_at_a_place() -> None:
+def test_height_is_that_of_the_triangle_below() -> None:
     field = HeightField([[0.0, 1.0], [2.0, 5.0]], (1.0, 1.0))
     places = np.array([[-1, -1, 0], [1, -1, 0], [-1, 1, 0], [1, 1, 0], [0.5, -0.5, 0], [-0.5, 0.5, 0], [1.01, 0, 0]])
     z, face = wp.zeros(7, dtype=float, device="cpu"), wp.zeros(7, dtype=int, device="cpu")
@@ -257,7 +257,7 @@ def test_no_ray_slips_through_an_edge_or_a_vertex(sides: tuple[int, int]) -> Non
             assert (np.abs(t - 1.0) * np.linalg.norm(away)).max() < TOLERANCE
 
 
-def test_rays_along_grid_lines_and_diagonals_are_no_special_case() -> None:
+def test_rays_along_grid_lines_and_diagonals_are_exact() -> None:
     """Rays stay on an edge all the way; a float64 test of every triangle gives their end points."""
     rng = np.random.default_rng(4)
     field = HeightField(rng.integers(0, 8, (17, 17)) / 8.0, (8.0, 8.0))
@@ -278,7 +278,7 @@ def test_rays_along_grid_lines_and_diagonals_are_no_special_case() -> None:
 
 
 @pytest.mark.parametrize("base", [0.2, 1.0])
-def test_a_ray_from_outside_finds_what_mujoco_finds(base: float) -> None:
+def test_ray_from_outside_matches_mujoco(base: float) -> None:
     """Distance and normal match those of `mj_ray` on its own solid: surface, side walls and bottom."""
     rng = np.random.default_rng(5)
     shape, size, high = (23, 31), (3.0, 2.0), 0.8
@@ -316,6 +316,6 @@ def test_t_max_is_inclusive() -> None:
     assert np.isinf(t[1]) and face[1] == MISS
 
 
-def test_no_fields_are_arrays_of_length_0() -> None:
+def test_absent_height_fields_are_empty_arrays() -> None:
     none = build_hfields([])
     assert (len(none.fields), len(none.heights), len(none.blocks)) == (0, 0, 0)

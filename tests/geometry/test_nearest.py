@@ -145,9 +145,7 @@ def points(size: tuple[float, ...], seed: int, count: int = 60) -> Array:
 
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_no_point_of_an_analytic_surface_is_nearer_than_the_one_that_is_found(
-    kind: str, size: tuple[float, ...]
-) -> None:
+def test_nearest_point_on_an_analytic_surface_is_the_nearest(kind: str, size: tuple[float, ...]) -> None:
     """The point is on the surface at the reported distance, and a search finds no nearer point."""
     size = tuple(np.float32(size).astype(float))
     p = points(size, seed=len(kind))
@@ -172,7 +170,7 @@ def test_the_distance_is_negative_inside(kind: str, size: tuple[float, ...]) -> 
 
 
 @pytest.mark.parametrize(("kind", "size"), [("ellipsoid", (0.5, 1.0, 0.2)), ("cylinder", (0.3, 0.5, 0.0))])
-def test_the_way_to_the_point_is_the_gradient_of_the_signed_distance(kind: str, size: tuple[float, ...]) -> None:
+def test_direction_to_the_point_is_the_gradient_of_the_signed_distance(kind: str, size: tuple[float, ...]) -> None:
     """The gradient matches central differences of the distance, away from kinks."""
     rng = np.random.default_rng(3)
     p = single(rng.normal(size=(200, 3)))
@@ -195,7 +193,7 @@ def test_an_unbounded_plane_has_its_inside_below() -> None:
     np.testing.assert_array_equal(foot, p * [1.0, 1.0, 0.0])
 
 
-def test_a_plane_may_be_bounded_along_one_axis() -> None:
+def test_plane_can_be_bounded_along_one_axis() -> None:
     foot, signed = nearest("plane", (0.0, 2.0, 0.0), np.array([[50.0, 5.0, -4.0], [-9.0, 1.0, -4.0]]))
     np.testing.assert_array_equal(foot, [[50.0, 2.0, 0.0], [-9.0, 1.0, 0.0]])
     np.testing.assert_array_equal(signed, [5.0, 4.0])
@@ -207,7 +205,7 @@ def test_other_kinds_are_infinitely_far_for_the_analytic_formulas() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1e1, 1e3, 1e6])
-def test_needles_and_discs_are_ellipsoids_too(ratio: float) -> None:
+def test_needle_and_disc_ellipsoids_are_exact(ratio: float) -> None:
     """The foot stays on the surface and nearest, also from planes of symmetry and with very unequal radii."""
     rng = np.random.default_rng(5)
     for radii in ((1.0, 1.0 / ratio, 1.0 / ratio), (1.0, 0.7, 1.0 / ratio)):
@@ -226,7 +224,7 @@ def test_needles_and_discs_are_ellipsoids_too(ratio: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_distance_to_a_mesh_is_the_least_over_all_its_triangles(seed: int) -> None:
+def test_mesh_distance_is_the_minimum_over_its_triangles(seed: int) -> None:
     rng = np.random.default_rng(seed)
     mesh = random_shapes(rng, 1, ("mesh",))[0].mesh
     assert mesh is not None
@@ -253,9 +251,7 @@ def test_nothing_beyond_the_limit_is_found_on_a_mesh() -> None:
 
 @pytest.mark.parametrize("base", [None, 0.0, 0.4])
 @pytest.mark.parametrize(("rows", "cols"), [(2, 2), (3, 7), (20, 37)])
-def test_the_distance_to_a_height_field_is_the_least_over_all_its_triangles(
-    rows: int, cols: int, base: float | None
-) -> None:
+def test_height_field_distance_is_the_minimum_over_its_triangles(rows: int, cols: int, base: float | None) -> None:
     """Points are above, below, beside and inside rough ground, with the walls and the bottom of a solid field."""
     rng = np.random.default_rng(rows)
     field = HeightField(single(rng.uniform(0.0, 0.5, (rows, cols))), (2.0, 1.25), base)
@@ -269,7 +265,7 @@ def test_the_distance_to_a_height_field_is_the_least_over_all_its_triangles(
     assert (np.abs(np.linalg.norm(p - foot, axis=1) - distance) <= rounding).all()
 
 
-def test_a_height_field_of_many_blocks_is_searched_through_all_of_them() -> None:
+def test_all_blocks_of_a_height_field_are_searched() -> None:
     """A spike in flat ground of 200 x 150 cells is nearest from every point that is closer to it than to the ground
     below.
     """

@@ -113,7 +113,7 @@ def rays(size: tuple[float, ...], count: int, distance: float, seed: int) -> tup
     return o.astype(np.float32).astype(np.float64), d.astype(np.float32).astype(np.float64)
 
 
-def test_the_numbers_of_kinds_are_their_places_in_the_list_of_kinds() -> None:
+def test_kind_numbers_are_indices_in_the_list_of_kinds() -> None:
     names = ("PLANE", "SPHERE", "CAPSULE", "ELLIPSOID", "CYLINDER", "BOX", "MESH", "HFIELD")
     assert tuple(name.lower() for name in names) == KINDS
     assert [getattr(primitives, name) for name in names] == list(range(8))
@@ -121,7 +121,7 @@ def test_the_numbers_of_kinds_are_their_places_in_the_list_of_kinds() -> None:
 
 @pytest.mark.parametrize("distance", [0.02, 3.0, 30.0, 1000.0])
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_a_ray_finds_what_a_search_in_float64_finds(kind: str, size: tuple[float, ...], distance: float) -> None:
+def test_ray_matches_a_search_in_float64(kind: str, size: tuple[float, ...], distance: float) -> None:
     """Rays start inside, close by and far away; only lines that touch within 1e-6 of the size are omitted.
 
     Boxes are cast in float32, so their limit is 1e-6 of the whole scene.
@@ -138,7 +138,7 @@ def test_a_ray_finds_what_a_search_in_float64_finds(kind: str, size: tuple[float
 
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_a_ray_that_nearly_touches_is_as_exact(kind: str, size: tuple[float, ...]) -> None:
+def test_grazing_ray_is_as_exact(kind: str, size: tuple[float, ...]) -> None:
     """Rays along the surface, 0.1 to 1 degrees from tangency, from 20 m, are accurate."""
     rng = np.random.default_rng(2)
     centred = rng.normal(size=(4000, 3)) * 1e-3 * min(value for value in size if value > 0)
@@ -163,7 +163,7 @@ def test_a_ray_that_nearly_touches_is_as_exact(kind: str, size: tuple[float, ...
 
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_a_ray_finds_what_mujoco_finds(kind: str, size: tuple[float, ...]) -> None:
+def test_ray_matches_mujoco(kind: str, size: tuple[float, ...]) -> None:
     o, d = rays(size, 1000, 5.0, seed=3)
     t, _ = cast(kind, size, o, d)
     number = getattr(mujoco.mjtGeom, f"mjGEOM_{kind.upper()}")
@@ -178,7 +178,7 @@ def test_a_ray_finds_what_mujoco_finds(kind: str, size: tuple[float, ...]) -> No
 
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_normals_point_out_and_stand_on_the_surface(kind: str, size: tuple[float, ...]) -> None:
+def test_normals_point_outwards_and_are_perpendicular(kind: str, size: tuple[float, ...]) -> None:
     """Normals match the gradient of the distance, by differences in float64, from outside and inside, away from
     edges.
     """
@@ -221,7 +221,7 @@ def test_a_ray_from_the_centre_leaves_through_every_edge_seam_and_vertex(kind: s
 
 @pytest.mark.parametrize("axis", range(3))
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_rays_along_an_axis_of_the_shape_are_no_special_case(kind: str, size: tuple[float, ...], axis: int) -> None:
+def test_rays_along_a_shape_axis_are_exact(kind: str, size: tuple[float, ...], axis: int) -> None:
     """Zeros in the direction cause no division by zero: through the middle, beside it, and past the shape."""
     extent = np.array(size if kind in ("box", "ellipsoid") else (size[0], size[0], size[1]))
     extent = np.where(extent > 0, extent, size[0]) + (size[0] * np.array([0, 0, 1]) if kind == "capsule" else 0)
@@ -257,12 +257,12 @@ def test_a_plane_is_hit_from_both_sides_inside_its_extent(size: tuple[float, ...
     assert np.array_equal(normal[hit], np.tile([0.0, 0.0, 1.0], (hit.sum(), 1)))
 
 
-def test_a_ray_within_the_plane_does_not_meet_it() -> None:
+def test_ray_within_the_plane_does_not_hit_it() -> None:
     t, _ = cast("plane", (0.0, 0.0, 0.0), np.zeros((1, 3)), np.array([[1.0, 0.0, 0.0]]))
     assert np.isinf(t).all()
 
 
 @pytest.mark.parametrize("kind", ["mesh", "hfield"])
-def test_kinds_that_are_not_analytic_are_a_miss_here(kind: str) -> None:
+def test_non_analytic_kinds_are_a_miss(kind: str) -> None:
     t, _ = cast(kind, (1.0, 1.0, 1.0), np.array([[0.0, 0.0, 5.0]]), np.array([[0.0, 0.0, -1.0]]))
     assert np.isinf(t).all()

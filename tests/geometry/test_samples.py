@@ -85,7 +85,7 @@ def winding(corners: Array, p: Array) -> Array:
 
 
 @pytest.mark.parametrize(("shape", "area", "volume"), CLOSED, ids=IDS)
-def test_areas_are_those_of_the_closed_forms_and_sum_to_the_surface(shape: Shape, area: float, volume: float) -> None:
+def test_areas_match_closed_forms_and_sum_to_the_surface(shape: Shape, area: float, volume: float) -> None:
     bound = 1e-4 if shape.kind == "ellipsoid" else 1e-12
     assert surface_area(shape) == pytest.approx(area, rel=bound)
     for count in (1, 2, 5, 7, 100, 3001):
@@ -106,7 +106,7 @@ def test_the_area_of_a_mesh_is_that_of_its_triangles_by_their_sides(shape: Shape
 
 
 @pytest.mark.parametrize("base", [None, 0.3])
-def test_a_height_field_has_the_area_of_its_surface_and_where_it_is_solid_of_walls_and_floor(
+def test_height_field_area_includes_walls_and_floor_if_solid(
     base: float | None,
 ) -> None:
     field = HeightField(np.random.default_rng(0).uniform(0.0, 0.5, (7, 5)), (1.0, 2.0), base)
@@ -117,7 +117,7 @@ def test_a_height_field_has_the_area_of_its_surface_and_where_it_is_solid_of_wal
     assert (samples.normals[:, 2] < -0.99).any() == (base is not None)
 
 
-def test_samples_lie_on_the_surface_and_a_step_along_the_normal_leads_that_far_away() -> None:
+def test_samples_lie_on_the_surface_with_correct_normals() -> None:
     """For all kinds, sizes and scales, the slow independent search finds the same distance."""
     step = 1e-4
     for shape in random_shapes(np.random.default_rng(3), 24):
@@ -131,7 +131,7 @@ def test_samples_lie_on_the_surface_and_a_step_along_the_normal_leads_that_far_a
 
 
 @pytest.mark.parametrize(("shape", "area", "volume"), CLOSED, ids=IDS)
-def test_normals_point_outward_for_their_flux_is_the_volume(shape: Shape, area: float, volume: float) -> None:
+def test_flux_of_outward_normals_equals_the_volume(shape: Shape, area: float, volume: float) -> None:
     """Gauss: the sum of area times x . n is three times the volume, and that of area times n is zero."""
     samples = surface_samples(shape, count=4000)
     np.testing.assert_allclose(np.linalg.norm(samples.normals, axis=1), 1.0, atol=1e-12)
@@ -155,7 +155,7 @@ def test_normals_of_a_mesh_point_outward_mirrored_or_inside_out(
 
 @pytest.mark.parametrize("size", [(1.0, 1.0), (1.0, 3.0), (20.0, 0.1), (0.001, 5.0)])
 @pytest.mark.parametrize("count", [2, 13, 100, 987, 2500])
-def test_no_two_samples_of_a_rectangle_are_near_whatever_its_sides(size: tuple[float, float], count: int) -> None:
+def test_samples_of_a_rectangle_keep_their_distance_for_any_sides(size: tuple[float, float], count: int) -> None:
     """The distance of k g from a whole number is at least 0.3819 / k (g the golden ratio), so products of the
     differences along the sides are at least 0.3819 A / n, and squares of distances twice that."""
     samples = surface_samples(Shape("plane", "p", size), count=count)
@@ -163,7 +163,7 @@ def test_no_two_samples_of_a_rectangle_are_near_whatever_its_sides(size: tuple[f
     assert pdist(samples.points).min() ** 2 >= 2.0 * golden * samples.area / count * (1.0 - 1e-9)
 
 
-def test_slices_of_a_sphere_and_of_a_capsule_have_as_many_samples_as_their_area_says() -> None:
+def test_sphere_and_capsule_slices_have_samples_proportional_to_area() -> None:
     """Archimedes: a slice has the area 2 pi r dz; u is stratified, so every count is within 1."""
     rng = np.random.default_rng(5)
     for shape, reach in ((Shape("sphere", "s", (0.3,)), 0.3), (Shape("capsule", "c", (0.1, 0.5)), 0.6)):
@@ -174,7 +174,7 @@ def test_slices_of_a_sphere_and_of_a_capsule_have_as_many_samples_as_their_area_
             assert np.abs(found - count * (high - low) / (2.0 * reach)).max() <= 1.0 + 1e-9
 
 
-def test_samples_of_a_mesh_are_far_more_even_than_chance() -> None:
+def test_mesh_samples_are_more_even_than_random_ones() -> None:
     """Counts of random positions in half spaces have variance n p (1 - p); here it must be below a quarter of that."""
     shape, rng, n = bumpy(), np.random.default_rng(7), 1000
     corners = surface_triangles(shape)
@@ -205,14 +205,14 @@ def test_both_sides_of_a_thin_mesh_have_their_own_samples() -> None:
 
 
 @pytest.mark.parametrize("shape", [CLOSED[0][0], CLOSED[3][0], CLOSED[4][0], bumpy(8)], ids=lambda shape: shape.kind)
-def test_the_same_arguments_give_the_same_samples_and_another_seed_others(shape: Shape) -> None:
+def test_samples_are_deterministic_per_seed(shape: Shape) -> None:
     one, same, other = (surface_samples(shape, count=60, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.points, same.points)
     assert not np.array_equal(one.points, other.points)
     assert other.area == pytest.approx(one.area)
 
 
-def test_spacing_gives_one_sample_for_each_square_of_that_side() -> None:
+def test_spacing_gives_one_sample_per_square_of_that_side() -> None:
     samples = surface_samples(Shape("box", "b", (0.5, 0.5, 0.5)), spacing=0.1)
     assert len(samples) == 600
     assert repr(samples) == "SurfaceSamples(600 points, 6 m2)"
@@ -229,7 +229,7 @@ def test_samples_of_some_rows_are_samples() -> None:
 # Several shapes -------------------------------------------------------------------------------------------------------
 
 
-def test_what_two_boxes_hide_of_each_other_has_no_samples() -> None:
+def test_mutually_hidden_box_surfaces_have_no_samples() -> None:
     """On stacked shapes both touching faces are removed, exactly, because each face has its own samples."""
     stack = [Shape("box", "low", (0.1, 0.1, 0.1)), Shape("box", "high", (0.1, 0.1, 0.1), pos=(0.0, 0.0, 0.2))]
     whole = body_samples(stack, count=1200, keep_covered=True)
@@ -241,7 +241,7 @@ def test_what_two_boxes_hide_of_each_other_has_no_samples() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.1])
-def test_surfaces_that_are_flush_count_once(offset: float) -> None:
+def test_flush_surfaces_count_once(offset: float) -> None:
     """A box and a copy of it, then two that overlap along x, have the surface of the bar that they form."""
     pair = [Shape("box", "one", (0.1, 0.05, 0.05)), Shape("box", "two", (0.1, 0.05, 0.05), pos=(offset, 0.0, 0.0))]
     samples = body_samples(pair, count=20000)
@@ -255,7 +255,7 @@ def test_a_mesh_and_its_copy_have_one_surface() -> None:
     assert samples.area == pytest.approx(surface_area(shapes[0])) and (samples.shape == 0).all()
 
 
-def test_what_parts_of_one_mesh_hide_of_each_other_has_no_samples() -> None:
+def test_mutually_hidden_parts_of_a_mesh_have_no_samples() -> None:
     """Two cubes of 12 triangles in one mesh each have a corner of one eighth inside the other."""
     corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
     faces = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
@@ -267,7 +267,7 @@ def test_what_parts_of_one_mesh_hide_of_each_other_has_no_samples() -> None:
     assert body_samples([shape], count=200, keep_covered=True).area == pytest.approx(12.0)
 
 
-def test_a_ball_half_sunk_into_a_box_shows_its_upper_half_and_hides_a_disc() -> None:
+def test_half_sunk_ball_keeps_its_upper_half_and_hides_a_disc() -> None:
     """The uncertainty of the count that a curve of length s cuts off is the number of samples along it: s over their
     spacing.
     """
@@ -282,7 +282,7 @@ def test_a_ball_half_sunk_into_a_box_shows_its_upper_half_and_hides_a_disc() -> 
     assert (np.hypot(top[:, 0], top[:, 1]) > r).all()
 
 
-def test_shapes_are_sampled_where_they_are_on_the_body_by_their_areas() -> None:
+def test_shapes_are_sampled_in_place_proportionally_to_area() -> None:
     turned = (math.cos(math.pi / 4), 0.0, math.sin(math.pi / 4), 0.0)  # z onto x
     shapes = [
         Shape("cylinder", "c", (0.1, 1.0), pos=(3.0, 0.0, 0.0), quat=turned),
@@ -325,7 +325,7 @@ def test_the_inside_of_a_height_field_is_below_its_triangles() -> None:
     np.testing.assert_array_equal(inside(shape, np.array(points)), [True, False, False, True, False, False])
 
 
-def test_scattered_samples_are_on_the_surface_too() -> None:
+def test_scattered_samples_lie_on_the_surface() -> None:
     samples = scattered([bumpy(8)], 2000)
     assert len(samples) == 2000 and samples.area == pytest.approx(surface_area(bumpy(8)))
     assert surfaces.to_shape(bumpy(8), samples.points[::40]).max() < 1e-9
@@ -348,12 +348,12 @@ def test_scattered_samples_are_on_the_surface_too() -> None:
         ({"spacing": 1e-9}, "in metres"),
     ],
 )
-def test_bad_numbers_are_errors(arguments: dict[str, float], message: str) -> None:
+def test_bad_numbers_raise(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         surface_samples(Shape("sphere", "s", (1.0,)), **arguments)  # type: ignore[arg-type]
 
 
-def test_what_has_no_surface_is_an_error() -> None:
+def test_shape_without_surface_raises() -> None:
     with pytest.raises(ModelError, match="unbounded plane"):
         surface_samples(Shape("plane", "ground"), count=3)
     with pytest.raises(ModelError, match="it is a cloth"):

@@ -11,7 +11,9 @@ from surfaces import triangles_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, HeightField, Shape
-from sensorium.geometry.solids import Solids, build_solids, signed_distance
+from sensorium.geometry.solid_grid import build_solids
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 from sensorium.testing import reference_distance
 from sensorium.testing.surfaces import nearest_on_triangles
 
@@ -103,7 +105,7 @@ def points(size: tuple[float, ...], seed: int, count: int = 400) -> Array:
 
 
 @pytest.mark.parametrize("shape", CASES)
-def test_the_signed_distance_to_an_analytic_shape_is_that_of_the_reference(shape: Shape) -> None:
+def test_signed_distance_to_analytic_shapes_matches_the_reference(shape: Shape) -> None:
     shape = as_single(shape)
     p = points(shape.size, seed=3)
     distance, foot, _ = signed(shape, p)
@@ -116,7 +118,7 @@ def test_the_signed_distance_to_an_analytic_shape_is_that_of_the_reference(shape
 
 
 @pytest.mark.parametrize("shape", CASES)
-def test_the_gradient_is_a_unit_vector_along_which_the_distance_grows_by_as_much(shape: Shape) -> None:
+def test_gradient_is_a_unit_vector_of_slope_one(shape: Shape) -> None:
     """A step along the gradient, or against it, changes the reference by that step: it points to or from the foot."""
     shape = as_single(shape)
     p = points(shape.size, seed=4)
@@ -167,7 +169,7 @@ def test_on_the_surface_and_close_to_it_the_gradient_is_the_outward_normal(shape
         np.testing.assert_allclose(gradient, expected, atol=8 * EPS + turn)
 
 
-def test_where_all_ways_out_are_equal_one_of_them_is_taken() -> None:
+def test_equidistant_exits_give_one_of_the_gradients() -> None:
     for shape in (Shape("sphere", "s", (0.5,)), Shape("capsule", "s", (0.5, 1.0)), Shape("box", "s", (0.5, 0.5, 0.5)),
                   Shape("cylinder", "s", (0.5, 0.5)), Shape("ellipsoid", "s", (0.5, 0.5, 0.5))):  # fmt: skip
         distance, foot, gradient = signed(shape, np.zeros((1, 3)))
@@ -176,7 +178,7 @@ def test_where_all_ways_out_are_equal_one_of_them_is_taken() -> None:
         np.testing.assert_allclose(foot[0], 0.5 * gradient[0], atol=1e-7)
 
 
-def test_below_a_plane_is_inside_however_large_it_is_drawn() -> None:
+def test_points_below_a_plane_are_inside_for_any_drawn_size() -> None:
     """Planes behave as in MuJoCo's solver, which ignores the size of a plane, also beside the rectangle."""
     p = np.array([[0.1, 0.2, -0.5], [0.1, 0.2, 0.5], [0.1, 0.2, 0.0], [9.0, 0.0, -0.5]])
     for size in ((), (1.0, 1.0), (1.0, 0.0)):
@@ -211,7 +213,7 @@ def around(field: HeightField, count: int, seed: int = 1) -> Array:
 
 
 @pytest.mark.parametrize("base", [None, 0.0, 0.4])
-def test_the_signed_distance_to_a_height_field_is_that_of_the_reference(base: float | None) -> None:
+def test_signed_distance_to_a_height_field_matches_the_reference(base: float | None) -> None:
     field = rough(base)
     shape = Shape("hfield", "h", hfield=field)
     p = around(field, 1200)
@@ -246,14 +248,14 @@ def test_the_gradient_of_a_height_field_leads_away_from_its_nearest_point(base: 
     np.testing.assert_allclose(gradient[same & close], reference.gradient[same & close], atol=0.02)
 
 
-def test_beside_a_height_field_without_a_base_is_outside_however_low() -> None:
+def test_points_beside_a_height_field_without_base_are_outside() -> None:
     shape = Shape("hfield", "h", hfield=rough(None))
     p = np.array([[2.5, 0.0, -1.0], [0.0, -1.3, -0.1], [0.0, 0.0, -50.0]])
     assert (signed(shape, p)[0] > 0.0).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("base", [None, 0.4])
-def test_the_depth_in_a_height_field_is_told_beyond_the_reach_and_outer_distances_are_infinite(
+def test_depth_in_a_height_field_exceeds_reach_and_outer_distances_are_infinite(
     base: float | None,
 ) -> None:
     field = rough(base)
@@ -265,7 +267,7 @@ def test_the_depth_in_a_height_field_is_told_beyond_the_reach_and_outer_distance
     assert np.isinf(told[~near]).all() and (told < -0.1).any()
 
 
-def test_close_to_flat_ground_the_gradient_is_up_to_the_last_digit() -> None:
+def test_gradient_near_flat_ground_is_exactly_up() -> None:
     field = HeightField(np.full((5, 8), 0.1), (2.0, 1.0), 0.3)
     rng = np.random.default_rng(0)
     flat = rng.uniform(-0.9, 0.9, (200, 3)) * [2.0, 1.0, 0.0]

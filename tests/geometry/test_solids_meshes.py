@@ -17,8 +17,10 @@ from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
-from sensorium.geometry.solid_grid import Forms, make_form
-from sensorium.geometry.solids import Solids, build_solids, open_edges, require_closed, signed_distance
+from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_mesh
+from sensorium.geometry.solid_mesh import open_edges, require_closed
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_distance
 from sensorium.testing import reference_distance
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -99,7 +101,7 @@ def compare(mesh: Mesh, p: Array, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool 
 
 @pytest.mark.parametrize("grid", [True, False], ids=["grid", "tree"])
 @pytest.mark.parametrize("name", MESHES)
-def test_the_signed_distance_to_a_closed_mesh_is_that_of_the_reference(name: str, grid: bool) -> None:
+def test_signed_distance_to_a_closed_mesh_matches_the_reference(name: str, grid: bool) -> None:
     """Points are near its faces, edges and corners at all scales, deep inside, and far away."""
     mesh = closed_meshes(3)[name]
     compare(mesh, places_around(mesh, 1200, np.random.default_rng(1)), grid=grid)
@@ -107,7 +109,7 @@ def test_the_signed_distance_to_a_closed_mesh_is_that_of_the_reference(name: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", gate(range(3), {1}))
-def test_over_several_hundred_thousand_points_the_sign_is_right_and_the_distance_to_a_tenth_of_a_millimetre(
+def test_sign_is_right_and_distance_within_0_1_mm_over_many_points(
     seed: int,
 ) -> None:
     wrong = total = 0
@@ -122,7 +124,7 @@ def test_over_several_hundred_thousand_points_the_sign_is_right_and_the_distance
     assert total > 90_000 and wrong == 0
 
 
-def test_the_normal_of_a_single_face_would_tell_the_wrong_side_at_these_blades() -> None:
+def test_blades_where_a_single_face_normal_gives_the_wrong_side() -> None:
     """So the meshes with sharp edges are hard: by the face that is found first, points beyond a tip seem inside."""
     for mesh in (fins(), blade()):
         p = places_around(mesh, 1200, np.random.default_rng(1))
@@ -141,19 +143,19 @@ def test_the_normal_of_a_single_face_would_tell_the_wrong_side_at_these_blades()
     "scale",
     [(0.02, 0.02, 0.02), (-1.0, 1.0, 1.0), (-2.0, -2.0, -2.0), (0.5, 2.0, 1.0), (0.3, -1.0, 2.0), (-1.5, -0.2, 1.0)],
 )
-def test_scales_may_be_unequal_and_mirror(scale: Scale) -> None:
+def test_scales_can_be_unequal_and_mirrored(scale: Scale) -> None:
     mesh = bumpy(np.random.default_rng(5), 1)
     p = single(places_around(Mesh(mesh.vertices * np.abs(scale), mesh.faces), 800, np.random.default_rng(2)))
     compare(mesh, p * np.sign(scale), scale)
 
 
 @pytest.mark.parametrize("size", [1e-3, 100.0])
-def test_meshes_may_be_tiny_or_huge(size: float) -> None:
+def test_meshes_can_be_tiny_or_huge(size: float) -> None:
     for mesh in (moved(bumpy(np.random.default_rng(1)), 0.0, size), moved(fins(), 0.0, size)):
         compare(mesh, places_around(mesh, 800, np.random.default_rng(0)))
 
 
-def test_a_mesh_may_be_far_from_its_origin() -> None:
+def test_mesh_can_be_far_from_its_origin() -> None:
     """The rounding of its vertices and of the points to float32 is not multiplied."""
     mesh = moved(torus(), (300.0, -200.0, 50.0), 0.1)
     p = places_around(mesh, 800, np.random.default_rng(0))
@@ -165,11 +167,11 @@ def test_a_mesh_may_be_far_from_its_origin() -> None:
 
 
 def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -> None:
-    """And what its grid tells is what its tree tells, near the surface and deep inside."""
+    """Its grid and its tree give equal results, near the surface and deep inside."""
     points, faces = icosphere(4)
     mesh = Mesh(single(points * (1.0 + 0.1 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2]))), faces)
-    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
-    assert form.nbytes < 8e6 and len(form.entries) > len(form.cells)
+    prepared = prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu")
+    assert prepared.nbytes < 8e6 and len(prepared.entries) > len(prepared.cells)
     p = places_around(mesh, 4000, np.random.default_rng(0))
     by_grid, by_tree = signed(mesh, p), signed(mesh, p, grid=False)
     np.testing.assert_allclose(by_grid[0], by_tree[0], atol=1e-6, rtol=1e-6)
@@ -178,13 +180,13 @@ def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -
 
 @pytest.mark.slow
 def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded_memory() -> None:
-    """Cells without a list ask the tree: both tell what the tree tells."""
+    """Cells without a list use the tree, so both give equal results."""
     points, faces = icosphere(6)
     waves = 1.0 + 0.2 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2])
     mesh = Mesh(single(points * waves * (1.0, 0.5, 0.3)), faces)
-    form = make_form(mesh, (1.0, 1.0, 1.0), "cpu")
-    listed = (form.cells["count"] > 0).mean()
-    assert form.nbytes < 4e7 and 0.02 < listed < 0.9
+    prepared = prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu")
+    listed = (prepared.cells["count"] > 0).mean()
+    assert prepared.nbytes < 4e7 and 0.02 < listed < 0.9
     p = places_around(mesh, 4000, np.random.default_rng(0))
     np.testing.assert_allclose(signed(mesh, p)[0], signed(mesh, p, grid=False)[0], atol=1e-6, rtol=1e-6)
 
@@ -194,7 +196,7 @@ def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded
 
 @pytest.mark.parametrize("grid", [True, False], ids=["grid", "tree"])
 @pytest.mark.parametrize("name", MESHES)
-def test_what_is_within_reach_or_inside_is_told_in_full(name: str, grid: bool) -> None:
+def test_distances_within_reach_or_inside_are_exact(name: str, grid: bool) -> None:
     mesh = closed_meshes(4)[name]
     p = places_around(mesh, 1200, np.random.default_rng(2))
     everything = signed(mesh, p, grid=grid)
@@ -208,7 +210,7 @@ def test_what_is_within_reach_or_inside_is_told_in_full(name: str, grid: bool) -
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_on_the_surface_the_gradient_is_the_normal_of_a_face_or_lies_between_those_that_meet_there(name: str) -> None:
+def test_gradient_on_the_surface_is_a_face_normal_or_between_adjacent_ones(name: str) -> None:
     mesh = closed_meshes(5)[name]
     corners = mesh.vertices[mesh.faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -232,23 +234,23 @@ def test_on_the_surface_the_gradient_is_the_normal_of_a_face_or_lies_between_tho
     np.testing.assert_allclose(np.linalg.norm(gradient, axis=1), 1.0, atol=3e-7)
 
 
-def test_close_to_a_face_the_gradient_is_its_normal_to_the_last_digit() -> None:
+def test_gradient_near_a_face_is_exactly_its_normal() -> None:
     mesh = box_mesh((0.5, 0.3, 0.2))
     p = np.array([[0.1, 0.05, z] for z in 0.2 + np.array([1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3])])
     _, _, gradient = signed(mesh, p)
     np.testing.assert_allclose(gradient, np.broadcast_to([0.0, 0.0, 1.0], gradient.shape), atol=1e-7)
 
 
-def test_two_builds_and_two_queries_give_the_same_bits() -> None:
+def test_builds_and_queries_are_bit_reproducible() -> None:
     mesh = bumpy(np.random.default_rng(0))
     p = places_around(mesh, 3000, np.random.default_rng(0))
-    first, second = (make_form(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
+    first, second = (prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
     assert (first.cells == second.cells).all() and (first.entries == second.entries).all()
     for a, b in zip(signed(mesh, p), signed(mesh, p), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_point_that_is_not_a_number_has_no_distance() -> None:
+def test_nan_point_has_no_distance() -> None:
     p = np.array([[np.nan, 0.0, 0.0], [0.0, 0.0, np.nan], [np.inf, 0.0, 0.0]])
     for mesh in (box_mesh((1.0, 1.0, 1.0)), bumpy(np.random.default_rng(0))):
         for reach in (0.1, np.inf):
@@ -256,19 +258,19 @@ def test_a_point_that_is_not_a_number_has_no_distance() -> None:
             assert np.isnan(distance[:2]).all() and distance[2] == np.inf
 
 
-def test_rows_with_the_same_triangles_share_all_work() -> None:
+def test_rows_with_equal_triangles_share_data() -> None:
     rng = np.random.default_rng(0)
     a, b = hull(rng), bumpy(rng, 1)
     again = Mesh(a.vertices.copy(), a.faces.copy(), "another object")
-    forms = Forms("cpu")
+    prepared = PreparedMeshes("cpu")
     rows = [(a, (1.0, 1.0, 1.0)), None, (b, (1.0, 1.0, 1.0)), (again, (-2.0, 2.0, 2.0)), (a, (1.0, 2.0, 1.0)),
             (again, (1.0, 2.0, -1.0))]  # fmt: skip
-    solids = build_solids(rows, "cpu", forms)
-    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(forms) == 3
-    part = build_solids(rows[2:3], "cpu", forms)
-    assert len(forms) == 3 and part.cells.ptr == solids.cells.ptr and part.vertices.ptr == solids.vertices.ptr
-    more = build_solids([*rows[2:3], (bumpy(rng, 1), (1.0, 1.0, 1.0))], "cpu", forms)
-    assert len(forms) == 4 and more.cells.ptr != solids.cells.ptr
+    solids = build_solids(rows, "cpu", prepared)
+    assert solids.solid.numpy().tolist() == [0, -1, 1, 0, 2, 2] and len(prepared) == 3
+    part = build_solids(rows[2:3], "cpu", prepared)
+    assert len(prepared) == 3 and part.cells.ptr == solids.cells.ptr and part.vertices.ptr == solids.vertices.ptr
+    more = build_solids([*rows[2:3], (bumpy(rng, 1), (1.0, 1.0, 1.0))], "cpu", prepared)
+    assert len(prepared) == 4 and more.cells.ptr != solids.cells.ptr
     p = places_around(a, 300, rng)
     for made, chosen in ((solids, rows), (part, rows[2:3]), (more, rows[2:3])):
         for row, item in enumerate(chosen):
@@ -280,7 +282,7 @@ def test_rows_with_the_same_triangles_share_all_work() -> None:
 # Meshes without an inside ---------------------------------------------------------------------------------------------
 
 
-def test_an_open_mesh_is_an_error_that_says_which_edges_and_what_to_do() -> None:
+def test_open_mesh_error_names_edges_and_fix() -> None:
     box = box_mesh((0.5, 0.25, 0.125))
     mesh = Mesh(box.vertices, box.faces[:-1], "tub")
     ends = open_edges(mesh)
@@ -295,7 +297,7 @@ def test_an_open_mesh_is_an_error_that_says_which_edges_and_what_to_do() -> None
         build_solids([None, (mesh, (1.0, 1.0, 1.0))], "cpu")
 
 
-def test_triangles_that_are_wound_against_their_neighbours_are_an_error() -> None:
+def test_inconsistent_winding_raises() -> None:
     box = box_mesh((0.5, 0.25, 0.125))
     faces = box.faces.copy()
     faces[4] = faces[4, ::-1]
@@ -303,7 +305,7 @@ def test_triangles_that_are_wound_against_their_neighbours_are_an_error() -> Non
         require_closed(Mesh(box.vertices, faces))
 
 
-def test_an_edge_with_three_triangles_is_an_error() -> None:
+def test_edge_with_three_triangles_raises() -> None:
     box = box_mesh((0.5, 0.25, 0.125))
     mesh = Mesh([*box.vertices, [0.9, 0.9, 0.9]], [*box.faces, [0, 1, 8]])
     with pytest.raises(ModelError, match=r"2 of 20 edges are open.*1 of 20 edges are shared by an odd number"):
@@ -320,7 +322,7 @@ def test_a_closed_mesh_has_no_open_edges_and_a_message_names_the_first_of_many()
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-8])
-def test_corners_at_one_place_are_one_vertex(apart: float) -> None:
+def test_coincident_corners_are_one_vertex(apart: float) -> None:
     """As in files that repeat the corners of each triangle, also where rounding has set them apart a little."""
     mesh = bumpy(np.random.default_rng(2), 1)
     soup = mesh.vertices[mesh.faces].reshape(-1, 3)
@@ -332,7 +334,7 @@ def test_corners_at_one_place_are_one_vertex(apart: float) -> None:
 
 
 def test_a_vertex_on_an_edge_splits_it_and_the_mesh_is_closed() -> None:
-    """Where a triangle without an area was left out; several on one edge, and on each edge of a triangle."""
+    """Where a triangle without area was omitted; several on one edge, and on each edge of a triangle."""
     box = box_mesh((0.5, 0.4, 0.3))
     faces, points = box.faces.tolist(), box.vertices.tolist()
     for a, b, shares in ((0, 4, (0.5,)), (4, 5, (0.2, 0.3, 0.9)), (5, 0, (0.1, 0.7))):
@@ -351,20 +353,20 @@ def test_a_vertex_on_an_edge_splits_it_and_the_mesh_is_closed() -> None:
         require_closed(Mesh(points, [*faces, *fan[1:]], "box"))
 
 
-def test_meshes_that_are_wound_inwards_are_turned_and_cavities_are_kept() -> None:
+def test_inward_winding_is_flipped_and_cavities_are_kept() -> None:
     for mesh in closed_meshes(6).values():
         p = places_around(mesh, 600, np.random.default_rng(1))
         np.testing.assert_array_equal(signed(wound_inwards(mesh), p)[0], signed(mesh, p)[0])
 
 
-def test_a_part_that_is_wound_inwards_beside_others_is_no_cavity() -> None:
+def test_inward_wound_part_beside_others_is_no_cavity() -> None:
     left, right = moved(box_mesh((0.2, 0.2, 0.2)), (-0.5, 0.0, 0.0)), moved(box_mesh((0.1, 0.1, 0.1)), (0.5, 0.0, 0.0))
     p = np.array([[-0.5, 0.0, 0.0], [0.5, 0.01, 0.0], [0.0, 0.0, 0.0]])
     distance = signed(joined(left, wound_inwards(right)), p)[0]
     np.testing.assert_allclose(distance, [-0.2, -0.09, 0.3], atol=1e-6)
 
 
-def test_the_depth_in_a_box_is_that_of_the_analytic_box() -> None:
+def test_depth_in_a_mesh_box_equals_the_analytic_box() -> None:
     rng = np.random.default_rng(0)
     p = single(rng.uniform(-1.0, 1.0, (2000, 3)) * [0.7, 0.5, 0.4])
     expected = reference_distance(Shape("box", "b", (0.5, 0.3, 0.2)), p)

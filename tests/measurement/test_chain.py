@@ -29,7 +29,7 @@ def turn(q: np.ndarray, e: np.ndarray) -> np.ndarray:
     return np.concatenate([scalar[:, None], vector], axis=1)
 
 
-def test_reference() -> None:
+def test_chain_matches_the_reference() -> None:
     """Noise, walk, bias and quantisation per column, on vectors and a rotation, agree with the reference each tick."""
     noise, walk = np.array([0.5, 0.0, 2.0]), np.array([0.1, 0.3, 0.2])
     bias, step = np.array([1.0, -2.0, 0.5]), np.array([0.0, 0.125, 0.1])
@@ -107,7 +107,7 @@ def test_any_step_gives_multiples() -> None:
 
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 100.0}, {"update_period": 0.025}])
 @pytest.mark.parametrize("dt", [0.001, 0.002])
-def test_densities(dt: float, rate: dict[str, float]) -> None:
+def test_density_knobs_scale_with_rate(dt: float, rate: dict[str, float]) -> None:
     """sigma = N sqrt(rate) and walk sigma = K / sqrt(rate): halving dt keeps the density."""
     hz = rate.get("rate_hz") or (1.0 / rate["update_period"] if rate else 1.0 / dt)
     scene = syn.world([syn.ScalarCfg(name="p", noise_density=0.01, random_walk_density=0.02, **rate)], dt=dt)
@@ -118,7 +118,7 @@ def test_densities(dt: float, rate: dict[str, float]) -> None:
     assert float(tables["noise", "value"].values) == pytest.approx(0.03 * hz**0.5, rel=1e-6)
 
 
-def test_walk_density_over_time() -> None:
+def test_random_walk_density_grows_with_time() -> None:
     """After one second the spread of a walk is K sqrt(1 s) at any dt, within a 99 % interval of the variance."""
     from scipy import stats
 
@@ -130,7 +130,7 @@ def test_walk_density_over_time() -> None:
         assert low < variance / 0.09 < high * 1.001  # subtracting float32 values near 2^18 adds their rounding
 
 
-def test_rotation_noise() -> None:
+def test_rotation_noise_turns_by_small_angles() -> None:
     """Rotation noise keeps unit quaternions; its rotation vector is normal with the given deviation per axis."""
     from scipy import stats
     from scipy.spatial.transform import Rotation
@@ -178,7 +178,7 @@ def test_noise_statistics() -> None:
     assert np.abs(np.corrcoef(z.T) - np.eye(12)).max() < 4.0 / 2048**0.5  # 66 pairs: 99.6 % each at 2.9 sigma
 
 
-def test_given_twice_is_refused() -> None:
+def test_noise_given_twice_is_refused() -> None:
     """Each field has one amount: noise with its density, or a field with its prefix, is rejected."""
     with pytest.raises(sn.ConfigError, match="noise_density"):
         syn.world([syn.ScalarCfg(noise=1.0, noise_density=1.0)])

@@ -21,7 +21,7 @@ def error(scene: sn.Scene, name: str = "p", field: str = "vec") -> torch.Tensor:
     return getattr(sensor.data, field) - getattr(sensor.ground_truth, field)
 
 
-def test_only_these_envs() -> None:
+def test_set_changes_only_given_envs() -> None:
     """A setter changes only the envs it names, for every setting: one env, several, a mask or all."""
     amounts: dict[str, Any] = {"noise": 0.5, "bias": 2.0, "random_walk": 0.5, "resolution": 0.25}
     for knob, amount in amounts.items():
@@ -40,7 +40,7 @@ def test_only_these_envs() -> None:
         syn.same(syn.snapshot(scene["p"]), syn.snapshot(twin["p"]))
 
 
-def test_values_per_env_and_column() -> None:
+def test_set_accepts_values_per_env_and_column() -> None:
     """A number, one per column, one row per env and one per env have their documented meanings."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), bias={"vec": 0.0, "speed": 0.0})])
     sensor = scene["p"]
@@ -61,7 +61,7 @@ def test_values_per_env_and_column() -> None:
     assert error(scene).tolist() == [[5.0, 6.0, 7.0]] * 3 + [[4.0] * 3]
 
 
-def test_fields_and_prefixes() -> None:
+def test_knobs_by_field_and_prefix_are_equal() -> None:
     """A mapping sets fields, and a prefix sets one field; other fields keep their values."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), bias={"vec": 1.0}, speed_bias=2.0)])
     syn.advance(scene)
@@ -72,7 +72,7 @@ def test_fields_and_prefixes() -> None:
     assert error(scene).unique().tolist() == [1.0] and error(scene, field="speed").tolist() == [2.0, 3.0, 4.0, 2.0]
 
 
-def test_refused() -> None:
+def test_invalid_knobs_are_refused() -> None:
     """Errors for absent settings name `reconfigure`, for unknown ones the nearest; negative, non-finite and ill-shaped
     amounts fail.
     """
@@ -151,8 +151,8 @@ def test_delay_and_jitter_per_env(as_tensor: bool) -> None:
 @pytest.mark.parametrize("law", [sn.Uniform(1.0, 2.0), sn.Normal(0.0, 1.0), sn.Choice((1.0, 2.0, 4.0)),
                                  sn.Uniform((0.0, 10.0, 20.0), (1.0, 11.0, 21.0)),
                                  sn.Choice(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))], ids=str)  # fmt: skip
-def test_distributions(law: Any) -> None:
-    """A distribution is drawn per env at reset, in bounds, by its law, constant in an episode; others keep theirs."""
+def test_distributions_are_drawn_per_env_at_reset(law: Any) -> None:
+    """A distribution is drawn per env at reset, in bounds, constant in an episode; others keep theirs."""
     scene = syn.world([syn.ProbeCfg(name="p", bias=law)], 64, seed=3)
 
     def bias() -> np.ndarray:
@@ -184,8 +184,8 @@ def test_negative_draws_are_clipped() -> None:
     assert values.min() == 0.0 and 96 < int((values == 0.0).sum()) < 160
 
 
-def test_delay_distribution() -> None:
-    """A delay drawn per env follows its law, in ticks, and is redrawn at reset."""
+def test_delay_is_drawn_per_env_at_reset() -> None:
+    """A delay drawn per env follows its distribution, in ticks, and is redrawn at reset."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=sn.Choice((0.0, 0.02, 0.05)))], 64)
     syn.advance(scene, 10)
     first = scene.tick - scene["p"].capture_tick
@@ -199,7 +199,7 @@ def test_delay_distribution() -> None:
 # Reconfigure ----------------------------------------------------------------------------------------------------------
 
 
-def test_reconfigure() -> None:
+def test_reconfigure_adds_an_absent_knob() -> None:
     """`reconfigure` adds an absent setting and keeps the order, and a faulty change does not affect the old sensor."""
     scene = syn.world([syn.ScalarCfg(name="a"), syn.ScalarCfg(name="b", noise=1.0)])
     syn.advance(scene, 3)

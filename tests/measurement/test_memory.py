@@ -18,14 +18,14 @@ def nbytes(**knobs: object) -> int:
     return scene["w"].nbytes
 
 
-def test_a_clean_sensor() -> None:
+def test_clean_sensor_allocates_no_second_branch() -> None:
     """A clean sensor takes at most 2.2 times its payload: its measured data are its truth."""
     assert nbytes() <= 1.01 * PAYLOAD <= 2.2 * PAYLOAD
     scene = syn.world([syn.WideCfg(name="w", columns=COLUMNS)], ENVS)
     assert scene["w"].data.x.data_ptr() == scene["w"].ground_truth.x.data_ptr()
 
 
-def test_each_part_costs_itself() -> None:
+def test_each_knob_adds_only_its_own_memory() -> None:
     """Noise costs one record, a setting one row for all envs, a drawn one a row per env, a walk too, a ring its
     depth.
     """
@@ -38,7 +38,7 @@ def test_each_part_costs_itself() -> None:
     assert nbytes(delay=0.02) <= (1 + 4 + 1) * PAYLOAD + rest  # two in flight, the shown one, its replacement
 
 
-def test_history_of_one_sensor_is_its_own() -> None:
+def test_history_memory_is_per_sensor() -> None:
     """A deep history of one sensor adds nothing to another sensor of the same class."""
     alone = syn.world([syn.WideCfg(name="w", columns=COLUMNS)], ENVS)["w"].nbytes
     scene = syn.world([syn.WideCfg(name="w", columns=COLUMNS), syn.WideCfg(name="deep", columns=8, history_length=50)])
@@ -46,7 +46,7 @@ def test_history_of_one_sensor_is_its_own() -> None:
     assert scene["deep"].buffers.ring.depth == 50 and scene["w"].buffers.ring is None
 
 
-def test_no_work_per_tick(monkeypatch: object) -> None:
+def test_no_work_on_ticks_without_due_sensor(monkeypatch: object) -> None:
     """A 16k-column sensor at 1 Hz does no work while it is not due, and an unread lazy sensor does none either."""
     scene = syn.world([syn.WideCfg(name="slow", rate_hz=1.0, noise=0.1, delay=0.05, history_length=2),
                        syn.WideCfg(name="lazy", noise=0.1), syn.WideCfg(name="seen", noise=0.1)], 2)  # fmt: skip

@@ -106,7 +106,7 @@ def move(scene: sn.Scene, tick: int) -> None:
 
 @pytest.mark.parametrize("rate", RATES, ids=str)
 @pytest.mark.parametrize("how", ["torch", "recorded", "compute"])
-def test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not(how: str, rate: Mapping[str, Any]) -> None:
+def test_every_tick_is_observed_once_whether_read_or_not(how: str, rate: Mapping[str, Any]) -> None:
     """States cover every tick so far, and the reading is that of its sample. A reset restarts both."""
     scene = world(seen_class(how)(name="seen", body="body", **rate))
     sensor = scene["seen"]
@@ -125,7 +125,7 @@ def test_every_tick_is_observed_once_at_samples_and_between_them_read_or_not(how
 
 
 @pytest.mark.parametrize("how", ["torch", "recorded"])
-def test_a_tick_is_observed_once_whatever_is_edited(how: str) -> None:
+def test_edits_do_not_repeat_observation_of_a_tick(how: str) -> None:
     """`update(ticks=0)` after an edit keeps the observed state, and the next tick reads the new state."""
     scene = world(seen_class(how)(name="seen", body="body"))
     for tick in range(1, 4):
@@ -141,7 +141,7 @@ def test_a_tick_is_observed_once_whatever_is_edited(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["torch", "recorded", "compute"])
-def test_a_sensor_that_observes_keeps_every_law(how: str) -> None:
+def test_observing_sensor_passes_all_rules(how: str) -> None:
     check_sensor(seen_class(how)(body="body", rate_hz=200.0))
 
 

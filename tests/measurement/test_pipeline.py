@@ -26,7 +26,7 @@ def clean(cfg: Any) -> Any:
     return type(cfg)(**{name: getattr(cfg, name) for name in keep if name in cfg.model_fields_set})
 
 
-def test_truth_of_every_feature() -> None:
+def test_truth_is_independent_of_every_feature() -> None:
     """Truth is bit for bit that of a clean twin, for any config, also across a reset."""
     scenes = [syn.world(cfgs) for cfgs in (syn.menagerie(), [clean(cfg) for cfg in syn.menagerie()])]
     for k in range(9):
@@ -40,7 +40,7 @@ def test_truth_of_every_feature() -> None:
                 assert syn.bits(measured[field]) == syn.bits(twin[field]), f"{name}.{field} at tick {k + 1}"
 
 
-def test_truth_of_every_combination() -> None:
+def test_truth_is_independent_of_feature_combinations() -> None:
     """Truth is the raw value, to the bit, under each of the 256 combinations of settings and stages."""
     parts: dict[str, dict[str, Any]] = {
         "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
@@ -89,7 +89,7 @@ def expected(alpha: float, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
     ],
     ids=["no_ring", "history", "delay", "both", "jitter", "quarter_step"],
 )
-def test_contract(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> None:
+def test_all_hooks_match_the_reference(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> None:
     """Physics imperfections compound through a recurrence, hardware imperfections do not; history is not delayed."""
     num_envs = 8
     truth, measured = expected(alpha, num_envs)
@@ -111,7 +111,7 @@ def test_contract(alpha: float, ring: dict[str, Any], late: tuple[int, int]) -> 
     assert seen == set(range(late[0], late[1] + 1))
 
 
-def test_hardware_order() -> None:
+def test_hardware_imperfections_are_applied_in_order() -> None:
     """A bias from the standard chain is applied after the transform and before the custom hardware term."""
     scene = syn.world([syn.ContractCfg(name="c", alpha=0.5, bias=0.25)], 1)
     syn.advance(scene, STEPS)
@@ -134,7 +134,7 @@ def test_cast_outputs_are_delayed(field: str) -> None:
     assert torch.equal(past[11], {"level": level, "on": level[:, 0] % 2 == 0}[field])
 
 
-def test_post_process_memory() -> None:
+def test_post_process_keeps_memory_per_branch() -> None:
     """In post_process `timeline.at(0)` is the previous output of the same branch, and zero before the first."""
     scene = syn.world([syn.CastCfg(name="c", noise=1.0)])
     for k in range(5):
@@ -142,7 +142,7 @@ def test_post_process_memory() -> None:
         syn.advance(scene)
 
 
-def test_kernel_equals_torch() -> None:
+def test_kernel_and_torch_hooks_agree() -> None:
     """A recorded kernel and a torch hook of the same value give the same measured bits."""
     knobs: dict[str, Any] = {"noise": {"vec": 0.1, "quat": 0.01}, "random_walk": {"speed": 0.1}, "delay": 0.02}
     both = (syn.ProbeCfg(name="p", fields=syn.ALL_FIELDS, **knobs), syn.KernelProbeCfg(name="p", **knobs))
@@ -165,7 +165,7 @@ def test_ids_and_flags_take_no_noise() -> None:
             syn.world([syn.KernelProbeCfg(noise={name: 1.0})])
 
 
-def test_static_and_attached() -> None:
+def test_static_and_attached_mounts() -> None:
     """A sensor on the world beside a sensor on a body: each reads its own mount, in either order."""
     for order in (1, -1):
         engine = sn.TensorEngine(2)
@@ -207,7 +207,7 @@ class Own(Sensor[OwnCfg, syn.EmaData]):
         pass
 
 
-def test_full_control() -> None:
+def test_compute_hook_has_full_control() -> None:
     """`compute` fills both branches; settings, delay and history still follow it."""
     scene = syn.world([FullCfg(name="f", bias=1.0, delay=0.01, history_length=2)])
     syn.advance(scene, 3)
@@ -216,7 +216,7 @@ def test_full_control() -> None:
     assert torch.equal(scene["f"].history.x[:, 0], 2.0 * syn.signal(3, 4) + 1.0)
 
 
-def test_own_memory() -> None:
+def test_sensor_can_use_its_own_memory() -> None:
     """Without the ring pipeline nothing is allocated, its own memory is read, and unsupported options are rejected."""
     scene = syn.world([OwnCfg(name="o")])
     assert scene["o"].data.x.tolist() == [[2.0] * 3] * 4 and scene["o"].ground_truth.x.tolist() == [[1.0] * 3] * 4
@@ -238,7 +238,7 @@ class Fused(SimpleSensor[FusedCfg, syn.EmaData]):
         slot.x.copy_(raw.x + 0.5)
 
 
-def test_fused_hook() -> None:
+def test_fused_hook_replaces_raw_and_physics_hooks() -> None:
     """`update_current_timestep_data` writes truth and the measured slot in one pass; the rest follows."""
     scene = syn.world([FusedCfg(name="f", bias=1.0)])
     syn.advance(scene)
@@ -278,7 +278,7 @@ def test_post_process_needs_intermediate_fields() -> None:
         syn.world([NoCfg()])
 
 
-def test_pairing() -> None:
+def test_config_and_sensor_are_paired_by_type() -> None:
     """A config is paired once; a subclass without its own config has no pairing; a second pairing is an error."""
 
     class Subclass(syn.Probe):
@@ -303,7 +303,7 @@ def test_pairing() -> None:
     assert type(syn.world([HeirCfg(name="heir")])["heir"]) is syn.Probe  # a config without its own sensor
 
 
-def test_single_has_one_field() -> None:
+def test_single_requires_one_field() -> None:
     """A `single` sensor has exactly one field; a field without `Field` is rejected by name."""
 
     class ManyCfg(SimpleSensorCfg[syn.ProbeData]):
@@ -360,7 +360,7 @@ def test_assigning_never_loses_the_value() -> None:
             syn.world([WriteCfg(how=how, evaluate="always")])
 
 
-def test_timeline_depth() -> None:
+def test_timeline_depth_is_limited() -> None:
     """`timeline.at(k)` beyond `lookback` raises and names the setting; `previous` starts from `now`."""
     scene = syn.world([syn.ContractCfg(name="c")])
     timeline = scene["c"].buffers.slot_timeline
@@ -394,7 +394,7 @@ def test_retired_sensors_raise_and_their_views_keep_their_values() -> None:
 
 
 @pytest.mark.parametrize("mounts", [1, 3, 4])
-def test_mounts_side_by_side_are_no_vector(mounts: int) -> None:
+def test_mounts_are_not_a_vector_axis(mounts: int) -> None:
     """The Warp twin of a scalar field has a number per mount, also with three or four mounts; vectors are vectors."""
     specs = [resolve_field("range", Field("m"), mounts), resolve_field("pos", Field("m", (3,)), mounts)]
     record = Record(specs, 2, "cpu")

@@ -101,13 +101,13 @@ def test_reads_are_pure() -> None:
 # Independence ---------------------------------------------------------------------------------------------------------
 
 
-def test_number_of_envs() -> None:
+def test_readings_are_independent_of_env_count() -> None:
     """Env 3 of 4 and env 3 of 4096 see the same bits."""
     few, many = run(syn.menagerie(), 4, lambda k: 0), run(syn.menagerie(), 4096, lambda k: 0)
     compare(few, many, slice(0, 4))
 
 
-def test_slices_of_a_run() -> None:
+def test_slices_equal_the_whole_run() -> None:
     """Envs 3 to 5 of 6 have the bits of a scene of 3 whose first env is number 3, after resets too."""
     whole, part = syn.world(syn.menagerie(), 6), syn.world(syn.menagerie(), 3, first_env=3)
     for k in range(1, TICKS + 1):
@@ -135,7 +135,7 @@ def test_the_global_index_of_an_env_is_checked() -> None:
     ("rank", "size", "given", "warns"),
     [("1", "2", {}, True), ("0", "2", {}, True), ("1", "2", {"first_env": 0}, False), ("0", "1", {}, False)],
 )
-def test_a_rank_of_a_launcher_is_asked_for_its_first_env(
+def test_launcher_rank_requires_first_env(
     rank: str, size: str, given: dict[str, int], warns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warning is issued once per process and states the argument to pass."""
@@ -148,7 +148,7 @@ def test_a_rank_of_a_launcher_is_asked_for_its_first_env(
     slices._warn_where_distributed.cache_clear()
 
 
-def test_other_sensors() -> None:
+def test_readings_are_independent_of_other_sensors() -> None:
     """Adding, removing or reordering sensors does not change any other sensor's numbers."""
     whole = run(syn.menagerie(), read=lambda k: 0)
     compare(run(syn.menagerie()[::-1]), whole)
@@ -172,7 +172,7 @@ def test_other_sensors() -> None:
     assert len(late) == 7
 
 
-def test_streams_differ() -> None:
+def test_random_streams_differ() -> None:
     """Sensors, seeds, envs, ticks and episodes have separate streams."""
     cfgs = [syn.ScalarCfg(name="a", noise=1.0), syn.ScalarCfg(name="b", noise=1.0)]
     scene, other = syn.world(cfgs), syn.world(cfgs, seed=1)
@@ -187,7 +187,7 @@ def test_streams_differ() -> None:
     assert len(np.unique(values)) == values.size
 
 
-def test_two_episodes_differ_also_at_one_tick() -> None:
+def test_two_episodes_differ_at_equal_ticks() -> None:
     """Two resets at one tick are two episodes with different numbers; the same sequence gives the same ones."""
     cfg = syn.ScalarCfg(name="a", noise=1.0, bias=sn.Uniform(0.0, 1.0), random_walk=1.0)
 
@@ -272,7 +272,7 @@ def test_update_zero_follows_an_edit(when: str) -> None:
     compare({name: now[name] for name in now.keys() - holds}, as_from_start)
 
 
-def test_update_zero_leaves_what_is_not_due() -> None:
+def test_update_zero_leaves_sensors_not_due() -> None:
     """An edit at a tick without a due sample does not reach the sensor, also right after another sensor was added."""
     scene = syn.world([syn.ScalarCfg(name="slow", update_period=0.1)])
     syn.advance(scene, 13)
@@ -284,7 +284,7 @@ def test_update_zero_leaves_what_is_not_due() -> None:
     assert torch.equal(scene["late"].data, syn.signal(500, 4)[:, 0])
 
 
-def test_update_zero_follows_an_edit_of_what_a_reset_captured_between_samples() -> None:
+def test_update_zero_follows_an_edit_after_an_off_grid_reset() -> None:
     """Right after a reset only its envs see the edit, computed on read or not."""
     cfgs = [syn.ScalarCfg(name=how, evaluate=how, update_period=0.1) for how in ("on_read", "always")]
     scene = syn.world(cfgs)
@@ -303,7 +303,7 @@ def test_update_zero_follows_an_edit_of_what_a_reset_captured_between_samples() 
 
 
 @pytest.mark.parametrize("at", [0, 6, 7])
-def test_resuming(at: int) -> None:
+def test_resuming_is_bit_identical(at: int) -> None:
     """A state saved to bytes and loaded into a fresh scene continues bit for bit, with all features on."""
     cfgs = syn.menagerie()
     scene = syn.world(cfgs)
@@ -353,12 +353,12 @@ def test_resuming_refuses_another_scene() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_captured_graphs() -> None:
+def test_captured_graphs_are_bit_identical() -> None:
     """Captured graphs give the bits of recorded launches."""
     compare(run(syn.menagerie(), capture=False), run(syn.menagerie(), capture=True))
 
 
-def test_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_are_bit_identical(monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without sharding over threads the bits are the same, and sharding did occur."""
     whole = run(syn.menagerie(), num_envs=37)
     monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)

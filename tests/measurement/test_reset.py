@@ -22,7 +22,7 @@ def cfgs() -> list[object]:
 
 @pytest.mark.parametrize("at", [7, 10])
 @pytest.mark.parametrize("count", [1, 3])
-def test_others_do_not_notice(at: int, count: int) -> None:
+def test_reset_does_not_affect_other_envs(at: int, count: int) -> None:
     """Resetting env 2 (off or on a sensor's grid, once or often) keeps the other envs bit-identical permanently."""
     scene, twin = syn.world(cfgs()), syn.world(cfgs())
     others = [0, 1, 3]
@@ -39,7 +39,7 @@ def test_others_do_not_notice(at: int, count: int) -> None:
 @pytest.mark.parametrize("past", ["other", "nan"])
 @pytest.mark.parametrize("at", [7, 10])
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
-def test_nothing_old_gets_through(at: int, past: str) -> None:
+def test_no_value_from_before_a_reset_appears(at: int, past: str) -> None:
     """The readings of env 2 from its reset on are bit for bit the same for any earlier values, NaN included."""
     scene, twin = syn.world(cfgs()), syn.world(cfgs())
     for k in range(1, 20):
@@ -119,7 +119,7 @@ def test_no_invented_zeros(extra: dict[str, object]) -> None:
         syn.advance(scene)
 
 
-def test_one_sensor_alone() -> None:
+def test_single_sensor_can_be_reset() -> None:
     """Resetting one sensor restarts its walk, history and delay line, and no other sensor is affected."""
     knobs = {"random_walk": 1.0, "history_length": 3, "delay": 0.02}
     scenes = [syn.world([syn.ProbeCfg(name=name, **knobs) for name in "ab"]) for _ in range(2)]
@@ -137,7 +137,7 @@ def test_one_sensor_alone() -> None:
             syn.advance(scene)
 
 
-def test_ways_to_name_envs() -> None:
+def test_reset_accepts_all_forms_of_env_ids() -> None:
     """Ids, a mask, one int and all are accepted; an empty selection changes nothing; an unknown id is rejected."""
     mask = torch.tensor([True, False, False, False])
     ways: list[tuple[object, list[int]]] = [

@@ -30,7 +30,7 @@ def test_rates_do_not_drift(hz: float) -> None:
     assert abs((k - 1) - 2000 * hz) <= 1 and rate.index(1_000_000) == k - 1
 
 
-def test_rate_of_every_tick() -> None:
+def test_rate_of_every_tick_is_due_at_every_tick() -> None:
     """`next_after` and `index` agree with the exact model at every tick, also between samples."""
     for period in (Fraction(1), Fraction(5, 2), Fraction(37, 10), Fraction(10, 3), Fraction(1000)):
         rate = Rate(period.numerator, period.denominator)
@@ -41,7 +41,7 @@ def test_rate_of_every_tick() -> None:
     assert Rate(1, 1).every_tick and not Rate(5, 2).every_tick and Rate(5, 2).period == 2.5
 
 
-def test_faster_than_physics() -> None:
+def test_rate_faster_than_physics_samples_every_tick() -> None:
     """A period below dt warns once and samples every tick; a period of 0 or exactly dt does not warn."""
     with pytest.warns(sn.SensoriumWarning, match="'fast'") as caught:
         scene = syn.world([syn.ScalarCfg(name="fast", rate_hz=250.0, history_length=2)])
@@ -55,7 +55,7 @@ def test_faster_than_physics() -> None:
 
 
 @pytest.mark.parametrize("evaluate", ["auto", "always"])
-def test_exact_schedule(evaluate: str) -> None:
+def test_schedule_is_exact(evaluate: str) -> None:
     """Periods of 1 to 1000 steps, whole or not: each sample at its exact tick, held until the next, across a reset."""
     dt = 0.005
     steps = {f"p{k}": step for k, step in enumerate(("4", "1", "2", "20", "10", "1000", "2.5", "3.7", "0"))}
@@ -88,7 +88,7 @@ def test_exact_schedule(evaluate: str) -> None:
             assert sensor.is_new.tolist() == [m == tick for m in mine]
 
 
-def test_counts_end_to_end() -> None:
+def test_sample_counts_end_to_end() -> None:
     """N samples in T seconds satisfy N = T rate to +-1 in a running scene, at rates that do not divide the physics
     rate.
     """
@@ -100,7 +100,7 @@ def test_counts_end_to_end() -> None:
         assert abs(int(scene[f"r{hz}"].frame) - 1 - 6 * hz) <= 1
 
 
-def test_update_count() -> None:
+def test_hooks_run_on_schedule() -> None:
     """Hooks run on schedule: every second step for a period of two, per read if lazy, never while unread."""
     scene = syn.world([syn.ProbeCfg(name="slow", update_period=0.02)])
     class_calls = syn.Probe.calls
@@ -124,7 +124,7 @@ def test_update_count() -> None:
 # On read, wanted ------------------------------------------------------------------------------------------------------
 
 
-def test_on_read_holds() -> None:
+def test_on_read_evaluation_holds_the_sample() -> None:
     """With `evaluate="on_read"` a slow sensor is computed by the first read after it became due, and then held."""
     scene = syn.world([syn.ScalarCfg(name="p", evaluate="on_read", update_period=0.05), syn.ScalarCfg(name="lazy")])
     seen = []
@@ -139,7 +139,7 @@ def test_on_read_holds() -> None:
         syn.world([syn.ScalarCfg(evaluate="on_read", delay=0.01)])
 
 
-def test_wanted_skips() -> None:
+def test_wanted_evaluation_skips_unread_samples() -> None:
     """With `evaluate="wanted"` due samples are skipped while unread, and start with the next due sample."""
     scene = syn.world([syn.ProbeCfg(name="p", evaluate="wanted", update_period=0.02)])
     syn.advance(scene, 2)
@@ -164,7 +164,7 @@ def jump(scene: sn.Scene, ticks: int) -> None:
 
 @pytest.mark.parametrize("memory", [{"delay": 0.02}, {"history_length": 2}, {"random_walk": 0.1},
                                     {"stages": (sn.GaussMarkov(density=0.1, tau=1.0),)}], ids=str)  # fmt: skip
-def test_jumps_with_memory(memory: dict[str, Any]) -> None:
+def test_jump_raises_for_sensors_with_memory(memory: dict[str, Any]) -> None:
     """A jump over samples of a sensor with memory raises and keeps the scene usable; `allow_gaps` permits it."""
     cfgs = [syn.ScalarCfg(name="p", **memory), syn.ScalarCfg(name="clean")]
     scene = syn.world(cfgs)
@@ -179,7 +179,7 @@ def test_jumps_with_memory(memory: dict[str, Any]) -> None:
     assert scene.tick == 5 and scene["p"].frame.tolist() == [2] * 4
 
 
-def test_jumps_without_memory() -> None:
+def test_jump_is_allowed_without_memory() -> None:
     """A jump is accepted without memory, or if it misses no sample; a missed grid tick is sampled at the next
     update.
     """

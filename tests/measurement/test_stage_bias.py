@@ -1,4 +1,4 @@
-"""Changing biases, checked by their laws: flicker by its Allan deviation, temperature by the exponential."""
+"""Changing biases, checked by their statistics: flicker by its Allan deviation, temperature by the exponential."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def gauss_markov_variance(t: Array, tau: float, sd: float) -> Array:
 
 
 def allan_deviation(samples: Array, m: int) -> float:
-    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]` of one law."""
+    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]`."""
     total = np.vstack([np.zeros((1, samples.shape[1])), np.cumsum(samples, axis=0)])
     means = (total[m:] - total[:-m]) / m
     return math.sqrt(0.5 * float(np.mean((means[m:] - means[:-m]) ** 2)))
@@ -76,20 +76,20 @@ def test_the_allan_deviation_of_flicker_is_flat_at_its_floor() -> None:
     sizes = np.unique(np.geomspace(10, 400, 12).round().astype(int))
     measured = np.array([allan_deviation(samples, m) for m in sizes])
     chance = 1.0 / math.sqrt(2.0 * samples.shape[1] * (len(samples) // sizes[-1] - 1))  # where clusters are fewest
-    assert 5.0 * chance < 0.05  # so that 10 % reflects the law, not chance
+    assert 5.0 * chance < 0.05  # so that 10 % reflects the process, not chance
     np.testing.assert_allclose(measured, FLOOR, rtol=0.10)
     assert abs(np.polyfit(np.log(sizes), np.log(measured), 1)[0]) < 0.1
     assert math.log10(sizes[-1] / sizes[0]) > 1.5
 
 
-def test_slow_sampling_folds_nothing_into_the_band() -> None:
+def test_slow_sampling_does_not_alias_into_the_band() -> None:
     """Sampled at twice `tau_min`, so that the fastest processes are white, the floor holds from four samples on."""
     samples = flicker(1.0, 100.0, 2.0, 400, 400)
     for m in (4, 8, 16, 32, 50):
         assert allan_deviation(samples, m) == pytest.approx(FLOOR, rel=0.10), m
 
 
-def test_flicker_starts_as_it_goes_on() -> None:
+def test_flicker_starts_stationary() -> None:
     """The first sample and later samples have the same deviation, the root of the sum of the variances."""
     samples = flicker(10.0, 400.0, 1.0, 2400, 400)
     sd = float(np.sqrt((sn.Flicker(bias_instability=1.0, tau_min=10.0, tau_max=400.0).components()[1] ** 2).sum()))
@@ -98,7 +98,7 @@ def test_flicker_starts_as_it_goes_on() -> None:
         assert samples[row].std() == pytest.approx(sd, rel=0.01 + 5.0 / math.sqrt(2.0 * samples.shape[1]))
 
 
-def test_the_amount_of_flicker_is_per_axis_and_per_env() -> None:
+def test_flicker_amount_is_per_axis_and_env() -> None:
     """A vector scales each axis, a distribution each env: the same noise times B."""
     base = dict(tau_min=0.1, tau_max=1.0)
     amounts = {"one": 1.0, "axes": (1.0, 2.0, 0.0), "drawn": sn.Uniform(1.0, 3.0)}
@@ -185,7 +185,7 @@ def test_warming_up_is_exponential(rate: dict[str, float]) -> None:
         np.testing.assert_allclose(scene["p"].data.vec.numpy(), expected, rtol=3e-7, atol=3e-7)
 
 
-def test_a_sensor_added_later_warms_up_from_then_on() -> None:
+def test_late_sensor_warms_up_from_its_start() -> None:
     """The time counts from the sensor's start, not from the env's episode; likewise after its own reset."""
     scene = still([], 2)
     for _ in range(50):

@@ -41,8 +41,8 @@ def test_skew_in_ppm() -> None:
     assert (slope - 1.0) * 1e6 == pytest.approx(35.0, abs=0.01)
 
 
-def test_offset_is_drawn_per_env_and_episode_and_the_clock_is_set_at_a_reset() -> None:
-    """Offsets follow their law and differ between episodes, and skew counts from the reset."""
+def test_clock_offset_is_drawn_per_env_and_episode() -> None:
+    """Offsets follow their distribution and differ between episodes, and skew counts from the reset."""
     scene = scene_of(N, offset=sn.Normal(0.0, 0.5), skew_ppm=1e5)
     first = scene["p"].stamp - scene["p"].capture_time
     assert stats.kstest(first.numpy() / 0.5, "norm").pvalue > 0.01
@@ -71,7 +71,7 @@ def test_jitter_and_resolution_belong_to_a_sample() -> None:
     assert np.array_equal(steps, np.round(steps)) and len(np.unique(steps)) > 3
 
 
-def test_values_and_arrivals_stay_as_they_are() -> None:
+def test_clock_error_does_not_change_values_or_arrivals() -> None:
     """A clock error alters no value, no capture time, no age and no validity."""
     plain = syn.world([syn.ProbeCfg(name="p", delay=0.02, noise=0.1)])
     wrong = syn.world([syn.ProbeCfg(name="p", delay=0.02, noise=0.1, stages=(sn.ClockError(offset=0.3),))])
@@ -104,7 +104,7 @@ def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
         sn.ClockError(**fields)
 
 
-def test_fields_or_a_second_clock_are_refused() -> None:
+def test_clock_error_with_fields_or_a_second_clock_is_refused() -> None:
     """A clock stage alters no field, and a sensor has one clock."""
     with pytest.raises(sn.ConfigError, match="alters no value"):
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(fields=("vec",), offset=0.1),))])
@@ -112,7 +112,7 @@ def test_fields_or_a_second_clock_are_refused() -> None:
         syn.world([syn.ProbeCfg(stages=(sn.ClockError(offset=0.1), sn.ClockError(skew_ppm=1.0)))])
 
 
-def test_a_sensor_that_starts_alone_sets_its_own_clock() -> None:
+def test_sensor_reset_alone_sets_its_own_clock() -> None:
     """The skew counts from the last reset of the sensor: of its env, of itself, or from its addition."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),))], 3)
     syn.advance(scene, 10)

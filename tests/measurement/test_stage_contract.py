@@ -66,7 +66,7 @@ def same(a: sn.Scene, b: sn.Scene, rows: Any = slice(None)) -> None:
         syn.same(syn.snapshot(a[name]), shown, rows)
 
 
-def test_no_stage_of_ours_is_forgotten_here() -> None:
+def test_every_built_in_stage_is_covered() -> None:
     """Each stage that modifies the values of a sample is in the table, and files identify it by its kind."""
     of_time = {"window_average", "clock_error"}  # the state of a sample, and its stamp: with separate tests
     of_grids = {"taxel_crosstalk", "row_scan"}  # tested in test_stage_skin_*.py
@@ -76,7 +76,7 @@ def test_no_stage_of_ours_is_forgotten_here() -> None:
     assert all(stage.place in PLACES for stage in STAGES.values())
 
 
-def test_an_env_does_not_depend_on_how_many_there_are() -> None:
+def test_env_is_independent_of_env_count() -> None:
     """Env 3 of 4 equals env 3 of 4096, bit for bit, also after its reset."""
     few, many = everything(), everything(4096)
     for k in range(10):
@@ -87,7 +87,7 @@ def test_an_env_does_not_depend_on_how_many_there_are() -> None:
         same(few, many)
 
 
-def test_slices_of_envs_draw_what_the_whole_draws() -> None:
+def test_env_slices_draw_the_numbers_of_the_whole() -> None:
     """Envs 2 to 5 of 6 equal a scene of 4 whose first env is number 2, bit for bit, also after a reset."""
     whole, part = everything(6), everything(4, first_env=2)
     for k in range(1, 11):
@@ -102,7 +102,7 @@ def test_slices_of_envs_draw_what_the_whole_draws() -> None:
             syn.same(syn.snapshot(part[name]), shown)
 
 
-def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
+def test_reset_clears_all_states_of_its_env_only() -> None:
     """The others are unaffected by a reset, and after it env 2 reads nothing of its earlier values."""
     scene, twin, past = everything(), everything(), everything()
     for k in range(1, 18):
@@ -119,7 +119,7 @@ def test_a_reset_reaches_all_states_of_its_env_and_no_other() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_captured_and_launched_are_the_same() -> None:
+def test_captured_and_launched_results_are_equal() -> None:
     """A scene that replays captured graphs gives the bits of a scene that launches kernels."""
     launched, captured = everything(capture=False), everything(capture=True)
     for k in range(12):
@@ -130,7 +130,7 @@ def test_captured_and_launched_are_the_same() -> None:
         same(launched, captured)
 
 
-def test_an_evaluation_without_time_leaves_the_states() -> None:
+def test_evaluation_without_time_keeps_states() -> None:
     """`update(ticks=0)` after an edit keeps the readings of stages with states, and no later sample contains the
     edit.
     """
@@ -152,7 +152,7 @@ def test_an_evaluation_without_time_leaves_the_states() -> None:
 
 
 @ALL
-def test_stages_survive_files(stage: StageCfg) -> None:
+def test_stages_round_trip_through_files(stage: StageCfg) -> None:
     """JSON and TOML restore the same stage, inside its sensor's config."""
     cfg = syn.ProbeCfg(name="p", stages=(stage,))
     assert syn.ProbeCfg.from_json(cfg.to_json()) == cfg
@@ -160,7 +160,7 @@ def test_stages_survive_files(stage: StageCfg) -> None:
     assert type(stage).from_dict({k: v for k, v in stage.to_dict().items() if k != "kind"}) == stage
 
 
-def test_truth_never_sees_a_stage() -> None:
+def test_truth_is_not_affected_by_stages() -> None:
     """Each measured value sometimes differs by more than its noise ever does, and the true value is the body's."""
     scene = everything()
     differs = dict.fromkeys(STAGES, False)
@@ -204,6 +204,6 @@ GYRO = ("ang_vel_b",)
     ],
     ids=["bias", "filters", "dropout", "faults"],
 )
-def test_stages_keep_the_contract(stages: tuple[StageCfg, ...]) -> None:
+def test_contract_holds(stages: tuple[StageCfg, ...]) -> None:
     """An IMU with these stages passes every rule of `check_sensor`."""
     assert len(check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=stages))) >= 15

@@ -55,7 +55,7 @@ def test_loads_that_change_are_superposed() -> None:
     assert expected[-1] - load[-1] < 0.5 * (expected[249] - load[249])  # it recovers
 
 
-def test_a_settled_device_creeps_by_changes_only() -> None:
+def test_settled_device_creeps_only_after_changes() -> None:
     """The first load is treated as long applied: nothing creeps until it changes."""
     signal = np.where(np.arange(300) < 100, 30.0, 40.0)
     out = drive(sn.Creep(creep=0.1, t0=0.1, t_max=10.0, start="settled"), signal, 0.01)[:, 0, 0]
@@ -64,7 +64,7 @@ def test_a_settled_device_creeps_by_changes_only() -> None:
     np.testing.assert_allclose(out[100:], expected, atol=0.1 * 10.0 * SUM + 8.0 * EPS * 40.0)
 
 
-def test_the_slowest_part_moves_by_less_than_a_digit_and_still_arrives() -> None:
+def test_slowest_process_below_float_resolution_still_converges() -> None:
     """At 500 Hz and t_max = 10^6 s a process moves by 2e-10 of the load per sample, which adds up over 2000 samples."""
     stage = sn.Creep(creep=0.05, t0=1.0, t_max=1e6)
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], 1, 0.002, at=(100.0,) * 3)
@@ -89,7 +89,7 @@ def test_drift_is_per_hour_since_the_reset() -> None:
 
 
 def test_amounts_are_drawn_per_env_and_axis() -> None:
-    """Drifts of a normal law differ per env and axis and are constant in an episode."""
+    """Normally distributed drifts differ per env and axis and are constant in an episode."""
     out = drive(sn.Creep(drift=sn.Normal(0.0, 2.0)), np.zeros(21), 180.0, envs=300)
     half, hour = out[10], out[20]
     np.testing.assert_allclose(hour, 2.0 * half, rtol=1e-5)
@@ -120,7 +120,7 @@ def test_impossible_times_are_refused(fields: dict[str, Any], match: str) -> Non
         sn.Creep(creep=0.1, **fields)
 
 
-def test_the_contract_holds() -> None:
+def test_contract_holds() -> None:
     """A gyroscope with creep and drift passes every rule."""
     stage = sn.Creep(creep=sn.Uniform(0.0, 0.1), t0=0.01, t_max=10.0, drift=0.5)
     assert "resuming_is_exact" in check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(stage,)))

@@ -1,4 +1,4 @@
-"""Crosstalk, checked against matrix products in float64 and the law of a drawn distribution."""
+"""Crosstalk, checked against matrix products in float64 and the statistics of a drawn distribution."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_number_is_the_same_coupling_everywhere_but_on_the_diagonal() -> None:
 
 
 @pytest.mark.parametrize("scale", [(300.0, 30.0), (300.0, 300.0, 300.0, 30.0, 30.0, 30.0)])
-def test_fractions_of_full_scale_are_data_sheets_percents(scale: tuple[float, ...]) -> None:
+def test_fractions_of_full_scale_match_data_sheet_percentages(scale: tuple[float, ...]) -> None:
     """With 2 % from every channel, 300 N of force give 2 % of 30 N m as torque, and 30 N m give 2 % of 300 N."""
     stage = sn.Crosstalk(fields=SIX, matrix=0.02, full_scale=scale)
     out = run(stage, np.stack([np.eye(6)[2] * 300.0, np.eye(6)[4] * 30.0])[:, None, None])[:, 0, 0]
@@ -78,8 +78,8 @@ def identified(loads: Array, readings: Array) -> Array:
     return np.stack(solve)
 
 
-def test_a_law_draws_what_is_off_the_diagonal_once_per_env() -> None:
-    """Six loads determine C of each env: ones on the diagonal, 30 draws of the law off it, others at a reset."""
+def test_distribution_draws_off_diagonal_entries_once_per_env() -> None:
+    """Six loads determine C of each env: ones on the diagonal, 30 draws off it, others at a reset."""
     envs, sd = 200, 0.02
     loads = np.broadcast_to(np.eye(6)[:, None, None], (6, envs, 1, 6))
     stage = sn.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, sd))
@@ -92,7 +92,7 @@ def test_a_law_draws_what_is_off_the_diagonal_once_per_env() -> None:
     assert np.abs(correlations).max() < 5.5 / math.sqrt(envs)
 
 
-def test_matrices_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
+def test_matrices_are_redrawn_at_a_reset_of_their_env_only() -> None:
     """The reading of a constant load changes in the reset env, and in no other."""
     engine = engine_of(3)
     engine.body_parent_force_w = (1.0, 2.0, 3.0)
@@ -105,7 +105,7 @@ def test_matrices_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
     assert torch.equal(before[[0, 2]], after[[0, 2]]) and not torch.equal(before[1], after[1])
 
 
-def test_a_choice_among_matrices_picks_a_whole_one() -> None:
+def test_choice_among_matrices_picks_a_whole_matrix() -> None:
     """For devices with known calibrations, each env has one of them, diagonal included."""
     rng = np.random.default_rng(3)
     devices = 0.05 * rng.normal(size=(2, 36))
@@ -117,7 +117,7 @@ def test_a_choice_among_matrices_picks_a_whole_one() -> None:
     assert set(distance.argmin(axis=1)) == {0, 1}
 
 
-def test_fields_of_any_number_of_elements_are_mixed_where_the_size_is_said() -> None:
+def test_fields_of_any_size_are_mixed_if_the_size_is_given() -> None:
     """A vector of three and a scalar are four elements."""
     stage = sn.Crosstalk(fields=("vec", "speed"), matrix=0.5, size=4)
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), stages=(stage,))], 2)
@@ -140,7 +140,7 @@ def test_fields_of_any_number_of_elements_are_mixed_where_the_size_is_said() -> 
         ({"matrix": ((0.0, 1.0), (1.0, 0.0)), "size": 3}, "number of rows"),
     ],
 )
-def test_what_is_no_matrix_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_invalid_matrix_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.Crosstalk(fields=SIX, **fields)
 
@@ -160,7 +160,7 @@ def test_a_matrix_that_does_not_fit_the_sensor_is_refused(stage: sn.Crosstalk, m
         sn.Scene(engine_of(1), [sn.ForceTorqueCfg(body="hand", stages=(stage,))])
 
 
-def test_the_contract_holds() -> None:
+def test_contract_holds() -> None:
     """An IMU with crosstalk between gyroscope and accelerometer passes every rule."""
     stage = sn.Crosstalk(fields=("ang_vel_b", "lin_acc_b"), matrix=sn.Normal(0.0, 0.01))
     cfg = sn.ImuCfg(body="body", fields=("ang_vel_b", "lin_acc_b"), stages=(stage,))

@@ -48,7 +48,7 @@ def by_hand(samples: Sequence[float], ticks: Sequence[int], n: int | None, wait:
 
 @pytest.mark.parametrize("how", [{"samples": 1}, {"samples": 3}, {"time": 0.0}, {"time": 0.02}, {"time": 0.025}])
 @pytest.mark.parametrize("every", [1, 3])
-def test_a_random_signal_is_debounced_as_by_hand(how: dict[str, Any], every: int) -> None:
+def test_random_signal_is_debounced_like_the_reference(how: dict[str, Any], every: int) -> None:
     """For values around two thresholds, sampled at every or every third tick, readings are equal at every tick."""
     rng = np.random.default_rng(every)
     signal = np.repeat(rng.normal(1.0, 1.0, 60), rng.integers(1, 9, 60))[:200].astype(np.float32).tolist()
@@ -81,7 +81,7 @@ def test_values_on_the_accepted_side_pass_as_they_are() -> None:
     ]  # fmt: skip
 
 
-def test_a_reset_begins_on_the_side_there_is() -> None:
+def test_reset_starts_on_the_current_side() -> None:
     """A crossing that was pending before the reset is forgotten; the first sample is passed on at once."""
     scene = syn.world([syn.ScalarCfg(name="p", stages=(sn.Debounce(samples=3, threshold=500.0),))], 2)
     syn.advance(scene, 5)
@@ -99,13 +99,13 @@ def test_a_reset_begins_on_the_side_there_is() -> None:
         ({"samples": 2, "threshold": sn.Uniform(0.0, 1.0)}, r"threshold: got Uniform.*fixed numbers"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.Debounce(**fields)
 
 
 @pytest.mark.parametrize("how", [{"samples": 2}, {"time": 0.005}])
-def test_the_contract_holds(how: dict[str, Any]) -> None:
+def test_contract_holds(how: dict[str, Any]) -> None:
     """A debounced gyroscope passes every rule."""
     stage = sn.Debounce(threshold=torch.tensor([0.1, 0.2, 0.3]), **how)
     assert "resuming_is_exact" in check_sensor(sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(stage,)))

@@ -35,7 +35,7 @@ def room(height: int = 22, width: int = 30) -> np.ndarray:
 
 
 @ALL
-def test_a_miss_stays_a_miss_and_nothing_else_becomes_one(stage: Any) -> None:
+def test_stage_neither_removes_nor_adds_misses(stage: Any) -> None:
     """+inf in the truth is +inf in the measurement; every other pixel has a value >= 0."""
     out = measured(room(), stage, envs=6, samples=3)
     assert (np.isinf(out) == np.isinf(room())).all()
@@ -44,14 +44,14 @@ def test_a_miss_stays_a_miss_and_nothing_else_becomes_one(stage: Any) -> None:
 
 
 @ALL
-def test_a_miss_that_is_reported_otherwise_stays_too(stage: Any) -> None:
+def test_miss_reported_as_a_number_stays_a_miss(stage: Any) -> None:
     """Cameras that report 0 for a miss also do so with errors enabled."""
     image = np.where(np.isinf(room()), 0.0, room())
     assert (measured(image, stage, envs=3)[:, np.isinf(room())] == 0.0).all()
 
 
 @ALL
-def test_an_env_does_not_depend_on_how_many_there_are(stage: Any) -> None:
+def test_env_is_independent_of_env_count(stage: Any) -> None:
     """Env 2 of 3 equals env 2 of 40, and neither two envs nor two samples are equal."""
     few, many = measured(room(), stage, envs=3, samples=2), measured(room(), stage, envs=40, samples=2)
     np.testing.assert_array_equal(few[:3], many[:3])
@@ -61,7 +61,7 @@ def test_an_env_does_not_depend_on_how_many_there_are(stage: Any) -> None:
 
 @pytest.mark.usefixtures("at_once")
 @ALL
-def test_captured_and_launched_are_the_same(stage: Any) -> None:
+def test_captured_and_launched_results_are_equal(stage: Any) -> None:
     """Scenes that replay captured graphs give the same bits."""
     cfg = camera(room(), stage)
     scenes = world(cfg, 3, capture=False), world(cfg, 3, capture=True)
@@ -73,7 +73,7 @@ def test_captured_and_launched_are_the_same(stage: Any) -> None:
 
 
 @ALL
-def test_mount_and_channel_axes_may_be_there_or_not(stage: Any) -> None:
+def test_mount_and_channel_axes_are_optional(stage: Any) -> None:
     """A field [height, width] is measured as [height, width, 1] with the same draws; each mount has separate draws."""
     flat = camera({"flat": room()}, stage.replace(fields=("flat",)))
     scene = world(flat)
@@ -89,7 +89,7 @@ def test_mount_and_channel_axes_may_be_there_or_not(stage: Any) -> None:
 
 
 @ALL
-def test_stages_survive_files(stage: Any) -> None:
+def test_stages_round_trip_through_files(stage: Any) -> None:
     """JSON and TOML restore the same stage, inside its sensor's config."""
     cfg = camera(room(), stage)
     assert type(cfg).from_json(cfg.to_json()) == cfg
@@ -98,7 +98,7 @@ def test_stages_survive_files(stage: Any) -> None:
 
 @ALL
 @pytest.mark.parametrize("name", ["distance_to_camera", "normals", "reflectance"])
-def test_fields_that_are_no_z_depth_are_refused(stage: Any, name: str) -> None:
+def test_fields_without_z_depth_are_refused(stage: Any, name: str) -> None:
     """The message names the intended field."""
     images = {Z: room(), "distance_to_camera": room(), "reflectance": room(), "normals": np.zeros((22, 30, 3))}
     with pytest.raises(sn.ConfigError, match=r"a field of z-depth.*distance_to_image_plane"):
@@ -106,13 +106,13 @@ def test_fields_that_are_no_z_depth_are_refused(stage: Any, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_all_laws_of_the_contract_hold() -> None:
+def test_all_rules_of_the_contract_hold() -> None:
     """A camera with each of the models passes every rule of `check_sensor`."""
     for stage in STAGES.values():
         assert len(check_sensor(camera(room(), stage))) >= 15
 
 
-def test_an_earlier_imperfection_is_seen() -> None:
+def test_earlier_imperfection_is_included() -> None:
     """The bias of the same sensor is included in the depth model's input."""
     still = STAGES["tof"].replace(noise_scale=0.0, wiggle=0.0, multipath=0.0)
     np.testing.assert_allclose(measured(np.full((8, 8), 2.0), still, bias=0.25), 2.25, rtol=1e-6)

@@ -31,7 +31,7 @@ def axial(z: Any, angle: Any) -> Any:
 
 @pytest.mark.parametrize("degrees", [0.0, 40.0, 58.0, 70.0, 80.0])
 @pytest.mark.parametrize("z", [0.6, 1.5, 3.0])
-def test_the_axial_noise_is_the_published_one(z: float, degrees: float) -> None:
+def test_axial_noise_matches_the_publication(z: float, degrees: float) -> None:
     """The sum of the squared errors, each over its own deviation, is within the 99.9 % bounds of chi-square."""
     image = plane(24, 32, F, z, math.radians(degrees))
     error = measured(image, kinect(quantum=0.0), envs=20) - image
@@ -74,7 +74,7 @@ def test_the_projector_casts_shadows_to_the_left() -> None:
     assert columns[-1] == 89 and abs(columns.size - FB * (1.0 / 1.2 - 1.0 / 2.5)) <= 1.0
 
 
-def test_values_end_at_the_limits() -> None:
+def test_values_are_limited_to_the_range() -> None:
     """No value is below min_range or beyond max_range."""
     z = np.tile(np.linspace(0.2, 8.0, 300), (2, 1))
     out = measured(z, kinect(noise_scale=0.0, lateral_scale=0.0, quantum=0.0, max_range=6.0))[0]
@@ -109,7 +109,7 @@ def test_redwood_has_half_the_resolution_and_ends_at_ten_metres() -> None:
     np.testing.assert_allclose(out, np.where(blocks < 10.0, blocks, 0.0), rtol=3e-7)
 
 
-def test_redwood_looks_up_a_jittered_place() -> None:
+def test_redwood_samples_a_jittered_pixel() -> None:
     """At a step between blocks the pixels beside it show the other side with probability Phi(-1/2 / 0.25)."""
     envs, rows = 100, 40
     image = step(rows, 40, 1.0, 2.0, 20, 40)

@@ -38,7 +38,7 @@ def test_the_noise_grows_with_the_square_of_the_depth() -> None:
 
 
 @pytest.mark.parametrize("quantum", [1 / 8, 1 / 32])
-def test_disparities_lie_on_the_quantum(quantum: float) -> None:
+def test_disparities_are_multiples_of_the_quantum(quantum: float) -> None:
     """Each measured disparity is a multiple of the quantum, and without noise the nearest one to the true disparity."""
     image = plane(24, 64, F, 3.0, math.radians(30.0))
     for noise in (0.0, 0.2):
@@ -50,7 +50,7 @@ def test_disparities_lie_on_the_quantum(quantum: float) -> None:
     )
 
 
-def test_the_background_left_of_an_occluder_has_no_value() -> None:
+def test_background_left_of_an_occluder_is_invalid() -> None:
     """The band is f B (1/near - 1/far) px wide, up to a pixel of rounding, and ends at the object."""
     errors = []
     for far in (2.0, 2.3, 2.7, 3.3, 4.1):
@@ -88,7 +88,7 @@ def test_a_slanted_surface_casts_no_shadow_on_itself() -> None:
         assert not holes[:, 60:].any(), degrees
 
 
-def test_what_is_too_near_or_too_far_has_no_value() -> None:
+def test_depths_out_of_range_are_invalid() -> None:
     """Values end at f B / max_disparity and at max_range; a hole reports hole_value."""
     z = np.tile(np.linspace(0.1, 5.0, 400), (2, 1))
     out = measured(z, stereo(max_disparity=126.0, max_range=3.0))[0]
@@ -120,7 +120,7 @@ def test_the_fill_rate_falls_with_the_incidence_as_configured() -> None:
     assert rates[0] == rates[1] == 1.0 and rates[-1] == 0.0 and (np.diff(rates) <= 0.0).all()
 
 
-def test_true_normals_are_used_where_the_sensor_has_them() -> None:
+def test_true_normals_are_used_if_available() -> None:
     """A wall seen at 66 degrees by its normals is filled accordingly, for any rotation of the camera."""
     angle, half = math.radians(66.0), math.radians(35.0)
     quat = np.array([math.cos(half), *(math.sin(half) * np.array([0.36, 0.48, 0.8]))])
@@ -140,7 +140,7 @@ def test_true_normals_are_used_where_the_sensor_has_them() -> None:
 
 
 @pytest.mark.parametrize("sd", [0.3, 0.5, 1.2])
-def test_a_step_is_blurred_by_the_look_up(sd: float) -> None:
+def test_lookup_blurs_a_step(sd: float) -> None:
     """A pixel k + 1/2 px beside the step shows the other side with probability Phi(-(k + 1/2) / sd)."""
     envs, rows = 100, 40
     out = measured(step(rows, 40, 1.0, 2.0, 20, 40), stereo(edge_fattening=sd), envs=envs)
@@ -151,7 +151,7 @@ def test_a_step_is_blurred_by_the_look_up(sd: float) -> None:
     assert (np.abs(near - expected) <= bound).all()
 
 
-def test_the_look_up_adds_nothing_within_a_surface() -> None:
+def test_lookup_adds_no_error_within_a_surface() -> None:
     """On a slanted wall edge fattening has no effect."""
     image = plane(30, 40, F, 2.0, math.radians(60.0))
     np.testing.assert_array_equal(measured(image, stereo(edge_fattening=2.0)), measured(image, stereo()))
@@ -237,7 +237,7 @@ def of_two(image: Any, stage: sn.StereoDepth, envs: int = 1) -> np.ndarray:
     return scene["camera"].data.flat.double().numpy()
 
 
-def test_mounts_draw_for_themselves() -> None:
+def test_mounts_draw_independently() -> None:
     """Two equal cameras of one sensor have different noise of equal size."""
     out = of_two(np.full((2, 20, 30), 1.0), stereo(noise_px=0.1, window=3), envs=20)
     assert out.shape == (20, 2, 20, 30)
@@ -254,7 +254,7 @@ def test_a_shadow_stays_in_its_row_and_mount() -> None:
     assert holes[1, 2].any() and holes.sum() == holes[1, 2].sum()
 
 
-def test_the_scene_names_what_it_cannot_work_on() -> None:
+def test_incompatible_stage_is_named_at_scene_build() -> None:
     """The length of the ray is rejected, and the error names the intended field."""
     cfg = camera({Z: np.ones((4, 6)), "distance_to_camera": np.ones((4, 6))}, stereo(fields=("distance_to_camera",)))
     with pytest.raises(sn.ConfigError, match=r"z-depth, distance_to_image_plane, since distance_to_camera is"):

@@ -75,7 +75,7 @@ def test_the_periodic_error_has_four_periods_in_a_turn() -> None:
     np.testing.assert_allclose(out - r, 0.02 * np.sin(4.0 * 2.0 * np.pi * r / SPAN), atol=1e-5)
 
 
-def test_flying_pixels_are_at_steps_only_and_lie_between() -> None:
+def test_flying_pixels_occur_only_at_steps_and_lie_between() -> None:
     """Beside a step each value is between both sides; elsewhere it is the truth, for any slant."""
     image = step(H, W, 1.0, 2.5, 12, 20)
     image[:, :12] = plane(H, W, F, 2.5, math.radians(55.0))[:, :12]
@@ -92,7 +92,7 @@ def test_flying_pixels_are_at_steps_only_and_lie_between() -> None:
         assert between.mean() > 0.3
 
 
-def test_as_many_pixels_fly_as_configured() -> None:
+def test_fraction_of_flying_pixels_is_as_configured() -> None:
     """With probability 0.3 a pixel at a step is mixed: 4.9 sd of a binomial."""
     out = measured(step(H, W, 1.0, 2.5, 12, W), tof(flying=0.3), envs=200)
     moved = np.abs(out[:, :, 11] - 2.5) > 1e-5
@@ -115,7 +115,7 @@ def test_the_share_of_the_mixture_weighs_phasors() -> None:
     assert gap.max() < 1.95 / math.sqrt(500)
 
 
-def test_dark_surfaces_give_no_value() -> None:
+def test_dark_surfaces_are_invalid() -> None:
     """A pixel is a hole if signal reflectance cos / r^2 is below min_signal, with the stage's own reflectances."""
     rng = np.random.default_rng(8)
     reflectance = rng.uniform(0.02, 1.0, (H, W)).astype(np.float32)
@@ -127,7 +127,7 @@ def test_dark_surfaces_give_no_value() -> None:
     assert ((out == 0.0) == (a < 4e3))[sure].all() and 0.1 < (out == 0.0).mean() < 0.9
 
 
-def test_a_principal_point_off_the_middle_is_where_rays_are_shortest() -> None:
+def test_off_centre_principal_point_has_the_shortest_rays() -> None:
     """Wrapping of a head-on wall follows the rays from the given point."""
     image = np.full((H, W), 7.0)
     out = measured(image, tof(principal_point=(4.0, 20.0)))[0]
@@ -152,6 +152,6 @@ def test_impossible_numbers_are_refused(fields: dict[str, Any], match: str) -> N
         tof(**fields)
 
 
-def test_a_reflectance_that_is_missing_is_refused() -> None:
+def test_missing_reflectance_is_refused() -> None:
     with pytest.raises(sn.ConfigError, match="reflectance_field of the size of distance_to_image_plane"):
         world(camera(np.ones((4, 8)), tof(reflectance_field="albedo")))

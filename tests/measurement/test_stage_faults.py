@@ -1,4 +1,4 @@
-"""Faults: onset, duration and reported values, checked against their configured laws."""
+"""Faults: onset, duration and reported values, checked against their configured distributions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def series(stage: sn.StageCfg, ticks: int, num_envs: int = N, reset: dict[int, l
 
 
 def binomial(count: int, trials: int, p: float) -> None:
-    """Assert that a count lies in the 99.9 % interval of its law."""
+    """Assert that a count lies in the 99.9 % interval of its distribution."""
     from scipy import stats
 
     low, high = stats.binom.ppf([0.0005, 0.9995], trials, p)
@@ -45,7 +45,7 @@ def binomial(count: int, trials: int, p: float) -> None:
 # Dropout --------------------------------------------------------------------------------------------------------------
 
 
-def test_each_element_drops_out_by_itself() -> None:
+def test_elements_drop_out_independently() -> None:
     """The share of lost values is the probability, per axis, and axes are lost independently."""
     p = np.array([0.1, 0.3, 0.0])
     truth, value = series(sn.Dropout(probability=tuple(p), mode="value", value=-7.5), 6)
@@ -56,7 +56,7 @@ def test_each_element_drops_out_by_itself() -> None:
     binomial(int((lost[..., 0] & lost[..., 1]).sum()), 6 * N, 0.03)
 
 
-def test_a_sample_drops_out_as_a_whole() -> None:
+def test_whole_sample_drops_out() -> None:
     """With per="sample" all elements of all fields of the stage are lost together."""
     stage = sn.Dropout(probability=0.25, per="sample", mode="nan", fields=("vec", "speed"))
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), stages=(stage,))], N)
@@ -85,7 +85,7 @@ def test_a_held_value_is_the_last_good_one() -> None:
 
 
 @pytest.mark.parametrize(("mode", "filled"), [("zero", 0.0), ("miss", math.inf), ("nan", math.nan)])
-def test_what_fills_a_gap(mode: Any, filled: float) -> None:
+def test_gap_is_filled_as_configured(mode: Any, filled: float) -> None:
     """0, a miss or NaN is reported unchanged, after quantisation and full scale."""
     stages = (sn.Saturation(high=30.0), sn.Dropout(probability=1.0, mode=mode))
     scene = syn.world([syn.ProbeCfg(name="p", bias=0.3, resolution=0.5, stages=stages)], 2)
@@ -110,7 +110,7 @@ def test_dropouts_come_in_bursts() -> None:
 
 
 def test_a_probability_is_drawn_per_env() -> None:
-    """A law draws each env's and axis's probability for an episode, and redraws it after a reset."""
+    """A distribution draws each env's and axis's probability for an episode, and redraws it after a reset."""
     stage = sn.Dropout(probability=sn.Choice((0.0, 1.0)), mode="zero")
     truth, value = series(stage, 8, 512, reset={4: [0, 1]})
     lost = (value == 0.0) & (truth != 0.0)
@@ -129,7 +129,7 @@ def spike(**kwargs: Any) -> sn.SpikeFault:
     return sn.SpikeFault(amount=1000.0, **kwargs)
 
 
-def test_a_scheduled_fault_keeps_to_its_time() -> None:
+def test_scheduled_fault_occurs_at_its_time() -> None:
     """The fault applies to samples with start <= t < start + duration since their env's reset, once per episode."""
     stage = spike(start=0.05, duration=0.03)
     now = struck(*series(stage, 40, 4, reset={20: [1, 2]}))
@@ -139,7 +139,7 @@ def test_a_scheduled_fault_keeps_to_its_time() -> None:
     np.testing.assert_array_equal(now, expected)
 
 
-def test_a_scheduled_fault_strikes_a_slow_sensor_too() -> None:
+def test_scheduled_fault_also_affects_a_slow_sensor() -> None:
     """A fault between two samples affects the next sample; a fault that starts off the tick grid, the tick after."""
     now = struck(*series(spike(start=0.012, duration=0.001), 16, 2, rate_hz=25.0))
     assert now.all(axis=(1, 2)).nonzero()[0].tolist() == [4, 5, 6, 7]  # the sample of tick 4, as long as it is shown
@@ -147,7 +147,7 @@ def test_a_scheduled_fault_strikes_a_slow_sensor_too() -> None:
     assert now.all(axis=(1, 2)).nonzero()[0].tolist() == [2]
 
 
-def test_starts_and_elements_are_chosen() -> None:
+def test_fault_starts_and_elements_are_selectable() -> None:
     """`start` may differ per axis, and `elements` selects the axes that can be affected."""
     now = struck(*series(spike(start=(0.0, 0.02, 0.04), duration=None, elements=(0, 2)), 8, 2))
     first = [now[:, 0, j].nonzero()[0].tolist() for j in range(3)]
@@ -155,7 +155,7 @@ def test_starts_and_elements_are_chosen() -> None:
 
 
 def test_a_start_is_drawn_per_env() -> None:
-    """The onsets of a uniform law pass a Kolmogorov-Smirnov test; per sample all axes start together."""
+    """The onsets of a uniform distribution pass a Kolmogorov-Smirnov test; per sample all axes start together."""
     from scipy import stats
 
     stage = spike(start=sn.Uniform(0.0, 0.5), duration=None, per="sample")
@@ -197,7 +197,7 @@ def test_a_probability_is_per_sample_and_a_duration_is_drawn_per_fault() -> None
     assert twos + sevens > 0.95 * lengths.size
 
 
-def test_an_unending_fault_ends_with_the_episode() -> None:
+def test_permanent_fault_ends_with_the_episode() -> None:
     """duration=None lasts until the reset, and the env is healthy after it."""
     now = struck(*series(spike(start=0.03, duration=None), 12, 2, reset={8: [0]}))
     assert now[:, 0, 0].nonzero()[0].tolist() == [3, 4, 5, 6, 7, 11]
@@ -225,7 +225,7 @@ def test_a_stuck_value_repeats_its_noise() -> None:
     np.testing.assert_array_equal(value, np.round(value * 4.0) / 4.0)
 
 
-def test_spikes_follow_their_law() -> None:
+def test_spikes_follow_their_distribution() -> None:
     """Amounts are redrawn for each spike and element: they pass a Kolmogorov-Smirnov test, uncorrelated."""
     from scipy import stats
 
@@ -241,7 +241,7 @@ def test_spikes_follow_their_law() -> None:
     assert np.abs(np.corrcoef(z[0], z[1], rowvar=False)[np.triu_indices(6, 1)]).max() < 5.0 / math.sqrt(N)
 
 
-def test_the_place_of_a_spike() -> None:
+def test_spike_place_in_the_chain() -> None:
     """By default full scale and resolution also apply to the spike; at "dropout" it exceeds both."""
     results = {}
     for place in ("bias", "dropout"):

@@ -60,7 +60,7 @@ def test_a_cut_off_of_first_order_is_a_time_constant() -> None:
 
 
 @pytest.mark.parametrize(("cutoff", "dt"), [(12.0, 0.01), (49.0, 0.01), (0.5, 0.001)])
-def test_second_order_is_butterworth(cutoff: float, dt: float) -> None:
+def test_second_order_filter_is_butterworth(cutoff: float, dt: float) -> None:
     """SciPy's Butterworth filter in float64, settled at the first sample, agrees, also far below the rate."""
     from scipy import signal as sps
 
@@ -133,7 +133,7 @@ def test_a_pure_delay_is_the_earlier_value() -> None:
     ],
     ids=["boxcar", "hann", "given"],
 )
-def test_taps_are_a_convolution_that_is_late_by_half_their_number(stage: sn.GroupDelay, taps: Array) -> None:
+def test_taps_convolve_with_half_their_number_as_delay(stage: sn.GroupDelay, taps: Array) -> None:
     """The output is NumPy's convolution with the first value before the start; a ramp is (taps - 1) / 2 late."""
     signal = np.random.default_rng(3).normal(size=(60, 3))
     padded = np.vstack([np.tile(signal[0], (taps.size - 1, 1)), signal])
@@ -147,7 +147,7 @@ def test_taps_are_a_convolution_that_is_late_by_half_their_number(stage: sn.Grou
 
 
 @pytest.mark.parametrize("frequency", [2.0, 11.0, 17.0])
-def test_every_frequency_is_equally_late(frequency: float) -> None:
+def test_group_delay_is_equal_at_every_frequency(frequency: float) -> None:
     """Sines of several frequencies pass a window with no phase other than that of its delay."""
     stage = sn.GroupDelay(window="hann", length=5)
     t = np.arange(300) * 0.01

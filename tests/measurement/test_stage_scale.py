@@ -33,7 +33,7 @@ def test_the_error_is_g_times_the_true_specific_force() -> None:
     assert (scene["imu"].data.lin_acc_b - truth.lin_acc_b).mean() > 4.0
 
 
-def test_a_number_and_three_are_the_diagonal() -> None:
+def test_one_or_three_numbers_give_the_diagonal() -> None:
     """A number is G = g I, three numbers are diag(g); with a mount axis each mount senses its own force."""
     for matrix, diagonal in ((0.01, [0.01] * 3), ((0.01, 0.0, -0.02), [0.01, 0.0, -0.02])):
         scene = run(sn.GSensitivity(matrix=matrix), body=None, bodies="body") if matrix == 0.01 else run(
@@ -44,8 +44,8 @@ def test_a_number_and_three_are_the_diagonal() -> None:
         np.testing.assert_allclose(scene["imu"].data.ang_vel_b.numpy(), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_law_draws_nine_numbers_per_env() -> None:
-    """Three forces determine the matrix of an env: nine draws of the law, constant in an episode."""
+def test_distribution_draws_nine_numbers_per_env() -> None:
+    """Three forces determine the matrix of an env: nine draws, constant in an episode."""
     scene = run(sn.GSensitivity(matrix=sn.Normal(0.0, 0.01)), num_envs=256, ticks=1)
     forces, errors = [], []
     for _ in range(40):

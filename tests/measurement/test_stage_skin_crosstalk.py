@@ -38,7 +38,7 @@ def recovered(stage: sn.StageCfg, layout: tuple[int, ...], field: str = "force",
 
 
 @pytest.mark.parametrize(("layout", "pads"), [((7,), 1), ((2, 4), 3)])
-def test_a_matrix_is_recovered_by_unit_pokes(layout: tuple[int, ...], pads: int) -> None:
+def test_crosstalk_matrix_is_recovered_by_unit_loads(layout: tuple[int, ...], pads: int) -> None:
     """C is found column by column, to 1e-6, for a list and for a grid, for each pad and each part separately."""
     count = math.prod(layout)
     matrix = RNG.normal(0.0, 0.3, (count, count)) + np.eye(count)
@@ -51,7 +51,7 @@ def test_a_matrix_is_recovered_by_unit_pokes(layout: tuple[int, ...], pads: int)
 
 
 @pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": 1.0}, {"matrix": RNG.normal(0.0, 0.3, (12, 12))}])
-def test_the_matrix_is_recovered_by_pokes_at_the_probes_of_a_tactile_sensor(given: dict[str, Any]) -> None:
+def test_crosstalk_matrix_is_recovered_by_loads_on_a_tactile_sensor(given: dict[str, Any]) -> None:
     """A ball of 1 mm pokes one probe per environment; all readings over the probe's own value are its column."""
     layout = sn.taxel_grid(3, 4, 0.004)
     stage = sn.TaxelCrosstalk(fields=FORCE, **given)
@@ -69,7 +69,7 @@ def test_the_matrix_is_recovered_by_pokes_at_the_probes_of_a_tactile_sensor(give
 @pytest.mark.parametrize("shape", [(5, 8), (1, 6), (2, 2)])
 @pytest.mark.parametrize("field", ["force", "pressure"])
 @pytest.mark.parametrize("border", ["keep", "leak"])
-def test_a_gaussian_is_the_kernel_that_it_stands_for(shape: tuple[int, int], field: str, border: Any) -> None:
+def test_gaussian_equals_its_explicit_kernel(shape: tuple[int, int], field: str, border: Any) -> None:
     """Spread along each axis in turn, also on a pad narrower than the bell, it equals the full sum to 1e-6."""
     bell = sn.TaxelCrosstalk(fields=(field,), strength=0.6, sigma=(0.5, 1.4), border=border)
     kernel = sn.TaxelCrosstalk(fields=(field,), kernel=bell.weights(), border=border)
@@ -92,7 +92,7 @@ def test_readings_are_the_product_with_the_matrix() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (1, 5), (5, 3), (9, 9)])
-def test_a_kernel_with_a_leak_is_convolution_with_zeros_outside(shape: tuple[int, int]) -> None:
+def test_kernel_with_a_leak_convolves_with_zero_padding(shape: tuple[int, int]) -> None:
     """The result matches SciPy's float64 convolution, also for asymmetric kernels and kernels larger than the pad."""
     kernel = RNG.uniform(0.0, 0.2, shape)
     forces = RNG.normal(size=(1, 2, 20, 3)).astype(np.float32).astype(np.float64)
@@ -105,7 +105,7 @@ def test_a_kernel_with_a_leak_is_convolution_with_zeros_outside(shape: tuple[int
             np.testing.assert_allclose(out[env, ..., part], expected, atol=1e-6)
 
 
-def test_a_poke_in_the_middle_shows_the_kernel() -> None:
+def test_unit_load_in_the_centre_shows_the_kernel() -> None:
     """Row and column of the kernel are the target of the share."""
     found = recovered(sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), (5, 5))
     np.testing.assert_allclose(found[12, 0, 0].reshape(5, 5)[1:4, 1:4], PEAK, atol=1e-7)
@@ -116,7 +116,7 @@ def test_a_poke_in_the_middle_shows_the_kernel() -> None:
     [{"strength": 0.4, "sigma": 1.0}, {"strength": 1.0, "sigma": (0.7, 2.5)}, {"kernel": PEAK},
      {"kernel": 0.5 * np.ones((3, 5))}],
 )  # fmt: skip
-def test_what_a_kernel_spreads_is_kept_within_the_border(given: dict[str, Any]) -> None:
+def test_kernel_conserves_load_at_the_border(given: dict[str, Any]) -> None:
     """A load shows as itself (times the sum of the kernel) in the sum over the pad, also in a corner."""
     stage = sn.TaxelCrosstalk(fields=FORCE, **given)
     found, leaky = recovered(stage, (4, 6)), recovered(stage.replace(border="leak"), (4, 6))
@@ -127,7 +127,7 @@ def test_what_a_kernel_spreads_is_kept_within_the_border(given: dict[str, Any]) 
     np.testing.assert_allclose(found, leaky * total / inside[..., None], atol=1e-6)  # the ratios are the kernel's
 
 
-def test_strength_and_sigma_are_a_gaussian_with_the_sum_of_one() -> None:
+def test_strength_and_sigma_give_a_normalised_gaussian() -> None:
     """A taxel keeps (1 - s) and spreads s over a bell cut at three deviations; sigma in m is converted to spacings."""
     weights = sn.TaxelCrosstalk(strength=0.3, sigma=(1.0, 2.0)).weights()
     assert weights.shape == (7, 13) and weights.sum() == pytest.approx(1.0, abs=1e-12)
@@ -152,7 +152,7 @@ def test_no_crosstalk_changes_no_bit(given: dict[str, Any]) -> None:
     assert np.array_equal(out[0].reshape(3, 12, 3), forces[0])
 
 
-def test_normal_force_shear_and_torque_have_kernels_of_their_own() -> None:
+def test_normal_force_shear_and_torque_have_separate_kernels() -> None:
     """Stages may name other components or fields; unnamed ones stay bit for bit the same, infinite or not."""
     stages = (
         sn.TaxelCrosstalk(fields=FORCE, components=(2,), strength=0.5, sigma=1.0),
@@ -170,7 +170,7 @@ def test_normal_force_shear_and_torque_have_kernels_of_their_own() -> None:
     np.testing.assert_array_equal(readings(cfg, forces, "torque")[0].reshape(3, 12, 3), forces[0])
 
 
-def test_the_order_of_genesis_is_the_order_given() -> None:
+def test_genesis_order_is_the_given_order() -> None:
     """After crosstalk, the viscoelastic and the gain, a step in one taxel gives gain_i (1 + strength) C_ij."""
     gains = np.linspace(0.5, 1.5, 12)
     cross = sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK)
@@ -222,7 +222,7 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
         ({"kernel": PEAK, "components": (3,)}, "components: .*vector components 0, 1 or 2"),
     ],
 )
-def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> None:
+def test_invalid_crosstalk_is_refused(make: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.TaxelCrosstalk(fields=FORCE, **make)
 
@@ -242,7 +242,7 @@ def test_what_is_no_crosstalk_is_refused(make: dict[str, Any], match: str) -> No
         ((3, 4), sn.TaxelCrosstalk(fields=("touch",), kernel=PEAK), "fields of float32, not bool"),
     ],
 )
-def test_what_does_not_fit_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
     """Found when the scene is built, with the number of taxels there are."""
     cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
@@ -251,8 +251,8 @@ def test_what_does_not_fit_the_skin_is_refused(layout: tuple[int, ...], stage: s
 
 @pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": (1.0, 0.5), "spacing": 0.5, "border": "leak"},
                                    {"kernel": PEAK, "components": (0, 1)}, {"matrix": np.eye(12)}])  # fmt: skip
-def test_the_contract_holds(given: dict[str, Any]) -> None:
-    """A skin with crosstalk passes every law, files among them."""
+def test_contract_holds(given: dict[str, Any]) -> None:
+    """A skin with crosstalk passes every rule, including files."""
     cfg = SkinCfg(stages=(sn.TaxelCrosstalk(fields=BOTH, **given),))
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

@@ -34,7 +34,7 @@ def area(x: Array, y: Array) -> float:
 # A tactile sensor -----------------------------------------------------------------------------------------------------
 
 
-def test_the_loops_of_a_press_have_the_areas_as_configured() -> None:
+def test_press_loops_have_the_configured_areas() -> None:
     """A probe of 1000 N/m on a floor moves 1 mm in and out: the loop of 1 N of a play; a sine, of a viscoelastic.
 
     The play turns at samples. The sine has 500 samples per turn, and its loop differs by a period over tau, 1 %.
@@ -80,7 +80,7 @@ def test_the_loops_of_a_press_have_the_areas_as_configured() -> None:
     ],
 )
 @pytest.mark.parametrize("steps", [16, 64])
-def test_the_loop_of_a_triangular_cycle_has_the_area_as_configured(stage: sn.Play, expected: float, steps: int) -> None:
+def test_triangular_cycle_loop_has_the_configured_area(stage: sn.Play, expected: float, steps: int) -> None:
     """From 0 to 8 and back, at any rate, the area is the sum of w 2r (8 - 2r) over the plays, as for parallelograms.
 
     Every turn of the loop is at a multiple of 1/2, and therefore at a sample: the polygon of the samples is the loop.
@@ -94,7 +94,7 @@ def test_the_loop_of_a_triangular_cycle_has_the_area_as_configured(stage: sn.Pla
     assert stage.loop_area(8.0) == pytest.approx(expected, abs=1e-12)
 
 
-def test_plays_follow_the_slow_reference() -> None:
+def test_play_operators_match_the_slow_reference() -> None:
     """A random walk of loads matches float64, play by play: y = x + sum of w (P(x) - x)."""
     stage = sn.Play(fields=FORCE, width=(0.3, 0.8, 2.0), weight=(0.2, 0.3, 0.1))
     x = np.random.default_rng(2).normal(scale=0.4, size=300).cumsum().astype(np.float32).astype(np.float64)
@@ -107,7 +107,7 @@ def test_plays_follow_the_slow_reference() -> None:
     np.testing.assert_allclose(response(stage, x), y, atol=8.0 * EPS * np.abs(x).max())
 
 
-def test_it_does_not_depend_on_the_rate() -> None:
+def test_hysteresis_is_independent_of_the_rate() -> None:
     """The same loads at another rate, or with pauses, give the same readings."""
     stage = sn.Play(fields=FORCE, width=0.5)
     x = np.sin(np.arange(60) * 0.4)
@@ -120,7 +120,7 @@ def test_it_does_not_depend_on_the_rate() -> None:
 
 
 @pytest.mark.parametrize(("strength", "tau", "turns"), [(0.3, 0.05, 40), (-0.5, 0.2, 25), (2.0, 0.01, 8)])
-def test_a_step_shows_too_much_and_relaxes(strength: float, tau: float, turns: int) -> None:
+def test_step_response_overshoots_and_relaxes(strength: float, tau: float, turns: int) -> None:
     """n samples after a step of 1, the response is 1 + strength exp(-n period / tau): 36.8 % of the excess at tau."""
     x = np.concatenate([np.full(3, 2.0), np.full(turns, 3.0)])
     y = response(sn.Viscoelastic(fields=FORCE, strength=strength, tau=tau), x)
@@ -129,7 +129,7 @@ def test_a_step_shows_too_much_and_relaxes(strength: float, tau: float, turns: i
 
 
 @pytest.mark.parametrize("strength", [0.4, -0.3])
-def test_the_loop_of_a_sine_has_the_area_as_configured(strength: float) -> None:
+def test_sine_loop_has_the_configured_area(strength: float) -> None:
     """For N samples per turn: N/2 sin(2 pi/N) strength A^2 Im H(exp(iwT)), H = (1 - 1/z) / (1 - a/z), to rounding.
 
     For short periods this is pi strength A^2 wT/(1 + (wT)^2), the area of the continuous loop, which `loop_area`
@@ -163,7 +163,7 @@ def test_the_loop_is_largest_at_the_time_constant() -> None:
     assert drawn.loop_area(3.0, 1.0, strength=0.4) == stage.loop_area(3.0, 1.0)
 
 
-def test_two_samples_are_exactly_the_recursion() -> None:
+def test_two_samples_match_the_recursion_exactly() -> None:
     """For a load d applied at a tick: (1 + s) d, then (1 + s a) d, (1 + s a^2) d, at the sensor's own rate."""
     x = np.array([0.0] + [1.5] * 12)
     y = response(sn.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1), x, rate_hz=25.0)
@@ -172,7 +172,7 @@ def test_two_samples_are_exactly_the_recursion() -> None:
 
 
 def test_a_strength_can_be_drawn_per_env_and_number() -> None:
-    """Just after a step the excess is the strength, within its law and different in each env."""
+    """Just after a step the excess is the strength, within its distribution and different in each env."""
     stage = sn.Viscoelastic(fields=FORCE, strength=sn.Uniform(0.1, 0.2), tau=1.0)
     x = np.concatenate([np.zeros((1, 300, 4, 3)), np.ones((1, 300, 4, 3))])
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), x)[1] - 1.0
@@ -194,7 +194,7 @@ STAGES = (
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
-def test_nothing_is_left_after_a_reset(stage: sn.StageCfg) -> None:
+def test_no_hysteresis_remains_after_a_reset(stage: sn.StageCfg) -> None:
     """The first sample of an episode is the truth, and a constant load stays constant; the other env is unaffected."""
     cfg = SkinCfg(name="s", stages=(stage,))
     engine = skin.engine_of(cfg, 2)
@@ -215,7 +215,7 @@ def test_nothing_is_left_after_a_reset(stage: sn.StageCfg) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=["viscoelastic", "play"])
-def test_a_miss_passes_and_is_forgotten(stage: sn.StageCfg) -> None:
+def test_miss_passes_without_effect_on_later_samples(stage: sn.StageCfg) -> None:
     """Infinity is shown unchanged, also as the first sample, and no later value is infinite or NaN."""
     x = np.array([math.inf, 1.0, 1.0, 2.0, math.inf, 2.0, 2.5])
     y = response(stage, x)
@@ -244,7 +244,7 @@ def test_a_miss_passes_and_is_forgotten(stage: sn.StageCfg) -> None:
         (lambda: sn.Play(width=0.1, full_scale=0.0), r"full_scale: got 0\.0, expected a finite number > 0"),
     ],
 )  # fmt: skip
-def test_what_is_no_hysteresis_is_refused(make: Any, match: str) -> None:
+def test_invalid_hysteresis_is_refused(make: Any, match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         make()
 
@@ -256,7 +256,7 @@ def test_a_strength_that_does_not_fit_the_columns_is_refused() -> None:
         sn.Scene(skin.engine_of(cfg, 1), [cfg])
 
 
-def test_the_contract_holds() -> None:
+def test_contract_holds() -> None:
     """A skin with both stages passes every rule."""
     stages = (*STAGES, sn.Viscoelastic(fields=("pressure",), strength=sn.Normal(0.1, 0.02), tau=0.02))
     cfg = SkinCfg(stages=stages)

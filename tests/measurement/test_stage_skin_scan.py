@@ -30,7 +30,7 @@ def ramps(ticks: int, envs: int = 2, taxels: int = 20, pace: float = 64.0) -> Ar
 
 @pytest.mark.parametrize("scan", [0.25, 0.5, 1.0, 2.5, 4.0])
 @pytest.mark.parametrize("order", [("row", "rising"), ("row", "falling"), ("column", "rising"), ("column", "falling")])
-def test_each_row_of_a_ramp_is_late_by_its_share_of_the_scan(scan: float, order: tuple[Any, Any]) -> None:
+def test_each_row_of_a_ramp_is_delayed_by_its_fraction_of_the_scan(scan: float, order: tuple[Any, Any]) -> None:
     """Row r of n shows t - scan_time (n - 1 - r)/n exactly, whether the scan is shorter or longer than a tick."""
     axis, direction = order
     stage = sn.RowScan(fields=BOTH, scan_time=scan * DT, axis=axis, direction=direction)
@@ -63,7 +63,7 @@ def test_any_signal_is_interpolated_between_its_ticks() -> None:
 
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
-def test_a_scan_of_no_time_changes_no_bit(between: Any) -> None:
+def test_scan_of_zero_duration_changes_no_bit(between: Any) -> None:
     """With scan_time=0 all rows are from the instant of capture."""
     forces = np.random.default_rng(5).normal(size=(9, 2, 12, 3)).astype(np.float32).astype(np.float64)
     stage = sn.RowScan(fields=FORCE, scan_time=0.0, between=between)
@@ -73,7 +73,7 @@ def test_a_scan_of_no_time_changes_no_bit(between: Any) -> None:
 
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
-def test_between_samples_a_ramp_is_just_as_late(between: Any) -> None:
+def test_ramp_delay_is_equal_between_samples(between: Any) -> None:
     """A linear signal is the same interpolated over four ticks or over one period."""
     stage = sn.RowScan(fields=FORCE, scan_time=4.0 * DT, between=between)
     cfg, forces = SkinCfg(name="s", layout=(4, 5), update_period=4.0 * DT, stages=(stage,)), ramps(9)
@@ -84,7 +84,7 @@ def test_between_samples_a_ramp_is_just_as_late(between: Any) -> None:
 
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
-def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None:
+def test_values_from_before_the_episode_are_its_first_value(between: Any) -> None:
     """The first sample has no skew; after a reset no earlier data appears, and the other env is unaffected."""
     stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
     cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
@@ -108,7 +108,7 @@ def test_what_is_older_than_the_episode_is_its_first_value(between: Any) -> None
     torch.testing.assert_close(rows[1], torch.tensor(last[between]))
 
 
-def test_an_edit_without_time_is_in_no_scan() -> None:
+def test_edit_without_time_is_in_no_scan() -> None:
     """update(ticks=0) after an edit, once or repeatedly, keeps the sample, and no later sample contains the edit."""
     for between in ("ticks", "samples"):
         stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
@@ -142,7 +142,7 @@ def test_a_miss_is_not_interpolated() -> None:
 
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
-def test_a_tick_that_was_not_finite_leaves_no_nan_in_the_valid_samples_after_it(between: Any) -> None:
+def test_non_finite_tick_leaves_no_nan_in_later_valid_samples(between: Any) -> None:
     """Sampled at every tick, row 0 looks back two thirds of a tick: at the bad tick, and then from the next tick."""
     forces = ramps(5, 1, 12).astype(np.float32)
     cfg = SkinCfg(name="s", stages=(sn.RowScan(fields=FORCE, scan_time=DT, between=between),))
@@ -171,7 +171,7 @@ def test_a_tick_that_was_not_finite_leaves_no_nan_in_the_valid_samples_after_it(
         ({"scan_time": 0.001, "axis": "diagonal"}, "axis: got 'diagonal'"),
     ],
 )
-def test_what_is_no_scan_is_refused(make: dict[str, Any], match: str) -> None:
+def test_invalid_scan_is_refused(make: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.RowScan(fields=FORCE, **make)
 
@@ -184,7 +184,7 @@ def test_what_is_no_scan_is_refused(make: dict[str, Any], match: str) -> None:
         ((3, 4), sn.RowScan(fields=("touch",), scan_time=0.01), "fields of float32, not bool"),
     ],
 )
-def test_what_does_not_fit_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
     """The fault is found when the scene is built."""
     cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
@@ -210,7 +210,7 @@ def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
 
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}], ids=["every tick", "25 Hz"])
-def test_the_contract_holds(between: Any, rate: dict[str, float]) -> None:
+def test_contract_holds(between: Any, rate: dict[str, float]) -> None:
     """A skin that scans its rows passes every rule, files included."""
     cfg = SkinCfg(stages=(sn.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
@@ -252,7 +252,7 @@ def floor() -> sn.TensorEngine:
     return engine
 
 
-def test_a_sensor_that_cannot_be_asked_between_samples_scans_between_samples() -> None:
+def test_sensor_without_observation_interpolates_between_samples() -> None:
     """With anchors the sensor stores contact positions: the ticks are rejected by name, the samples are accepted."""
     ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
     with pytest.raises(sn.ConfigError, match=r"row_scan.*stores earlier samples.*between='samples'\) interpolates"):
@@ -278,7 +278,7 @@ def test_a_tactile_sensor_scans_its_rows() -> None:
         torch.testing.assert_close(late, torch.tensor([2.0, 1.0, 0.0])[:, None].expand(3, 3, 4), rtol=0.0, atol=1e-3)
 
 
-def test_a_scan_while_a_ball_is_dragged_over_the_skin_is_late_row_by_row() -> None:
+def test_scan_of_a_dragged_ball_is_delayed_row_by_row() -> None:
     """Every 8 ms a scan of 7.3 ms: row r shows an unscanned twin's value 7.3 (4 - r) / 5 ms before, between ticks."""
     layout = sn.taxel_grid(5, 6, 0.004)
     ball = sn.Shape("sphere", "ball", (0.01,), body="ball")

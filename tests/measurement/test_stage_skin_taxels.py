@@ -1,4 +1,4 @@
-"""Gains, dead and stuck taxels: checked against their laws, and taxel by taxel."""
+"""Gains, dead and stuck taxels: checked against their distributions, and taxel by taxel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_gain_is_one_factor_for_all_parts_and_fields_of_a_taxel() -> None:
 
 
 @pytest.mark.parametrize("layout", [(6,), (2, 3)])
-def test_gains_are_given_taxel_by_taxel(layout: tuple[int, ...]) -> None:
+def test_gains_can_be_given_per_taxel(layout: tuple[int, ...]) -> None:
     """One number per taxel, row by row or nested like the grid, is the same for each pad."""
     gains = np.arange(6.0)
     given = gains.reshape(layout).tolist()
@@ -54,7 +54,7 @@ def test_gains_are_given_taxel_by_taxel(layout: tuple[int, ...]) -> None:
     np.testing.assert_allclose(readings(cfg, forces, "pressure")[0], expected, rtol=1e-7)
 
 
-def test_gains_are_drawn_anew_at_a_reset_of_their_env_only() -> None:
+def test_gains_are_redrawn_at_a_reset_of_their_env_only() -> None:
     """The state holds the drawn gains, `[env, mount, row, column]`; a reset of env 1 changes those of env 1."""
     stage = sn.TaxelGain(fields=("force",), gain=sn.Uniform(0.8, 1.2))
     cfg = SkinCfg(name="s", stages=(stage,))
@@ -88,7 +88,7 @@ def test_a_miss_stays_a_miss() -> None:
 # Dead taxels ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_share_of_dead_taxels_is_the_probability() -> None:
+def test_fraction_of_dead_taxels_is_the_probability() -> None:
     """Taxels are dead independently; a dead taxel reads 0 in all parts of all fields, and the others are unchanged."""
     p, envs = 0.2, 1000
     stage = sn.DeadTaxels(fields=BOTH, probability=p)
@@ -102,7 +102,7 @@ def test_the_share_of_dead_taxels_is_the_probability() -> None:
     assert np.array_equal(force[~dead], forces[0][~dead]) and np.array_equal(torque[~dead], 2.0 * forces[0][~dead])
 
 
-def test_a_dead_taxel_shows_one_value_behind_noise_and_quantisation() -> None:
+def test_dead_taxel_is_constant_despite_noise_and_quantisation() -> None:
     """One draw of the range applies to all parts of all fields, unrounded, for the whole episode, until a reset."""
     stage = sn.DeadTaxels(fields=BOTH, probability=0.5, value=sn.Uniform(5.0, 6.0))
     knobs: Any = {"noise": {"force": 0.1, "torque": 0.1}, "resolution": {"force": 0.25, "torque": 0.25}}
@@ -134,7 +134,7 @@ MASK[0, 3] = MASK[1, 3] = True
 
 @pytest.mark.parametrize("given", [{"taxels": (3, 7)}, {"mask": MASK}, {"mask": MASK.reshape(-1).tolist()},
                                    {"probability": MASK.astype(float).tolist()}])  # fmt: skip
-def test_who_is_dead_can_be_said(given: dict[str, Any]) -> None:
+def test_dead_taxels_can_be_selected(given: dict[str, Any]) -> None:
     """Taxels are given by numbers, by a mask nested or not, or by probabilities of 0 and 1, for each pad and env."""
     cfg = SkinCfg(name="s", pads=2, stages=(sn.DeadTaxels(fields=("force",), value=-1.0, **given),))
     forces = steady(3, 24)
@@ -176,7 +176,7 @@ def test_a_taxel_sticks_at_the_last_value_before_its_time() -> None:
     assert np.array_equal(out, readings(SkinCfg(name="s", layout=(4,), stages=(alike,)), ramp)[:, 1, 0, :, 0])
 
 
-def test_a_time_that_is_drawn_is_one_per_env_and_taxel() -> None:
+def test_drawn_times_are_per_env_and_taxel() -> None:
     """Start times are uniform over ten ticks, and all parts of a taxel stick together."""
     envs = 400
     ramp = np.broadcast_to(np.arange(13.0)[:, None, None, None], (13, envs, 4, 3))
@@ -207,7 +207,7 @@ def test_a_time_that_is_drawn_is_one_per_env_and_taxel() -> None:
         (lambda: sn.StuckTaxels(probability=0.1, start=-1.0), r"start: got -1\.0, expected times >= 0"),
     ],
 )
-def test_what_is_no_gain_and_no_fault_is_refused(make: Any, match: str) -> None:
+def test_invalid_gain_and_fault_are_refused(make: Any, match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         make()
 
@@ -228,14 +228,14 @@ def test_what_is_no_gain_and_no_fault_is_refused(make: Any, match: str) -> None:
         (sn.TaxelGain(gain=1.0), "units N, N m, Pa"),
     ],
 )
-def test_what_does_not_fit_the_skin_is_refused(stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(stage: sn.StageCfg, match: str) -> None:
     """The fault is found when the scene is built, and the error states the number of taxels."""
     cfg = SkinCfg(name="s", stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
         sn.Scene(skin.engine_of(cfg, 1), [cfg])
 
 
-def test_a_stage_that_is_not_there_has_no_state() -> None:
+def test_absent_stage_has_no_state() -> None:
     cfg = SkinCfg(name="s")
     scene = sn.Scene(skin.engine_of(cfg, 1), [cfg])
     with pytest.raises(KeyError, match="has no stage"):
@@ -243,7 +243,7 @@ def test_a_stage_that_is_not_there_has_no_state() -> None:
 
 
 @pytest.mark.parametrize("layout", [(5,), (3, 4)])
-def test_the_contract_holds(layout: tuple[int, ...]) -> None:
+def test_contract_holds(layout: tuple[int, ...]) -> None:
     """A skin with these stages passes every rule."""
     stages = (
         sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),

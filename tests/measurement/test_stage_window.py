@@ -53,7 +53,7 @@ def test_windows_of_a_rational_rate_are_of_unequal_length() -> None:
         np.testing.assert_allclose(vec(scene), mean_signal(range(start + 1, stop + 1), 4), rtol=2e-7)
 
 
-def test_a_substep_of_the_scene_is_a_tick_too() -> None:
+def test_scene_substeps_count_as_ticks() -> None:
     """scene.step(substeps=n) shows the stage every tick, like single steps."""
     means = []
     for substeps in (1, 7, 14):
@@ -65,7 +65,7 @@ def test_a_substep_of_the_scene_is_a_tick_too() -> None:
     assert np.array_equal(means[0], means[1]) and np.array_equal(means[0], means[2])
 
 
-def test_times_the_period_it_is_the_increment() -> None:
+def test_mean_times_period_is_the_increment() -> None:
     """The mean gyro rate about a fixed axis times the period is the rotation angle, to the step of the sum."""
     engine = sn.TensorEngine(1, 0.001)
     scene = sn.Scene(engine, [sn.ImuCfg(name="p", body="body", fields=("ang_vel_b",), rate_hz=50.0, stages=WINDOW)])
@@ -91,7 +91,7 @@ def test_a_window_starts_at_a_reset() -> None:
 
 
 @pytest.mark.parametrize("ticks", [4, 6], ids=["at a sample", "within a window"])
-def test_an_edit_without_time_is_in_no_window(ticks: int) -> None:
+def test_edit_without_time_is_in_no_window(ticks: int) -> None:
     """update(ticks=0) after an edit, once or repeatedly, keeps the sample and adds nothing to the open window."""
     scene = syn.world([probe()])
     syn.advance(scene, ticks)
@@ -114,7 +114,7 @@ def test_a_run_resumes_within_a_window() -> None:
     assert syn.bits(vec(first)) == syn.bits(vec(second))
 
 
-def test_a_fault_within_the_window_marks_the_sample() -> None:
+def test_non_finite_tick_within_the_window_invalidates_the_sample() -> None:
     """A tick of non-finite state invalidates the sample of its window, but neither the previous sample nor the next."""
     scene = syn.world([probe()])
     syn.advance(scene, 4)
@@ -147,7 +147,7 @@ def test_jumps_over_ticks_are_refused() -> None:
         scene.update(ticks=2)
 
 
-def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> None:
+def test_sensors_without_observation_are_refused_by_name() -> None:
     """Sensors with their own memory, a kernel for both branches, or no samples while unread are rejected by name."""
     engine = sn.TensorEngine(1, 0.01)
     window = (sn.WindowAverage(fields=("lin_acc_b",)),)
@@ -158,7 +158,7 @@ def test_sensors_that_cannot_be_asked_between_samples_are_refused_by_name() -> N
         sn.Scene(engine, [probe(evaluate="wanted")])
 
 
-def test_it_is_the_first_at_its_place() -> None:
+def test_window_average_must_be_first_at_its_place() -> None:
     """A stage at place physics before the window is rejected, because it would alter only one tick; after it is
     accepted.
     """

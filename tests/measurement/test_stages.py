@@ -1,4 +1,4 @@
-"""Stages: built-in stages by their laws, a plugin's by the contract of places, states and resets."""
+"""Stages: built-in stages by their statistics, a plugin's by the contract of places, states and resets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def still(cfgs: list[Any], num_envs: int = N, dt: float = 0.01, **kwargs: Any) -
 
 @pytest.mark.parametrize("start", ["stationary", "zero"])
 @pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}])
-def test_gauss_markov_law(start: str, rate: dict[str, float]) -> None:
+def test_gauss_markov_is_stationary_with_its_correlation_time(start: str, rate: dict[str, float]) -> None:
     """The deviation is q sqrt(tau/2) from the start or in the long run, the correlation exp(-t/tau), at any rate."""
     from scipy import stats
 
@@ -54,7 +54,7 @@ def test_gauss_markov_law(start: str, rate: dict[str, float]) -> None:
     assert abs(np.arctanh(np.corrcoef(before, after)[0, 1]) - np.arctanh(rho)) < 2.58 / (N - 3) ** 0.5
 
 
-def test_turn_on() -> None:
+def test_turn_on_bias_is_drawn_per_episode() -> None:
     """The turn-on bias has its deviation across envs, is constant in an episode and is redrawn at a reset."""
     from scipy import stats
 
@@ -76,7 +76,7 @@ def test_turn_on() -> None:
 # Scale and saturation -------------------------------------------------------------------------------------------------
 
 
-def test_scale_error_matrix() -> None:
+def test_scale_error_is_the_configured_matrix() -> None:
     """x -> T (I + S) x, with six couplings, three (one per source axis) or one; also per mount axis."""
     x = np.array([1.0, 2.0, 4.0])
     scale = np.array([0.1, -0.2, 0.5])
@@ -107,7 +107,7 @@ def test_scale_error_is_drawn_per_env() -> None:
     assert changed.nonzero().tolist() == [[3]]
 
 
-def test_saturation() -> None:
+def test_saturation_clips_at_both_ends() -> None:
     """Values are clipped exactly to full scale, per axis or with two ends, before quantisation."""
     cfgs = [
         syn.ProbeCfg(name="both", bias=-3.0, stages=(sn.Saturation(high=1.5),)),
@@ -121,7 +121,7 @@ def test_saturation() -> None:
 
 
 @pytest.mark.parametrize("make", [sn.Saturation, lambda **ends: sn.SaturationFault(rate=1.0, **ends)])
-def test_ends_that_leave_nothing_between_them_are_refused(make: Any) -> None:
+def test_empty_saturation_range_is_refused(make: Any) -> None:
     """The negative of a negative upper end lies above it, so the lower end must be given."""
     with pytest.raises(sn.ConfigError, match=r"low: got None, expected .*below"):
         make(high=-1.0)
@@ -143,7 +143,7 @@ def test_ends_that_leave_nothing_between_them_are_refused(make: Any) -> None:
     ],
     ids=lambda stage: stage.to_dict()["kind"],
 )  # fmt: skip
-def test_what_would_make_a_quaternion_no_rotation_is_refused(stage: StageCfg) -> None:
+def test_stage_that_breaks_unit_quaternions_is_refused(stage: StageCfg) -> None:
     """Stages that modify numbers one by one do not keep a quaternion unit, so naming such a field is an error."""
     with pytest.raises(sn.ConfigError, match=r"stages\.0\.fields: got 'quat', expected no rotation"):
         syn.world([syn.KernelProbeCfg(name="p", rate_hz=50.0, stages=(stage.replace(fields=("quat",)),))])
@@ -173,7 +173,7 @@ def test_stages_that_move_whole_quaternions_keep_them_unit(stage: StageCfg) -> N
 # Plugins --------------------------------------------------------------------------------------------------------------
 
 
-def test_order_of_places() -> None:
+def test_stages_run_in_the_order_of_places() -> None:
     """Stages run in the order of their places, stages of one place in the given order, once per sample."""
     stages = tuple(syn.NOTES[place](amount=float(k)) for k, place in enumerate(reversed(PLACES)))
     scene = syn.world([syn.ScalarCfg(name="p", noise=0.0, stages=stages)])
@@ -215,7 +215,7 @@ class MarkPhysics(Mark):
     place: ClassVar[Place] = "physics"
 
 
-def test_between_the_standard_parts() -> None:
+def test_stages_run_between_the_standard_parts() -> None:
     """Stages at noise precede the bias setting, at bias and saturation follow it, dropout and post follow rounding."""
     x = 1.0
     cases: dict[str, tuple[tuple[StageCfg, ...], float]] = {
@@ -272,7 +272,7 @@ class Coin(StageCfg):
             slot[field].copy_((truth.speed + u[:, 0] + 1024.0 * (z[:, 0] > 0))[:, None].expand_as(slot[field]))
 
 
-def test_keys_of_stages() -> None:
+def test_stage_keys_are_independent() -> None:
     """A stage reads all truth fields; its draws are a pure function of the sample and differ between stages."""
     cfg = syn.ProbeCfg(name="p", fields=("vec", "speed"), stages=(Coin(fields=("vec",)),), history_length=1)
     scene = still([cfg], N)
@@ -288,7 +288,7 @@ def test_keys_of_stages() -> None:
     assert not torch.equal(*(run.states["drift_vec"] for run in states))
 
 
-def test_refused_stages() -> None:
+def test_invalid_stages_are_refused() -> None:
     """A stage on an unknown field, on fields of several units, or on an unsuitable field is rejected by name."""
     for stages, text in [
         ((sn.Saturation(high=1.0, fields=("vek",)),), "vec"),
@@ -320,7 +320,7 @@ class Anywhere(StageCfg):
             slot[field].mul_(2.0).add_(1.0)
 
 
-def test_a_place_may_be_a_field() -> None:
+def test_place_can_be_a_config_field() -> None:
     """An instance works at its place, before or after quantisation, and files keep the place."""
     cfgs = [
         syn.ScalarCfg(name="default", resolution=2.0, stages=(Anywhere(),)),

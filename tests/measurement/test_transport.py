@@ -1,4 +1,4 @@
-"""Delay, jitter, loss and history: an exact model of the displayed sample, and the laws of the draws."""
+"""Delay, jitter, loss and history: an exact model of the displayed sample, and the distributions of the draws."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("period", [1, 3])
 @pytest.mark.parametrize("case", CASES)
-def test_exact_model(case: str, period: int) -> None:
+def test_transport_matches_the_exact_model(case: str, period: int) -> None:
     """The newest arrived sample is shown, else the first, which is then invalid; is_new and age follow."""
     dt, num_envs = 0.5, 16
     given = CASES[case]
@@ -98,7 +98,7 @@ def test_exact_model(case: str, period: int) -> None:
         last = shown
 
 
-def test_new_over_a_control_step() -> None:
+def test_is_new_covers_the_control_step() -> None:
     """`is_new` covers the whole control step, even if the sample that arrived in it has since left the ring."""
     scene = syn.world([syn.ScalarCfg(name="p", loss=0.7)], 64, seed=SEED)
     for _ in range(5):
@@ -113,7 +113,7 @@ def test_new_over_a_control_step() -> None:
     [(0.005, 0.002, 3), (0.0025, 0.01, 0), (0.0035, 0.001, 4), (0.3, 0.2, 2), (0.0149, 0.01, 1), (0.015, 0.01, 2),
      (0.35, 0.1, 4), (0.45, 0.1, 5), (0.1, 0.1, 1), (0.07, 0.01, 7), (0.29, 0.01, 29)],
 )  # fmt: skip
-def test_rounding(delay: float, dt: float, ticks: int) -> None:
+def test_arrival_ticks_are_rounded_half_up(delay: float, dt: float, ticks: int) -> None:
     """A delay is rounded to ticks half up, exactly for the decimals as written, in the config and at run time."""
     cfgs = [syn.ScalarCfg(name="a", delay=delay), syn.ScalarCfg(name="b", delay=10.0 * delay)]
     scene = syn.world(cfgs, 1, dt)
@@ -139,7 +139,7 @@ def test_longest_delay_fits() -> None:
 N = 8192
 
 
-def test_loss_rate() -> None:
+def test_loss_rate_is_the_probability() -> None:
     """The share of lost samples is the given probability, and losses of neighbouring samples are independent."""
     p = 0.3
     scene = syn.world([syn.ScalarCfg(name="p", loss=p)], N, seed=11)
@@ -152,7 +152,7 @@ def test_loss_rate() -> None:
         assert low <= each.sum() <= high
 
 
-def test_gilbert_elliott() -> None:
+def test_gilbert_elliott_bursts_have_their_lengths() -> None:
     """In the long run p / (p + r) is lost, and a burst continues with probability 1 - r: its mean length is 1 / r."""
     p, r = 0.2, 0.4
     scene = syn.world([syn.ScalarCfg(name="p", loss=sn.GilbertElliott(p, r))], N, seed=12)
@@ -169,8 +169,8 @@ def test_gilbert_elliott() -> None:
 
 
 @pytest.mark.parametrize("law", ["uniform", "range", "normal", "choice"])
-def test_jitter_law(law: str) -> None:
-    """Arrival minus capture follows the configured law: Kolmogorov-Smirnov over one sample of each env."""
+def test_jitter_follows_its_distribution(law: str) -> None:
+    """Arrival minus capture follows the configured distribution: Kolmogorov-Smirnov over one sample of each env."""
     dt, delay = 0.001, 0.1
     given: dict[str, tuple[Any, Any]] = {
         "uniform": (0.1, stats.uniform(0.1, 0.1)),
@@ -200,7 +200,7 @@ def test_jitter_law(law: str) -> None:
 # History --------------------------------------------------------------------------------------------------------------
 
 
-def test_history_per_sensor() -> None:
+def test_history_length_is_per_sensor() -> None:
     """Each sensor keeps its own depth; slot 0 is the newest sample, slot k the sample k samples before, undelayed."""
     cfgs = [syn.ProbeCfg(name="deep", history_length=20, fields=syn.ALL_FIELDS),
             syn.ProbeCfg(name="shallow", history_length=2, delay=0.05, noise=1.0),
@@ -219,7 +219,7 @@ def test_history_per_sensor() -> None:
         scene["none"].history  # noqa: B018
 
 
-def test_history_of_samples() -> None:
+def test_history_has_one_entry_per_sample() -> None:
     """A slow sensor has one entry per sample, not per tick, lost samples included."""
     scene = syn.world([syn.ScalarCfg(name="p", history_length=3, update_period=0.04, loss=0.9)])
     syn.advance(scene, 18)
@@ -227,7 +227,7 @@ def test_history_of_samples() -> None:
     assert torch.equal(scene["p"].history, expected)
 
 
-def test_mounted_history() -> None:
+def test_history_with_mounts_has_both_axes() -> None:
     """The mount axis of a history is after env and entry, and squeezed for a singular selector."""
     engine = sn.TensorEngine(2, bodies=("a", "b"))
     kw: dict[str, Any] = {"history_length": 3, "fields": ("ang_vel_b",), "delay": 0.01}

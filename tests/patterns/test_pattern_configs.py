@@ -59,7 +59,7 @@ def _own_kinds() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda p: p.kind())
-def test_a_pattern_comes_back_from_json_and_toml_with_the_same_rays(pattern: sn.PatternBaseCfg) -> None:
+def test_pattern_round_trips_through_json_and_toml(pattern: sn.PatternBaseCfg) -> None:
     for again in (type(pattern).from_json(pattern.to_json()), sn.PatternBaseCfg.from_toml(pattern.to_toml())):
         assert again == pattern and type(again) is type(pattern)
         assert torch.equal(again.rays().directions, pattern.rays().directions)
@@ -74,7 +74,7 @@ def test_a_field_of_a_config_holds_a_pattern_of_any_kind(pattern: sn.PatternBase
     assert cfg.to_dict()["pattern"]["kind"] == pattern.kind()
 
 
-def test_kinds_are_the_names_of_the_classes_without_pattern_and_cfg() -> None:
+def test_kind_is_the_class_name_without_pattern_cfg() -> None:
     ours = {kind for kind, cls in PATTERN_KINDS.items() if cls.__module__.startswith("sensorium.")}
     assert ours == {"grid", "ring", "pinhole_camera", "spherical", "lidar", "bpearl", "spinning", "risley",
                     "rotating_mirror", "table", "generated"}  # fmt: skip
@@ -88,17 +88,17 @@ def test_kinds_are_the_names_of_the_classes_without_pattern_and_cfg() -> None:
      ({"kind": "grid", "resolution": -1}, "pattern.resolution: got -1, expected a resolution greater than 0"),
      (7, r"pattern: got 7, expected a pattern such as GridPatternCfg"), (None, "pattern: got None")],
 )  # fmt: skip
-def test_what_is_no_pattern_is_refused_in_the_words_of_the_field(value: Any, expected: str) -> None:
+def test_invalid_pattern_error_names_the_field(value: Any, expected: str) -> None:
     with pytest.raises(sn.ConfigError, match=expected):
         CasterCfg(pattern=value)
 
 
-def test_a_class_refuses_the_kind_of_another() -> None:
+def test_class_refuses_another_kind() -> None:
     with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.kind: got 'ring', expected 'grid'"):
         sn.GridPatternCfg.from_dict({"kind": "ring"})
 
 
-def test_patterns_are_there_as_a_submodule() -> None:
+def test_patterns_are_a_public_submodule() -> None:
     assert sn.patterns.GridPatternCfg is sn.GridPatternCfg
     cfg = sn.patterns.GridPatternCfg(size=(1.0, 1.0), resolution=0.5)
     assert sn.patterns.grid_pattern(cfg, "cpu")[0].shape == (9, 3)
@@ -144,7 +144,7 @@ OWN_KINDS = {cls.kind(): cls for cls in OWN}
 
 
 @pytest.mark.parametrize("cls", OWN)
-def test_func_may_be_a_method_an_attribute_or_a_field(cls: type[sn.PatternBaseCfg]) -> None:
+def test_func_can_be_a_method_attribute_or_field(cls: type[sn.PatternBaseCfg]) -> None:
     rays = cls(width=5.0).rays()
     assert rays.directions.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     assert rays.return_shape == cls().return_shape == (2,)
@@ -152,14 +152,14 @@ def test_func_may_be_a_method_an_attribute_or_a_field(cls: type[sn.PatternBaseCf
     assert CasterCfg.from_toml(CasterCfg(pattern=cls(width=5.0)).to_toml()).pattern == cls(width=5.0)
 
 
-def test_a_function_given_to_one_config_works_but_goes_into_no_file() -> None:
+def test_function_of_one_config_works_but_is_not_saved() -> None:
     cfg = FieldPatternCfg(func=lambda cfg, device: (torch.zeros(1, 3), torch.tensor([[0.0, 0.0, -cfg.width]])))
     assert cfg.rays().directions.tolist() == [[0.0, 0.0, -1.0]]
     with pytest.raises(sn.ConfigError, match=r"FieldPatternCfg\.func: got .*, expected a value that a file can hold"):
         cfg.to_dict()
 
 
-def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_plugin_pattern_is_found_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before an unknown kind is an error, installed plugins are loaded."""
 
     def load() -> None:
@@ -171,7 +171,7 @@ def test_a_pattern_that_is_installed_as_a_plugin_is_found_by_its_kind(monkeypatc
     assert len(CasterCfg(pattern={"kind": "windmill", "width": 2.0}).pattern.rays()) == 2
 
 
-def test_a_kind_of_ours_cannot_be_taken() -> None:
+def test_built_in_kind_cannot_be_redefined() -> None:
     with pytest.raises(sn.RegistrationError, match=r"the kind 'grid' of .*GridPatternCfg belongs to the built-in"):
 
         class GridPatternCfg(sn.PatternBaseCfg):
@@ -180,7 +180,7 @@ def test_a_kind_of_ours_cannot_be_taken() -> None:
     assert PATTERN_KINDS["grid"] is sn.GridPatternCfg
 
 
-def test_a_pattern_with_axes_of_its_own_says_so() -> None:
+def test_pattern_with_custom_axes_reports_them() -> None:
     class TwoRowsPatternCfg(sn.PatternBaseCfg):
         rows: int = 2
 
@@ -200,7 +200,7 @@ def test_a_pattern_with_axes_of_its_own_says_so() -> None:
         TwoRowsPatternCfg(rows=3).rays()
 
 
-def test_a_scan_of_ones_own_is_a_table() -> None:
+def test_custom_scan_is_a_table() -> None:
     class LinePatternCfg(sn.ScanPatternCfg):
         is_abstract: ClassVar[bool] = False
         lines: int = 3
@@ -212,7 +212,7 @@ def test_a_scan_of_ones_own_is_a_table() -> None:
     assert rays.times is not None and rays.times.tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
 
 
-def test_an_object_of_mjlab_is_taken_by_its_method() -> None:
+def test_mjlab_pattern_object_is_accepted() -> None:
     class Foreign:
         def generate_rays(self, mj_model: object, device: str) -> tuple[torch.Tensor, torch.Tensor]:
             return torch.zeros(4, 3), torch.tensor([[0.0, 0.0, -2.0]] * 4)
@@ -252,7 +252,7 @@ ONE_NAN = torch.tensor([[1.0, 0, 0], [1, 0, 0], [math.nan, 0, 0]])
      ((GOOD, np.ones((3, 3))), r"func\.directions: got .*expected a torch tensor"), (GOOD, "func: .*a pair of tensors"),
      (None, "func: got None, expected a pair of tensors")],
 )  # fmt: skip
-def test_what_func_returns_is_checked_and_the_ray_named(result: Any, expected: str) -> None:
+def test_result_of_func_is_checked_and_the_ray_named(result: Any, expected: str) -> None:
     with pytest.raises(sn.ConfigError, match=rf"(?s)BadPatternCfg\.{expected}"):
         pattern_of(result).rays()
 
@@ -263,7 +263,7 @@ def test_float64_and_tiny_directions_become_unit_float32() -> None:
     np.testing.assert_allclose(rays.directions.numpy(), [[0.0, 0.6, 0.8]], atol=1e-7)
 
 
-def test_a_class_without_func_says_what_to_write() -> None:
+def test_class_without_func_error_shows_the_method() -> None:
     class EmptyPatternCfg(sn.PatternBaseCfg):
         pass
 
@@ -303,6 +303,6 @@ LIDAR = {"channels": 4, "vertical_fov_range": (-15, 15), "horizontal_fov_range":
      (sn.BpearlPatternCfg, {"horizontal_res": -1.0}, r"horizontal_res: got -1\.0"),
      (sn.BpearlPatternCfg, {"vertical_ray_angles": ()}, "vertical_ray_angles: .*at least one")],
 )  # fmt: skip
-def test_bad_fields_are_refused_with_what_is_expected(cls, fields, expected: str) -> None:
+def test_bad_fields_are_refused_with_the_expected_value(cls, fields, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         cls(**fields)

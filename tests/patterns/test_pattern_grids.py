@@ -45,7 +45,7 @@ def test_the_shape_of_a_grid_gives_the_rays_their_rows_and_columns() -> None:
 
 
 @pytest.mark.parametrize("direction", [(0.0, 0.0, -1.0), (1.0, 0.0, 0.0), (0.0, 2.0, -2.0)])
-def test_every_ray_of_a_grid_has_its_direction_raw_from_func_and_unit_in_rays(direction) -> None:
+def test_grid_directions_are_raw_in_func_and_unit_in_rays(direction) -> None:
     cfg = sn.GridPatternCfg(size=(2.0, 2.0), resolution=0.5, direction=direction)
     raw = cfg.func(cfg, "cpu")[1]
     torch.testing.assert_close(raw, torch.tensor(direction).expand(25, 3))
@@ -58,7 +58,7 @@ def test_a_grid_is_centred_and_flat() -> None:
     assert (starts.amin(dim=0).tolist(), starts.amax(dim=0).tolist()) == ([-1.0, -2.0, 0.0], [1.0, 2.0, 0.0])
 
 
-def test_a_size_that_is_no_multiple_of_the_resolution_begins_at_the_low_edge() -> None:
+def test_size_not_a_multiple_of_the_resolution_starts_at_the_low_edge() -> None:
     x = sn.GridPatternCfg(size=(1.0, 0.0), resolution=0.3).rays().starts[:, 0]
     np.testing.assert_allclose(x.numpy(), [-0.5, -0.2, 0.1, 0.4], atol=1e-7)
 
@@ -71,7 +71,7 @@ def test_the_grid_of_genesis_has_its_defaults() -> None:
 # Ring -----------------------------------------------------------------------------------------------------------------
 
 
-def test_rings_come_after_the_centre_in_order_each_from_plus_x_to_the_left() -> None:
+def test_rings_follow_the_centre_in_order_from_plus_x_to_the_left() -> None:
     rays = sn.RingPatternCfg(rings=(sn.Ring(0.1, 4), sn.Ring(0.2, 2))).rays()
     expected = [[0, 0, 0], [0.1, 0, 0], [0, 0.1, 0], [-0.1, 0, 0], [0, -0.1, 0], [0.2, 0, 0], [-0.2, 0, 0]]
     np.testing.assert_allclose(rays.starts.numpy(), expected, atol=1e-7)
@@ -87,7 +87,7 @@ def test_a_single_ring_is_a_circle_of_eight_and_the_centre() -> None:
 # Spherical ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_sphere_of_genesis_has_azimuths_by_elevations_and_leaves_out_the_end_of_a_full_turn() -> None:
+def test_genesis_sphere_is_azimuths_by_elevations_without_the_end_of_a_full_turn() -> None:
     rays = sn.SphericalPatternCfg().rays()
     assert rays.return_shape == (128, 64)
     d = rays.directions.double().reshape(128, 64, 3).numpy()
@@ -97,14 +97,14 @@ def test_a_sphere_of_genesis_has_azimuths_by_elevations_and_leaves_out_the_end_o
     np.testing.assert_allclose(elevation, np.linspace(-30.0, 30.0, 64), atol=1e-4)
 
 
-def test_a_part_of_the_sphere_hits_both_ends_given_as_a_pair_or_as_a_width() -> None:
+def test_partial_sphere_includes_both_ends() -> None:
     for fov in ((90.0, 20.0), ((-45.0, 45.0), (-10.0, 10.0))):
         azimuth, elevation = sn.SphericalPatternCfg(fov=fov, n_points=(4, 3)).grid_angles()
         np.testing.assert_allclose(azimuth, [-45.0, -15.0, 15.0, 45.0])
         np.testing.assert_allclose(elevation, [-10.0, 0.0, 10.0])
 
 
-def test_angles_of_a_sphere_may_be_steps_or_given() -> None:
+def test_sphere_angles_can_be_steps_or_explicit() -> None:
     azimuth, elevation = sn.SphericalPatternCfg(fov=(360.0, 50.0), angular_resolution=(90.0, 20.0)).grid_angles()
     np.testing.assert_allclose(azimuth, [-180.0, -90.0, 0.0, 90.0])
     np.testing.assert_allclose(elevation, [-25.0, -5.0, 15.0])
@@ -160,7 +160,7 @@ def test_a_step_that_divides_the_range_gives_its_exact_angles(span, res, count, 
     assert around == pytest.approx(res if span == (-180, 180) else 180.0, abs=1e-3)
 
 
-def test_a_step_that_does_not_divide_is_kept_shrunk_or_wrong_by_choice() -> None:
+def test_spacing_option_decides_on_a_non_dividing_step() -> None:
     part = (1, (0, 0), (0, 100), 30.0)
     np.testing.assert_allclose(lidar(*part).azimuths(), [0, 30, 60, 90])
     np.testing.assert_allclose(lidar(*part, spacing="both_ends").azimuths(), [0, 25, 50, 75, 100])
@@ -189,13 +189,13 @@ def test_directions_of_a_lidar_point_forward_left_and_up() -> None:
 
 
 @pytest.mark.parametrize(("fov", "res"), [(360.0, 10.0), (360.0, 5.0), (180.0, 10.0), (90.0, 5.0)])
-def test_bpearl_has_32_rays_per_column_and_leaves_the_end_out(fov, res) -> None:
+def test_bpearl_has_32_rays_per_column_without_the_end(fov, res) -> None:
     rays = sn.BpearlPatternCfg(horizontal_fov=fov, horizontal_res=res).rays()
     assert len(rays) == 32 * int(fov / res)
     assert rays.return_shape == (int(fov / res), 32)
 
 
-def test_bpearl_looks_up_and_begins_ahead_nearly_at_the_zenith() -> None:
+def test_bpearl_points_up_and_starts_ahead_near_the_zenith() -> None:
     starts, directions = bpearl_pattern(sn.BpearlPatternCfg(), "cpu")
     np.testing.assert_allclose(directions[0], [0.00873, 0.0, 0.99996], atol=1e-5)
     np.testing.assert_allclose(directions.norm(dim=-1), 1.0, rtol=1e-5)
@@ -205,6 +205,6 @@ def test_bpearl_looks_up_and_begins_ahead_nearly_at_the_zenith() -> None:
     np.testing.assert_allclose(directions[7 * 32 + 20], expected, atol=1e-6)
 
 
-def test_bpearl_takes_other_angles() -> None:
+def test_bpearl_accepts_other_angles() -> None:
     cfg = sn.BpearlPatternCfg(horizontal_res=90.0, vertical_ray_angles=(80.0, 60.0, 40.0, 20.0, 0.0))
     assert len(cfg.rays()) == 20

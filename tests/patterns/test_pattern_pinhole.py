@@ -16,7 +16,7 @@ K = [[229.31640625, 0.0, 164.810546875], [0.0, 229.826171875, 122.1650390625], [
 
 
 @pytest.mark.parametrize(("width", "height"), [(64, 48), (320, 240), (1, 1), (1920, 1080)])
-def test_there_is_one_unit_ray_per_pixel(width: int, height: int) -> None:
+def test_pinhole_has_one_unit_ray_per_pixel(width: int, height: int) -> None:
     cfg = sn.PinholeCameraPatternCfg(width=width, height=height)
     starts, directions = pinhole_camera_pattern(cfg, torch.tensor(cfg.intrinsic_matrix)[None], "cpu")
     assert starts.shape == directions.shape == (1, width * height, 3)
@@ -25,7 +25,7 @@ def test_there_is_one_unit_ray_per_pixel(width: int, height: int) -> None:
     assert not starts.any()
 
 
-def test_each_ray_meets_the_centre_of_its_pixel_and_row_0_is_the_top() -> None:
+def test_each_ray_passes_its_pixel_centre_and_row_0_is_the_top() -> None:
     cfg = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(K, 320, 240)
     d = cfg.rays().directions.double().numpy()
     u = K[0][2] + K[0][0] * -d[:, 1] / d[:, 0]
@@ -51,7 +51,7 @@ def test_the_intrinsics_are_those_of_focal_length_and_aperture() -> None:
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_an_intrinsic_matrix_comes_back_exactly(flat: bool) -> None:
+def test_intrinsic_matrix_round_trips_exactly(flat: bool) -> None:
     given = np.array(K).ravel().tolist() if flat else K
     cfg = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(given, 320, 240)
     np.testing.assert_allclose(cfg.intrinsic_matrix, K, rtol=1e-15, atol=0)
@@ -60,7 +60,7 @@ def test_an_intrinsic_matrix_comes_back_exactly(flat: bool) -> None:
     np.testing.assert_array_equal(again.intrinsic_matrix, cfg.intrinsic_matrix)
 
 
-def test_every_env_may_have_its_own_intrinsics() -> None:
+def test_each_env_can_have_its_own_intrinsics() -> None:
     cfg = sn.PinholeCameraPatternCfg(width=64, height=48)
     matrices = torch.tensor([[[f, 0.0, 32.0], [0.0, f, 24.0], [0.0, 0.0, 1.0]] for f in (500.0, 600.0, 700.0)])
     directions = cfg.rays_from_intrinsics(matrices)
@@ -89,7 +89,7 @@ def test_fovy_of_mjlab_is_the_angle_between_the_upper_and_the_lower_edge() -> No
     assert cfg == sn.PinholeCameraPatternCfg.from_dict(cfg.to_dict())
 
 
-def test_the_depth_camera_of_genesis_takes_angles_or_focal_lengths() -> None:
+def test_genesis_depth_camera_accepts_angles_or_focal_lengths() -> None:
     d = sn.PinholeCameraPatternCfg.from_lens().rays().directions.reshape(96, 128, 3)
     assert float(d[0, 0, 0]) > 0.0 and float(d[0, 0, 1]) > 0.0 and float(d[0, 0, 2]) > 0.0  # top left
     assert sn.PinholeCameraPatternCfg.from_lens().intrinsic_matrix[0, 0] == pytest.approx(64.0)  # 90 degrees across
@@ -101,7 +101,7 @@ def test_the_depth_camera_of_genesis_takes_angles_or_focal_lengths() -> None:
     np.testing.assert_allclose(one, [[7.0, 0, 4.0], [0, 7.0, 4.0], [0, 0, 1]])
 
 
-def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
+def test_conflicting_lens_parameters_are_refused() -> None:
     with pytest.raises(
         sn.ConfigError, match=r"PinholeCameraPatternCfg\.fx: got 7\.0, expected either focal lengths or angles"
     ):
@@ -115,7 +115,7 @@ def test_the_wider_angle_wins_nothing_by_two_words_for_one_thing() -> None:
     [(np.zeros((3, 3)), "non-singular"), ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "non-singular"), ([1.0, 2.0], "9 numbers"),
      ([[math.nan, 0, 0], [0, 1, 0], [0, 0, 1]], "finite"), ([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], "no skew")],
 )  # fmt: skip
-def test_a_matrix_that_makes_no_camera_is_refused(matrix, expected: str) -> None:
+def test_invalid_camera_matrix_is_refused(matrix, expected: str) -> None:
     with pytest.raises(sn.ConfigError, match=rf"PinholeCameraPatternCfg\.intrinsic_matrix: got .*{expected}"):
         sn.PinholeCameraPatternCfg.from_intrinsic_matrix(matrix, 4, 3)
 

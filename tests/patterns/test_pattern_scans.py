@@ -37,7 +37,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_scan_is_one_period_in_the_order_of_time(name: str) -> None:
+def test_scan_is_one_period_in_time_order(name: str) -> None:
     cfg = ALL[name]
     rays = cfg.rays()
     assert rays.times is not None and rays.channels is not None and rays.period is not None
@@ -63,7 +63,7 @@ def test_a_scan_is_one_period_in_the_order_of_time(name: str) -> None:
     ],
     ids=["vlp16", "vlp16_20hz", "hdl32e"],
 )
-def test_each_laser_of_a_velodyne_fires_once_per_cycle_at_its_own_time(cfg, cycle_us, firing_us, elevations) -> None:
+def test_velodyne_lasers_fire_once_per_cycle_at_their_own_times(cfg, cycle_us, firing_us, elevations) -> None:
     """Counts match exact fractions; times, azimuths and elevations match the closed form."""
     table = cfg.table()
     lasers = len(elevations)
@@ -86,7 +86,7 @@ def test_columns_of_a_vlp16_at_10_hz_are_199_millidegrees_apart() -> None:
 
 
 @pytest.mark.parametrize(("columns", "rate"), [(512, 10.0), (1024, 10.0), (1024, 20.0), (2048, 10.0), (1000, 7.0)])
-def test_an_os1_fires_whole_columns_of_64_at_once(columns: int, rate: float) -> None:
+def test_os1_fires_columns_of_64_simultaneously(columns: int, rate: float) -> None:
     cfg = sn.SpinningPatternCfg.os1_64(columns, rate)
     table = cfg.table()
     assert cfg.return_shape == (columns, 64)
@@ -99,7 +99,7 @@ def test_an_os1_fires_whole_columns_of_64_at_once(columns: int, rate: float) -> 
     assert len(np.unique(np.round(np.diff(table.elevation[:64]), 9))) == 1
 
 
-def test_lasers_of_an_os1_lean_by_their_own_azimuth() -> None:
+def test_os1_lasers_have_azimuth_offsets() -> None:
     table = sn.SpinningPatternCfg.os1_64().table()
     lean = (azimuth(table, 0) - azimuth(table, 2))[:100]
     np.testing.assert_allclose(np.mod(lean, 360.0), 360.0 - 3.164 - 1.055, atol=1e-9)
@@ -113,7 +113,7 @@ def test_the_azimuths_of_a_turn_fill_equal_bins_equally() -> None:
         assert counts.tolist() == [10] * 100
 
 
-def test_a_head_may_turn_the_other_way() -> None:
+def test_rotation_direction_can_be_reversed() -> None:
     fields = {"elevations": (0.0,), "cycle_interval": 1e-3, "rate_hz": 10.0, "start": 0.0}
     left = sn.SpinningPatternCfg(**fields, clockwise=False).rays().directions[25]
     right = sn.SpinningPatternCfg(**fields).rays().directions[25]
@@ -136,13 +136,13 @@ def test_groups_of_lasers_fire_together() -> None:
     np.testing.assert_allclose(cfg.table().time[:9], [0, 0, 0, 0, 1e-5, 1e-5, 1e-5, 1e-5, 1e-4], atol=1e-18)
 
 
-def test_several_turns_go_on_where_the_turn_before_ended() -> None:
+def test_each_turn_continues_from_the_previous_one() -> None:
     two = sn.SpinningPatternCfg.vlp16().replace(revolutions=2).table()
     assert two.period == pytest.approx(0.2)
     np.testing.assert_allclose(np.diff(azimuth(two, 0)), -0.1990656, atol=1e-9)
 
 
-def test_the_geometry_of_carla_is_that_of_its_formulas() -> None:
+def test_carla_geometry_follows_its_formulas() -> None:
     cfg = lidar_pattern(
         channels=4,
         upper_fov=10.0,
@@ -250,7 +250,7 @@ def test_a_mid360_stays_in_its_band_at_its_rate() -> None:
 # Windows --------------------------------------------------------------------------------------------------------------
 
 
-def test_windows_that_follow_one_another_share_no_ray_and_lose_none() -> None:
+def test_consecutive_windows_neither_share_nor_lose_rays() -> None:
     times = np.sort(np.random.default_rng(0).uniform(0.0, 0.25, 500))
     edges = np.cumsum(np.random.default_rng(1).uniform(0.0, 0.4, 30))
     parts = [window(times, 0.25, a, b) for a, b in zip([0.0, *edges[:-1]], edges, strict=True)]
@@ -270,7 +270,7 @@ def test_a_window_holds_the_rays_from_its_start_to_before_its_stop() -> None:
         window([0.0], 1.0, 2.0, 1.0)
 
 
-def test_twice_the_rate_of_scans_sees_the_same_rays() -> None:
+def test_doubled_scan_rate_casts_the_same_rays() -> None:
     rays = sn.SpinningPatternCfg.vlp16().rays()
     whole, _ = window(rays.times, rays.period, 0.3, 0.4)
     halves = [window(rays.times, rays.period, a, a + 0.05)[0] for a in (0.3, 0.35)]
@@ -292,7 +292,7 @@ def some_table() -> sn.ScanTable:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
-def test_a_table_comes_back_from_a_file_bit_for_bit(suffix: str, tmp_path: Path) -> None:
+def test_table_file_round_trip_is_bit_identical(suffix: str, tmp_path: Path) -> None:
     table = some_table()
     table.to_file(tmp_path / f"scan{suffix}")
     again = sn.ScanTable.from_file(tmp_path / f"scan{suffix}")
@@ -304,13 +304,13 @@ def test_a_table_comes_back_from_a_file_bit_for_bit(suffix: str, tmp_path: Path)
     assert rays.period == 0.125
 
 
-def test_rows_are_put_in_the_order_of_time_and_equal_times_keep_theirs() -> None:
+def test_rows_are_sorted_stably_by_time() -> None:
     table = sn.ScanTable([0.2, 0.0, 0.2, 0.1], [1.0, 2.0, 3.0, 4.0], [0.0] * 4)
     assert table.azimuth.tolist() == [2.0, 4.0, 1.0, 3.0]
     assert table.period == pytest.approx(0.3)
 
 
-def test_the_words_and_units_of_makers_are_understood(tmp_path: Path) -> None:
+def test_manufacturers_column_names_and_units_are_understood(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Time/s,Azimuth/deg,Zenith/deg\n0.0,10.0,90.0\n0.5,-20.0,60.0\n")
     (tmp_path / "b.csv").write_text(
         f"ring,t_us,azimuth[rad],el_rad,x\n2,0,{math.pi / 18},0,7\n3,5e5,{-math.pi / 9},{math.pi / 6},8\n"
@@ -324,7 +324,7 @@ def test_the_words_and_units_of_makers_are_understood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, 200, 500])
-def test_a_damaged_file_is_a_config_error_that_names_it(tmp_path: Path, keep: int) -> None:
+def test_damaged_file_raises_config_error_with_its_name(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "scan.npz"
     sn.ScanTable([0.0, 0.1], [1.0, 2.0], [0.0, 0.0]).to_file(path)
     path.write_bytes(path.read_bytes()[:keep])
@@ -341,7 +341,7 @@ def test_a_rate_stands_for_a_column_of_times(tmp_path: Path) -> None:
     np.testing.assert_array_equal(given.time, table.time)
 
 
-def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+def test_rewritten_file_is_reread(tmp_path: Path) -> None:
     path = tmp_path / "scan.npz"
     some_table().to_file(path)
     cfg = sn.TablePatternCfg(path=path)
@@ -375,7 +375,7 @@ def test_bad_columns_are_refused_by_row(columns, expected: str) -> None:
      ("time,azimuth,elevation\n0,1,nan\n", r"elevation\[0\]: got nan")],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:loadtxt")
-def test_bad_files_are_refused_when_the_config_is_made(text: str | None, expected: str, tmp_path: Path) -> None:
+def test_bad_files_are_refused_at_config_construction(text: str | None, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "scan.csv"
     if text is not None:
         path.write_text(text)

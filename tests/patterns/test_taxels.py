@@ -37,7 +37,7 @@ def boulder() -> sn.Shape:
 
 
 @pytest.mark.parametrize("gap", [0.004, 0.0001, -0.0001, -0.002])
-def test_taxels_that_are_sunk_by_their_radius_feel_what_the_skin_touches(gap: float) -> None:
+def test_taxels_sunk_by_their_radius_measure_contact_at_the_skin(gap: float) -> None:
     """On a pad under a plate, 1 cm above its link, taxels on the skin sense contact a radius too early; sunk ones do
     not.
     """
@@ -56,7 +56,7 @@ def test_taxels_that_are_sunk_by_their_radius_feel_what_the_skin_touches(gap: fl
     np.testing.assert_allclose(scene[sunk].data.numpy(), max(0.0, -gap), atol=1e-7)
 
 
-def test_sunk_taxels_of_a_dome_are_nearer_to_its_middle_by_their_radius() -> None:
+def test_sunk_taxels_of_a_dome_are_closer_to_its_centre_by_their_radius() -> None:
     dome = sn.taxel_dome(0.01, 3, 8)
     given = dome.cfg(radius=0.002)
     assert given["probe_radius"] == 0.002 and given["probe_local_normal"] == dome.normals
@@ -67,7 +67,7 @@ def test_sunk_taxels_of_a_dome_are_nearer_to_its_middle_by_their_radius() -> Non
             dome.cfg(radius=radius)
 
 
-def test_a_list_keeps_its_places_and_makes_normals_unit_vectors() -> None:
+def test_list_keeps_positions_and_normalises_normals() -> None:
     layout = sn.taxel_list([(0, 0, 0), (0.003, 0, 0), (0, 0.005, 0)], normals=(0, 3, 4))
     assert layout.positions == ((0.0, 0.0, 0.0), (0.003, 0.0, 0.0), (0.0, 0.005, 0.0))
     assert layout.normals == ((0.0, 0.6, 0.8),) * 3
@@ -78,7 +78,7 @@ def test_a_list_keeps_its_places_and_makes_normals_unit_vectors() -> None:
     assert grid.areas == ((2.0,) * 4,) * 2
 
 
-def test_a_grid_has_columns_along_x_and_rows_along_y_about_its_middle() -> None:
+def test_grid_has_columns_along_x_and_rows_along_y_about_its_centre() -> None:
     layout = sn.taxel_grid(2, 3, (0.002, 0.004), origin=(1.0, 0.0, 0.0))
     places, normals, areas = arrays(layout)
     np.testing.assert_allclose(places[0], [[0.998, -0.002, 0], [1.0, -0.002, 0], [1.002, -0.002, 0]], atol=1e-15)
@@ -88,7 +88,7 @@ def test_a_grid_has_columns_along_x_and_rows_along_y_about_its_middle() -> None:
     assert repr(layout) == "TaxelLayout(2 x 3 taxels, 2 mm apart, 0.48 cm2)"
 
 
-def test_a_grid_of_a_size_has_taxels_in_the_middles_of_equal_parts() -> None:
+def test_grid_of_a_size_has_taxels_at_the_centres_of_equal_parts() -> None:
     places, _, areas = arrays(sn.taxel_grid(4, 2, size=(0.01, 0.04)))
     assert sorted(set(np.round(places[..., 0].ravel(), 9))) == [-0.0025, 0.0025]
     assert sorted(set(np.round(places[..., 1].ravel(), 9))) == [-0.015, -0.005, 0.005, 0.015]
@@ -137,13 +137,13 @@ def test_a_dome_has_rings_about_its_top_with_the_area_of_the_cap() -> None:
     assert layout.spacing == pytest.approx(pdist(places.reshape(-1, 3)).min())
 
 
-def test_a_dome_may_point_any_way() -> None:
+def test_dome_can_point_in_any_direction() -> None:
     n = np.array([2.0, -1.0, 2.0]) / 3.0
     _, normals, _ = arrays(sn.taxel_dome(0.01, 4, 6, normal=tuple(2.0 * n)))
     np.testing.assert_allclose(normals @ n, np.cos(np.radians(75.0 * (np.arange(4) + 0.5) / 4))[:, None] * np.ones(6))
 
 
-def test_a_layout_can_be_put_into_another_frame() -> None:
+def test_layout_can_be_moved_to_another_frame() -> None:
     layout = sn.taxel_grid(2, 2, 0.002).placed((0.0, 0.0, 0.5), (1.0, 1.0, 0.0, 0.0))  # y to z
     places, normals, _ = arrays(layout)
     np.testing.assert_allclose(places[1, 0], [-0.001, 0.0, 0.501], atol=1e-15)
@@ -153,7 +153,7 @@ def test_a_layout_can_be_put_into_another_frame() -> None:
 # Patches --------------------------------------------------------------------------------------------------------------
 
 
-def test_taxels_of_a_list_share_with_their_neighbours_by_distance() -> None:
+def test_crosstalk_of_a_list_depends_on_distance() -> None:
     """Columns sum to 1, so a load is preserved; a taxel's spread is a Gaussian of the distance, up to three sigma."""
     layout = sn.taxel_dome(0.01, 4, 9, angle_deg=60.0)
     crosstalk = np.array(layout.crosstalk(0.4, 0.002))
@@ -165,7 +165,7 @@ def test_taxels_of_a_list_share_with_their_neighbours_by_distance() -> None:
     sn.TaxelCrosstalk(matrix=layout.crosstalk(0.4, 0.002))
 
 
-def test_in_the_middle_of_a_grid_that_is_the_kernel_of_a_grid() -> None:
+def test_crosstalk_of_a_list_equals_the_grid_kernel_in_the_centre() -> None:
     """The exception is the corners beyond three sigma, where a Gaussian has exp(-4.5)."""
     crosstalk = np.array(sn.taxel_grid(15, 15, 0.001).crosstalk(0.4, 0.0015))
     kernel = sn.TaxelCrosstalk(strength=0.4, sigma=0.0015, spacing=0.001).coefficients((15, 15))
@@ -174,7 +174,7 @@ def test_in_the_middle_of_a_grid_that_is_the_kernel_of_a_grid() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 20, 64])
-def test_a_patch_has_exactly_so_many_taxels_on_the_cap_that_faces_that_way(count: int) -> None:
+def test_patch_has_the_given_number_of_taxels_on_the_facing_cap(count: int) -> None:
     """The cap's area is known. No set of n points on area A is wider spaced than the densest packing, and the result is
     close to it.
     """
@@ -194,7 +194,7 @@ def test_a_patch_has_exactly_so_many_taxels_on_the_cap_that_faces_that_way(count
     assert areas.min() > 0.4 * cap / count and areas.max() < 2.0 * cap / count
 
 
-def test_taxels_of_a_patch_are_on_its_mesh_with_the_normals_of_their_faces() -> None:
+def test_patch_taxels_lie_on_the_mesh_with_face_normals() -> None:
     shape = boulder()
     assert shape.mesh is not None
     layout = sn.taxel_patch(shape, count=50, normal=(0.0, -1.0, 0.0), max_angle_deg=70.0)
@@ -208,7 +208,7 @@ def test_taxels_of_a_patch_are_on_its_mesh_with_the_normals_of_their_faces() -> 
     assert (((places - centre) * normals).sum(axis=1) > 0.0).all()  # the boulder is star-shaped about its middle
 
 
-def test_with_a_spacing_there_are_as_many_as_fit_and_none_nearer() -> None:
+def test_spacing_places_as_many_taxels_as_fit() -> None:
     """Any randomly chosen place on the patch is within the spacing of a taxel, up to the resolution of the search."""
     r, spacing, cosine = 0.01, 0.002, math.cos(math.radians(60.0))
     layout = sn.taxel_patch(sn.Shape("capsule", "finger", (r, 0.02)), spacing=spacing)
@@ -221,7 +221,7 @@ def test_with_a_spacing_there_are_as_many_as_fit_and_none_nearer() -> None:
     assert cdist(chance, places).min(axis=1).max() < 1.1 * spacing
 
 
-def test_count_and_spacing_both_hold_where_they_can() -> None:
+def test_count_and_spacing_both_hold_if_possible() -> None:
     box = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
     layout = sn.taxel_patch(box, count=30, spacing=0.0029)
     assert len(layout) == 30 and pdist(arrays(layout)[0]).min() >= 0.0029
@@ -232,7 +232,7 @@ def test_count_and_spacing_both_hold_where_they_can() -> None:
 @pytest.mark.parametrize(
     "region", [((-1.0, 0.0, -1.0), (0.003, 1.0, 1.0)), ((0.005, 0.005, 0.002), 0.004)], ids=["box", "ball"]
 )
-def test_a_region_bounds_a_patch(region: Any) -> None:
+def test_region_limits_a_patch(region: Any) -> None:
     layout = sn.taxel_patch(sn.Shape("box", "pad", (0.01, 0.01, 0.002)), count=12, region=region)
     places, _, areas = arrays(layout)
     if isinstance(region[1], float):
@@ -244,7 +244,7 @@ def test_a_region_bounds_a_patch(region: Any) -> None:
     assert (places[:, 2] == 0.002).all()
 
 
-def test_a_patch_on_several_shapes_leaves_out_what_is_inside_of_another() -> None:
+def test_patch_on_several_shapes_omits_hidden_surface() -> None:
     shapes = [sn.Shape("sphere", "a", (0.01,)), sn.Shape("sphere", "b", (0.01,), pos=(0.01, 0.0, 0.0))]
     places, normals, _ = arrays(sn.taxel_patch(shapes, count=40, max_angle_deg=80.0))
     on = np.stack([np.linalg.norm(places - shape.pos, axis=1) for shape in shapes])
@@ -253,7 +253,7 @@ def test_a_patch_on_several_shapes_leaves_out_what_is_inside_of_another() -> Non
     assert (normals[:, 2] > 0.17).all()
 
 
-def test_the_same_arguments_give_the_same_layout_and_another_seed_another() -> None:
+def test_layout_is_deterministic_per_seed() -> None:
     one, same, other = (sn.taxel_patch(boulder(), count=20, seed=seed) for seed in (0, 0, 1))
     assert one == same and one.positions != other.positions
 
@@ -282,7 +282,7 @@ HAND = """
 """
 
 
-def test_taxels_on_a_body_are_in_its_frame_wherever_it_is() -> None:
+def test_taxels_on_a_body_are_in_its_frame() -> None:
     engine = sn.MujocoEngine(HAND)
     places, normals, _ = arrays(sn.taxels_on(engine, "finger", count=16, normal=(1.0, 0.0, 0.0)))
     np.testing.assert_allclose(np.linalg.norm(places - [0.05, 0.0, 0.0], axis=1), 0.008, rtol=1e-5)
@@ -291,7 +291,7 @@ def test_taxels_on_a_body_are_in_its_frame_wherever_it_is() -> None:
     assert sn.taxels_on(scene, "finger", count=16, normal=(1.0, 0.0, 0.0)).positions == tuple(map(tuple, places))
 
 
-def test_shapes_of_a_body_are_chosen_by_what_they_are_for_or_by_name() -> None:
+def test_shapes_of_a_body_are_selected_by_purpose_or_name() -> None:
     engine = sn.MujocoEngine(HAND)
     outer = sn.taxels_on(engine, "finger", count=8, normal=(1.0, 0.0, 0.0), geometry="all")
     np.testing.assert_allclose(np.linalg.norm(np.array(outer.positions) - [0.05, 0, 0], axis=1), 0.01, rtol=1e-5)
@@ -299,14 +299,14 @@ def test_shapes_of_a_body_are_chosen_by_what_they_are_for_or_by_name() -> None:
     np.testing.assert_allclose(np.linalg.norm(np.array(named.positions) - [0.05, 0, 0], axis=1), 0.01, rtol=1e-5)
 
 
-def test_taxels_on_a_mesh_of_mujoco_are_where_the_file_has_it() -> None:
+def test_taxels_on_a_mujoco_mesh_match_the_file() -> None:
     """MuJoCo moves the mesh into its inertial frame; the pyramid's flanks are at z = 0.03 - 2 max(|x|, |y|)."""
     places, normals, _ = arrays(sn.taxels_on(sn.MujocoEngine(HAND), "thumb", count=24, max_angle_deg=80.0))
     np.testing.assert_allclose(places[:, 2], 0.03 - 2.0 * np.abs(places[:, :2]).max(axis=1), atol=1e-6)
     np.testing.assert_allclose(normals[:, 2], 5.0**-0.5, rtol=1e-5)
 
 
-def test_taxels_on_a_body_that_never_moves_are_in_its_frame_too() -> None:
+def test_taxels_on_a_static_body_are_in_its_frame() -> None:
     places, _, _ = arrays(sn.taxels_on(sn.MujocoEngine(HAND), "rig", count=9))
     np.testing.assert_allclose(places[:, 2], 0.11, atol=1e-6)
     assert np.abs(places[:, 0]).max() < 0.03 and np.abs(places[:, 1]).max() < 0.02
@@ -323,7 +323,7 @@ def test_taxels_on_shapes_of_a_tensor_engine() -> None:
         sn.taxels_on(engine, "a", count=3)
 
 
-def test_what_is_not_one_body_with_shapes_is_an_error() -> None:
+def test_selection_other_than_one_body_with_shapes_raises() -> None:
     engine = sn.MujocoEngine(HAND)
     with pytest.raises(SelectionError, match="finger"):
         sn.taxels_on(engine, "fingr", count=3)
@@ -346,7 +346,7 @@ def test_what_is_not_one_body_with_shapes_is_an_error() -> None:
     [sn.taxel_grid(2, 3, 0.002, normal=(1, 2, 2)), sn.taxel_patch(sn.Shape("sphere", "s", (0.01,)), count=5)],
     ids=["grid", "list"],
 )
-def test_a_config_takes_a_layout_and_keeps_it_in_json_and_toml(layout: TaxelLayout, tmp_path: Any) -> None:
+def test_layout_in_a_config_round_trips_through_json_and_toml(layout: TaxelLayout, tmp_path: Any) -> None:
     cfg = sn.KinematicTactileSensorCfg(name="skin", link_name="tip", **layout.cfg())
     assert cfg.probe_local_pos == layout.positions and cfg.probe_local_normal == layout.normals
     assert type(cfg).from_json(cfg.to_json()) == cfg and type(cfg).from_toml(cfg.to_toml()) == cfg
@@ -392,6 +392,6 @@ PAD = sn.Shape("box", "pad", (0.01, 0.01, 0.002))
         (lambda: sn.taxel_grid(2, 2, 0.1).crosstalk(0.1, 0.0), "crosstalk.sigma: .*a finite length above 0"),
     ],
 )  # fmt: skip
-def test_bad_input_is_an_error_that_names_it(call: Any, message: str) -> None:
+def test_bad_input_error_names_the_argument(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()

@@ -16,7 +16,7 @@ from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-def test_a_device_says_where_its_numbers_are_from(device: DepthDevice) -> None:
+def test_device_cites_its_sources(device: DepthDevice) -> None:
     """Each preset has a source, states its unchecked values, and its stages survive a file round trip."""
     assert device.source and any("not checked" in note for note in device.notes)
     cfg = camera(np.ones((4, 6)), *device.stages())
@@ -30,7 +30,7 @@ def wall(device: DepthDevice, z: float) -> np.ndarray:
     return out - z
 
 
-def test_the_d435_has_a_centimetre_and_a_half_at_two_metres() -> None:
+def test_d435_noise_is_1_5_cm_at_2_m() -> None:
     """sd = z^2 0.08 px / (424 px 50 mm), 1.5 cm; 1.8 mm for 1/32 px and 0.3 mm for 1 mm steps are negligible."""
     step = 4.0 / 32 / 21.2
     expected = math.sqrt((4.0 * 0.08 / 21.2) ** 2 + step**2 / 12 + 0.001**2 / 12)
@@ -39,7 +39,7 @@ def test_the_d435_has_a_centimetre_and_a_half_at_two_metres() -> None:
 
 
 @pytest.mark.parametrize("width", [848, 106])
-def test_the_d435_sees_from_17_centimetres_on(width: int) -> None:
+def test_d435_range_starts_at_17_cm(width: int) -> None:
     """The search range ends at f B / 126 = 0.168 m, even if the image was made smaller afterwards."""
     z = np.tile(np.repeat(np.array([0.160, 0.176]), 40), (8, 1))
     near = measured(z, d435_stages(width)[0].replace(noise_px=0.0, shadow=False))[0] > 0.0
@@ -47,7 +47,7 @@ def test_the_d435_sees_from_17_centimetres_on(width: int) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-def test_a_smaller_image_has_the_depths_of_the_device(device: DepthDevice) -> None:
+def test_smaller_image_keeps_the_devices_depth_errors(device: DepthDevice) -> None:
     """At a quarter of the width the noise of a wall is the same, and shadows are a quarter as wide."""
     image = np.full((60, 106), 2.0)
     image[:, 70:] = 0.8
@@ -62,7 +62,7 @@ def test_a_smaller_image_has_the_depths_of_the_device(device: DepthDevice) -> No
 
 
 @pytest.mark.parametrize(("z", "sd"), [(0.8, 0.001504), (2.0, 0.006064), (5.0, 0.041404)])
-def test_the_kinect_has_millimetres_near_and_centimetres_far(z: float, sd: float) -> None:
+def test_kinect_noise_grows_from_millimetres_to_centimetres(z: float, sd: float) -> None:
     """Over a few centimetres of depth the standard deviation matches the published one."""
     image = np.tile(z + np.linspace(-0.04, 0.04, 400), (30, 1))
     out = measured(image, *kinect_v1_stages(), envs=3, resolution=KINECT_V1.resolution)
@@ -88,7 +88,7 @@ def wall_camera(yaw: float, envs: int = 1, **fields: Any) -> sn.Scene:
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-def test_the_numbers_make_a_depth_camera(device: DepthDevice) -> None:
+def test_preset_values_build_a_depth_camera(device: DepthDevice) -> None:
     """A DepthCamera with the preset measures in mm, and the length of each ray follows from the measured depth."""
     shown = ("distance_to_image_plane", "distance_to_camera")
     scene = wall_camera(0.0, envs=3, data_types=shown, **device.camera_fields(106))
@@ -103,7 +103,7 @@ def test_the_numbers_make_a_depth_camera(device: DepthDevice) -> None:
 
 
 @pytest.mark.parametrize("types", [(), ("normals",)], ids=["by_depth", "by_normals"])
-def test_incidence_is_that_of_the_wall_however_it_is_told(types: tuple[str, ...]) -> None:
+def test_incidence_equals_that_of_the_wall_for_any_source(types: tuple[str, ...]) -> None:
     """At a yaw of 66 degrees the share of valid values is the configured one, with or without the camera's true
     normals.
     """

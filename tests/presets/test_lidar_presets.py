@@ -36,7 +36,7 @@ def share_and_sd(name: LidarName, at: float, rho: float) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("name", LIDARS)
-def test_a_preset_builds_and_survives_a_file(name: LidarName) -> None:
+def test_preset_builds_and_round_trips_through_a_file(name: LidarName) -> None:
     """A preset is plain data, its config survives JSON and TOML, and its notes state the unchecked values."""
     assert set(LIDARS) == set(get_args(LidarName))
     fields = preset_fields(name)
@@ -55,7 +55,7 @@ def test_a_scan_has_the_devices_number_of_rays(name: LidarName, rays: int) -> No
     assert scene["lidar"].data.points_b.shape == (1, rays, 3)
 
 
-def test_an_os1_has_its_sheets_ranges_and_deviations() -> None:
+def test_os1_ranges_and_deviations_match_the_data_sheet() -> None:
     """90 % of returns are detected at 120 m from 80 %, and more at 40 m from 10 %; noise is 10 cm there and 1.5 cm
     nearby.
     """
@@ -68,7 +68,7 @@ def test_an_os1_has_its_sheets_ranges_and_deviations() -> None:
     assert near == 2000 and sd == pytest.approx(np.hypot(0.015, 0.012 / np.sqrt(12.0)), rel=0.08)
 
 
-def test_a_mid360_sees_ten_percent_at_forty_metres() -> None:
+def test_mid360_detects_ten_percent_targets_at_forty_metres() -> None:
     """90 % of returns are detected at 40 m from 10 %, with a noise of 2 cm."""
     low, high = stats.binom.ppf([0.005, 0.995], 2000, 0.9)
     seen, sd = share_and_sd("mid360", 40.0, 0.1)

@@ -42,7 +42,7 @@ def run(scene: sn.Scene, samples: int) -> dict[str, Array]:
 # The table ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_preset_says_where_it_is_from() -> None:
+def test_every_preset_cites_its_source() -> None:
     """Each preset has a name, kind, title, source, density convention and notes, which its text and the table show."""
     table = presets()
     assert isinstance(table, Presets)
@@ -56,12 +56,12 @@ def test_every_preset_says_where_it_is_from() -> None:
 
 
 @pytest.mark.parametrize("name", IMUS)
-def test_what_was_not_checked_is_said(name: str) -> None:
+def test_unchecked_values_are_marked(name: str) -> None:
     """Every preset's notes name the numbers that were not checked against the source."""
     assert any("not checked" in note for note in presets()[name].notes)
 
 
-def test_fields_are_plain_data_and_yours() -> None:
+def test_preset_fields_are_plain_data_owned_by_the_caller() -> None:
     """`preset_fields` returns JSON-compatible data, and changes to it do not affect the preset."""
     fields = preset_fields("bmi088")
     assert json.loads(json.dumps(fields)) == fields
@@ -70,7 +70,7 @@ def test_fields_are_plain_data_and_yours() -> None:
 
 
 @pytest.mark.parametrize("call", [sn.preset, preset_fields])
-def test_an_unknown_preset_names_the_nearest(call: Any) -> None:
+def test_unknown_preset_suggests_the_nearest(call: Any) -> None:
     """A misspelt preset raises an UnknownNameError (a KeyError) that names the nearest preset and lists all."""
     with pytest.raises(sn.UnknownNameError, match=r"unknown preset 'bmi08'\. Did you mean 'bmi088'\? Known: adis16448"):
         call("bmi08")
@@ -80,7 +80,7 @@ def test_an_unknown_preset_names_the_nearest(call: Any) -> None:
 
 
 @pytest.mark.parametrize("name", IMUS)
-def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
+def test_preset_config_round_trips_through_a_file(name: str) -> None:
     """The config has the preset's fields and survives JSON and TOML."""
     cfg = sn.preset(name, name="imu", body="body")
     assert isinstance(cfg, sn.ImuCfg)
@@ -90,13 +90,13 @@ def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IMUS)
-def test_a_preset_has_the_magnetometer_its_device_has(name: str) -> None:
+def test_preset_includes_the_devices_magnetometer(name: str) -> None:
     """Only the ADIS16448 has a magnetometer; the others do not compute `mag_b`."""
     expected = ("ang_vel_b", "lin_acc_b", "mag_b") if name == "adis16448" else ("ang_vel_b", "lin_acc_b")
     assert sn.preset(name, body="body").selected == expected
 
 
-def test_your_fields_win() -> None:
+def test_given_fields_override_the_preset() -> None:
     """A field given with the preset replaces the preset's value; a rate may also be given as a period."""
     assert sn.preset("bmi088", body="body", rate_hz=100.0).rate_hz == 100.0
     by_period = sn.preset("bmi088", body="body", update_period=0.01)
@@ -115,7 +115,7 @@ def test_your_fields_win() -> None:
         {"noise_density": {"ang_vel_b": 0.5 / 20.0}},
     ],
 )
-def test_a_knob_of_yours_replaces_the_presets_in_that_field_only(given: dict[str, Any]) -> None:
+def test_given_knob_replaces_the_presets_in_that_field_only(given: dict[str, Any]) -> None:
     """In any notation, a given gyroscope noise replaces the preset's, and the accelerometer keeps its preset noise."""
     scene = scene_of(sn.preset("bmi088", body="body", **given), envs=2)
     tables = scene["imu"].buffers.knobs.tables
@@ -133,7 +133,7 @@ def test_none_switches_a_knob_off() -> None:
 
 
 @pytest.mark.parametrize("wanted", [("lin_acc_b",), ("pos_w", "lin_acc_b")])
-def test_fewer_fields_leave_out_what_concerns_the_others(wanted: tuple[str, ...]) -> None:
+def test_fewer_fields_omit_the_others_knobs(wanted: tuple[str, ...]) -> None:
     """Selecting the accelerometer drops the gyroscope's settings and stages and keeps the accelerometer's."""
     cfg = sn.preset("adis16448", body="body", fields=wanted)
     assert set(cfg.noise_density) == {"lin_acc_b"}
@@ -141,7 +141,7 @@ def test_fewer_fields_leave_out_what_concerns_the_others(wanted: tuple[str, ...]
     scene_of(cfg, envs=1)
 
 
-def test_a_preset_without_noise_of_a_field_leaves_it_clean() -> None:
+def test_field_without_preset_noise_stays_clean() -> None:
     """With `fields="all"`, fields that the device does not measure have their true values."""
     scene = scene_of(sn.preset("d455", body="body", fields="all"), envs=4)
     for _ in range(10):
@@ -154,7 +154,7 @@ def test_a_preset_without_noise_of_a_field_leaves_it_clean() -> None:
 # Numbers --------------------------------------------------------------------------------------------------------------
 
 
-def test_units_are_converted_as_the_sheets_mean_them() -> None:
+def test_units_are_converted_as_in_the_data_sheets() -> None:
     """0.014 deg/s is 2.443e-4 rad/s, 160 ug 1.569e-3 m/s^2, 175 ug 1.716e-3 m/s^2, 20 mg 0.196 m/s^2."""
     assert 0.014 * DPS == pytest.approx(2.443e-4, abs=5e-8)
     assert 160 * UG == pytest.approx(1.569e-3, abs=5e-7)
@@ -197,7 +197,7 @@ def test_full_scale_is_a_whole_number_of_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IMUS)
-def test_the_noise_at_rest_is_that_of_the_sheet(name: str) -> None:
+def test_noise_at_rest_matches_the_data_sheet(name: str) -> None:
     """At rest, a sample's standard deviation about its env's mean is N sqrt(rate), plus the resolution's LSB^2/12."""
     samples, envs = 48, 256
     fields = presets()[name].fields
@@ -221,7 +221,7 @@ def test_the_noise_at_rest_is_that_of_the_sheet(name: str) -> None:
             assert white * (1 - chance) < measured < (white + wandering) * (1 + chance), (field, column)
 
 
-def test_the_bmi088_has_the_rms_its_sheet_states_for_47_hz() -> None:
+def test_bmi088_rms_matches_its_data_sheet_at_47_hz() -> None:
     """Over 47 Hz the simulated gyroscope has 0.096 deg/s and the sheet 0.1 deg/s rms: the sheet's ND is one-sided."""
     samples, envs = 800, 64
     cfg = sn.preset("bmi088", body="body", gyro_bias=None, resolution=None, fields=("ang_vel_b",))
@@ -236,7 +236,7 @@ def test_the_bmi088_has_the_rms_its_sheet_states_for_47_hz() -> None:
 
 
 @pytest.mark.parametrize("name", IMUS)
-def test_what_a_device_reads_is_on_its_grid_and_in_its_range(name: str) -> None:
+def test_device_readings_are_on_its_grid_and_in_range(name: str) -> None:
     """A device driven beyond full scale reads its full scale; every reading is a multiple of the resolution."""
     fields = presets()[name].fields
     engine = sn.TensorEngine(

@@ -14,7 +14,7 @@ from sensorium.presets import BarometerName, MagnetometerName, presets
 FIELD = (0.21, 0.0, -0.42)
 
 
-def test_the_names_are_the_presets_of_their_kind() -> None:
+def test_preset_names_belong_to_their_kind() -> None:
     """Each kind's names are listed for type checkers, and unchecked values are stated."""
     for names, kind in ((MagnetometerName, "magnetometer"), (BarometerName, "barometer")):
         assert list(get_args(names)) == [name for name, info in presets().items() if info.kind == kind]
@@ -23,7 +23,7 @@ def test_the_names_are_the_presets_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize(("name", "cfg_class"), [("px4_mag", sn.MagnetometerCfg), ("px4_baro", sn.BarometerCfg)])
-def test_a_preset_builds_a_config_that_survives_a_file(name: str, cfg_class: Any) -> None:
+def test_preset_config_round_trips_through_a_file(name: str, cfg_class: Any) -> None:
     """The config is of the right kind and survives JSON and TOML."""
     cfg = sn.preset(name, body="body")
     assert type(cfg) is cfg_class

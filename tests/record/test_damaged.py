@@ -158,7 +158,7 @@ def test_a_compression_that_hides_sizes_is_refused(tmp_path: Path, compression: 
         load(tmp_path / "run.npz")
 
 
-def test_a_file_that_was_compressed_afterwards_reads_the_same(tmp_path: Path) -> None:
+def test_recompressed_file_reads_the_same(tmp_path: Path) -> None:
     write(tmp_path / "run.npz", whole(tmp_path), zipfile.ZIP_DEFLATED)
     assert same(load(tmp_path / "run.npz"), load(tmp_path / "sound.npz"))
 
@@ -202,7 +202,7 @@ def test_a_recording_larger_than_the_memory_is_refused_with_both_sizes(
 # Places ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_regular_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
+def test_non_regular_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
@@ -228,7 +228,7 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def test_every_name_survives(tmp_path: Path) -> None:
+def test_every_name_round_trips(tmp_path: Path) -> None:
     """Sensors and fields of any names survive; no key of the file leads out of a folder or equals another."""
     names = dict.fromkeys(ODD)
     fields = tuple(dict.fromkeys(each for each in ODD if each != "A"))
@@ -242,14 +242,14 @@ def test_every_name_survives(tmp_path: Path) -> None:
         assert key.isprintable() and "\\" not in key and not {"", ".", ".."} & {*key.removesuffix(".npy").split("/")}
 
 
-def test_keys_are_unique_and_plain_names_stay() -> None:
+def test_keys_are_unique_and_keep_plain_names() -> None:
     assert key_of("robot/imu") == "robot/imu" and key_of("lin_acc_b", slashes=False) == "lin_acc_b"
     for slashes in (True, False):
         keys = [key_of(name, slashes=slashes) for name in ODD]
         assert len(set(keys)) == len(ODD) and [name_of(key) for key in keys] == list(ODD)
 
 
-def test_a_sensor_that_the_description_lacks_is_kept(tmp_path: Path) -> None:
+def test_sensor_missing_in_the_description_is_kept(tmp_path: Path) -> None:
     """For example, it was removed from its scene before the description was created."""
     from test_npz import described, reading
 

@@ -86,7 +86,7 @@ def test_a_sensor_without_delay_has_one_row_per_capture() -> None:
     assert len(recorder) == 3
 
 
-def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_recording_round_trips_through_a_file(tmp_path: Path) -> None:
     """Save and load keep every array, the description and names with slashes; plain NumPy reads the file."""
     recorder = NpzRecorder()
     for tick in range(200):
@@ -122,7 +122,7 @@ def test_memory_is_bounded() -> None:
     assert 0 < len(small) < 100
 
 
-def test_what_was_saved_stays_when_saving_fails(tmp_path: Path) -> None:
+def test_failed_save_keeps_the_previous_file(tmp_path: Path) -> None:
     """A description that is not JSON leaves the old file and no partial file."""
     recorder = NpzRecorder()
     recorder.add(reading(0))
@@ -135,7 +135,7 @@ def test_what_was_saved_stays_when_saving_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
-def test_what_is_no_recording_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+def test_non_recording_file_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
     """A missing, empty or foreign file is a ModelError that names it."""
     path = tmp_path / "run.npz"
     if content is not None:

@@ -66,7 +66,7 @@ TABLE = {
 """Geopotential altitude, m, and pressure, Pa, as printed in ISO 2533."""
 
 
-def test_pressures_are_those_of_the_printed_table() -> None:
+def test_pressures_match_the_printed_table() -> None:
     """At the heights of the table the pressure has the printed value, to its last digit and a step of float32."""
     pressure = numpy(barometer(engine_at(list(TABLE))).data.pressure)
     np.testing.assert_allclose(pressure, list(TABLE.values()), atol=0.05 + STEP / 2, rtol=2e-6)
@@ -149,7 +149,7 @@ def test_wind_over_the_port_reads_as_height() -> None:
 @pytest.mark.parametrize(
     ("wind", "speed"), [((10.0, 0.0, 0.0), 0.0), ((-10.0, 0.0, 0.0), 20.0), ((10.0, 0.0, 5.0), 5.0)]
 )
-def test_what_counts_is_the_velocity_relative_to_the_air(wind: Any, speed: float) -> None:
+def test_wind_error_depends_on_velocity_relative_to_the_air(wind: Any, speed: float) -> None:
     """At 10 m/s of flight, an equal tail wind removes the error, and an equal head wind quadruples it."""
     engine = engine_at([0.0])
     engine.body_lin_vel_w = (10.0, 0.0, 0.0)
@@ -194,7 +194,7 @@ def test_velocity_is_needed_only_for_the_position_error() -> None:
 # Lag ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_followed_to_63_percent_in_the_time_constant() -> None:
+def test_step_response_reaches_63_percent_after_the_time_constant() -> None:
     """After a lift by 50 m the response covers 1 - 1/e of it in 0.5 s; the lift is assumed to last one sample."""
     engine, dt, tau = engine_at([0.0], dt=0.005), 0.005, 0.5
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=tau)])
@@ -213,7 +213,7 @@ def test_a_step_is_followed_to_63_percent_in_the_time_constant() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 10, 40, 400])
-def test_a_steady_climb_reads_what_was_there_a_time_constant_ago(every: int) -> None:
+def test_steady_climb_lags_by_the_time_constant(every: int) -> None:
     """During a climb the response lags by the time constant of 0.2 s, at any sample period from 2.5 ms to 1 s."""
     dt, tau, climb = 0.0025, 0.2, 5.0
     engine = sn.TensorEngine(1, dt, motion=lambda t: {"body_pos_w": (0.0, 0.0, climb * t)})
@@ -227,7 +227,7 @@ def test_a_steady_climb_reads_what_was_there_a_time_constant_ago(every: int) -> 
     assert late == pytest.approx(climb * tau * settled, rel=1e-3)
 
 
-def test_a_slow_response_does_not_stick_in_the_steps_of_float32() -> None:
+def test_slow_response_does_not_stall_at_float32_resolution() -> None:
     """With 5000 samples per time constant the response reaches the last pascal, at a height that float32 cannot hold
     exactly.
     """
@@ -303,7 +303,7 @@ def test_a_knob_of_the_altitude_is_refused() -> None:
         sn.Scene(engine_at([0.0]), [sn.BarometerCfg(body="body", noise={"altitude": 1.0})])
 
 
-def test_a_state_that_is_not_finite_is_flagged() -> None:
+def test_non_finite_state_is_flagged() -> None:
     """NaN in one env's velocity makes that env's sample invalid if the port senses it."""
     engine = engine_at([0.0, 0.0])
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", position_error=0.1)])
@@ -313,7 +313,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
         assert scene["barometer"].valid.tolist() == [True, False]
 
 
-def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
+def test_lag_continues_after_a_non_finite_state() -> None:
     """After one sample of NaN the response is the same as if that sample had been skipped."""
     engine, dt, tau = engine_at([0.0, 0.0]), 0.01, 0.1
     scene = sn.Scene(engine, [sn.BarometerCfg(body="body", lag=tau)])
@@ -350,13 +350,13 @@ def test_a_lag_goes_on_after_a_state_that_was_not_finite() -> None:
     ],
     ids=["plain", "everything"],
 )
-def test_it_keeps_the_contract(cfg: sn.BarometerCfg) -> None:
+def test_contract_holds(cfg: sn.BarometerCfg) -> None:
     """Every rule of `check_sensor` holds, without errors and with all of them."""
     check_sensor(cfg)
 
 
 @pytest.mark.parametrize("count", [3, 4])
-def test_three_or_four_mounts_are_as_good_as_one(count: int) -> None:
+def test_three_or_four_mounts_read_the_same_as_one(count: int) -> None:
     """Several barometers side by side read the same as each alone."""
     sites = {f"port_{k}": ("body", (0.0, 0.0, 10.0 * k)) for k in range(count)}
     engine = sn.TensorEngine(2, 0.01, sites=sites)

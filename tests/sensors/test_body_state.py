@@ -48,7 +48,7 @@ def spinning(num_envs: int = 3) -> sn.MujocoEngine:
     return engine
 
 
-def test_it_is_the_state_that_mujoco_has() -> None:
+def test_body_state_equals_mujocos() -> None:
     """Pose and velocity of every body at its frame's origin, in world axes, match MuJoCo's functions."""
     scene = sn.Scene(spinning(), [state := sn.BodyStateCfg()])
     for _ in range(7):
@@ -93,7 +93,7 @@ def test_an_offset_has_a_lever_arm() -> None:
     assert scene[world].data.pos_w.tolist() == [[1.0, 0.0, 0.0]] and not scene[world].data.lin_vel_w.any()
 
 
-def test_a_motion_capture_system_measures() -> None:
+def test_noise_and_delay_model_a_motion_capture_system() -> None:
     """Noise, delay and rate work as for all sensors: the orientation stays unit, and the truth is unaffected."""
     engine = sn.TensorEngine(512, 0.01, motion=lambda t: {"body_pos_w": (10.0 * t, 0.0, 0.0)})
     mocap = sn.BodyStateCfg(
@@ -111,7 +111,7 @@ def test_a_motion_capture_system_measures() -> None:
     assert torch.equal(sensor.ground_truth.pos_w, torch.tensor([1.0, 0.0, 0.0]).expand(512, 3))
 
 
-def test_only_what_is_selected_is_needed() -> None:
+def test_only_selected_fields_add_requirements() -> None:
     """A pose does not require velocities from the engine; a velocity does."""
     engine = sn.TensorEngine(2, provides=("pose",))
     assert sn.Scene(engine, [sn.BodyStateCfg(fields=("pos_w",))])["body_state"].data.pos_w.shape == (2, 1, 3)
@@ -125,7 +125,7 @@ def test_only_what_is_selected_is_needed() -> None:
         sn.BodyStateCfg(body="a", site="b")
 
 
-def test_a_state_that_is_not_finite_is_not_valid() -> None:
+def test_non_finite_state_is_invalid() -> None:
     """NaN in one environment invalidates that environment's sample, and the warning names the body."""
     engine = sn.TensorEngine(3, bodies=("a", "b"))
     scene = sn.Scene(engine, [state := sn.BodyStateCfg()])
@@ -159,7 +159,7 @@ def surface_points(model: Any, geom: int) -> np.ndarray:
     return np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * size
 
 
-def test_boxes_are_around_the_shapes_and_no_larger() -> None:
+def test_boxes_tightly_enclose_the_shapes() -> None:
     """The box of each body encloses many points on its geoms; a body that never moves has a box in its own frame."""
     engine = spinning(1)
     scene = sn.Scene(engine, [state := sn.BodyStateCfg(name="state")])
@@ -193,7 +193,7 @@ def test_the_scene_lists_its_bodies() -> None:
     assert [body.entity for body in blind.values()] == ["", "b"]
 
 
-def test_shapes_without_bounds_are_left_out() -> None:
+def test_unbounded_shapes_are_omitted() -> None:
     """A plane, a height field and a static shape of a body without a pose are not part of a box."""
     field = sn.HeightField(np.zeros((2, 2)), (1.0, 1.0))
     shapes = [
@@ -209,7 +209,7 @@ def test_shapes_without_bounds_are_left_out() -> None:
 # Contract -------------------------------------------------------------------------------------------------------------
 
 
-def test_it_keeps_the_contract() -> None:
+def test_contract_holds() -> None:
     """`check_sensor` passes, with and without imperfections; the config survives JSON, and so do the constants."""
     check_sensor(sn.BodyState)
     check_sensor(sn.BodyStateCfg(name="one", body="body", delay=0.02, noise={"pos_w": 0.01}))

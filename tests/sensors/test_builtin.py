@@ -78,7 +78,7 @@ def test_every_type_of_mujoco_is_known() -> None:
 
 
 @pytest.mark.parametrize("sensor_type", TYPES)
-def test_a_type_takes_the_elements_that_mujoco_does(sensor_type: str) -> None:
+def test_type_accepts_the_same_elements_as_mujoco(sensor_type: str) -> None:
     objs, refs, needs_ref = RULES[sensor_type]
     fitting: dict[str, Any] = {"obj": ref(objs[0])} if objs else {}
     fitting |= {"ref": ref(refs[0])} if needs_ref else {}
@@ -120,13 +120,13 @@ def test_a_type_takes_the_elements_that_mujoco_does(sensor_type: str) -> None:
         ({"name": ""}, "sensor_type", "from_existing(name)"),
     ],
 )
-def test_a_config_that_fits_no_sensor_is_an_error(fields: dict[str, Any], field: str, message: str) -> None:
+def test_impossible_config_raises(fields: dict[str, Any], field: str, message: str) -> None:
     found = faults(**{"name": "probe", **fields})
     assert list(found) == [field]
     assert message in found[field]
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     found = faults(name="probe", sensor_type="distance", ref=ref("joint"), cutoff=-1.0, noise=-0.1)
     assert set(found) == {"obj", "ref", "cutoff", "noise"}
 
@@ -140,7 +140,7 @@ def test_all_faults_are_told_at_once() -> None:
         sn.BuiltinSensorCfg.from_existing("robot/imu", delay=0.01),
     ],
 )
-def test_configs_make_the_round_trip(cfg: sn.BuiltinSensorCfg) -> None:
+def test_configs_round_trip(cfg: sn.BuiltinSensorCfg) -> None:
     assert sn.BuiltinSensorCfg.from_json(cfg.to_json()) == cfg
     assert sn.BuiltinSensorCfg.from_toml(cfg.to_toml()) == cfg
 
@@ -158,7 +158,7 @@ def table_rows() -> Iterator[tuple[str, str, str, str]]:
             yield name, dim, unit, frame
 
 
-def test_the_documented_table_is_the_one_in_use() -> None:
+def test_documented_table_matches_the_code() -> None:
     rows = {name: rest for name, *rest in table_rows()}
     assert set(rows) - {"user, plugin"} == set(TYPES)
     for name, known in TYPES.items():
@@ -325,7 +325,7 @@ def compare(scene: sn.Scene, names: list[str], model: Any, datas: list[Any], ste
     return alive
 
 
-def test_every_type_that_is_added_is_mujocos_own() -> None:
+def test_every_added_type_equals_mujocos() -> None:
     """Values match a model that declares the same sensors in XML and is stepped by MuJoCo."""
     configs = zoo_configs()
     model = mujoco.MjModel.from_xml_string(with_sensors(ZOO, *(as_xml(cfg) for cfg in configs)))
@@ -344,7 +344,7 @@ def test_every_type_that_is_added_is_mujocos_own() -> None:
         assert spec.kind == ("rotation" if cfg.sensor_type in ("framequat", "ballquat") else "vector"), cfg
 
 
-def test_every_type_that_is_declared_is_discovered() -> None:
+def test_every_declared_type_is_discovered() -> None:
     """The same sensors in the XML are found, with the units of their elements, and are equal bit for bit."""
     contact = '<contact name="contact" geom1="foot" data="found force" num="2"/>'
     lines = [*(as_xml(cfg) for cfg in zoo_configs()), contact]
@@ -361,7 +361,7 @@ def test_every_type_that_is_declared_is_discovered() -> None:
     assert scene["contact"].data.shape == (1, 8)
 
 
-def test_a_typed_sensor_has_the_unit_of_its_element_like_a_declared_one() -> None:
+def test_typed_and_declared_sensors_have_the_unit_of_their_element() -> None:
     """A hinge reads rad and a slide reads m, for a sensor in the XML as well as in a config."""
     joints = {"turning": "hinge", "moving": "slide"}
     bodies = "".join(
@@ -378,7 +378,7 @@ def test_a_typed_sensor_has_the_unit_of_its_element_like_a_declared_one() -> Non
         assert scene[f"typed_{name}"].specs[0].unit == scene[f"declared_{name}"].specs[0].unit == unit
 
 
-def test_a_sensor_that_its_user_computes_is_left_out_with_the_reason() -> None:
+def test_user_computed_sensor_is_omitted_with_the_reason() -> None:
     xml = with_sensors(ZOO, '<user name="user" dim="3"/>', '<clock name="clock"/>')
     scene = sn.Scene(sn.MujocoEngine(xml))
     assert list(scene) == ["clock"]
@@ -436,7 +436,7 @@ def at_rest(*configs: sn.BuiltinSensorCfg, hinge: float = 0.0) -> dict[str, list
     return {name: scene[name].data[0].tolist() for name in scene}
 
 
-def test_forces_hold_a_body_up_and_accelerations_feel_gravity() -> None:
+def test_forces_support_a_body_and_accelerations_include_gravity() -> None:
     """A post of 3 kg on an upright hinge: the parent supports it with m g and counters the moment of its 1 kg arm."""
     g, site = 9.81, {"obj": ref("site", "imu")}
     shown = at_rest(
@@ -498,7 +498,7 @@ ARM = """
 """
 
 
-def test_entities_are_prefixes_where_there_are_any() -> None:
+def test_entity_selects_a_prefix_if_there_are_any() -> None:
     gyro = sn.BuiltinSensorCfg(name="gyro", sensor_type="gyro", obj=ref("site", "tip", "left"))
     far = sn.BuiltinSensorCfg(
         name="far", sensor_type="framepos", obj=ref("xbody", "link", "left"), ref=ref("xbody", "link", "right")
@@ -525,7 +525,7 @@ def test_without_prefixes_an_entity_means_the_whole_model_and_prefixes_the_senso
     assert scene[cfg].info.notes["native"] == "gyro on site 'tip', added to the model for this config"
 
 
-def test_an_element_may_be_named_by_a_pattern_that_matches_one() -> None:
+def test_element_can_be_named_by_a_pattern_with_one_match() -> None:
     cfg = cfg_of("framepos", obj=ref("xbody", "li.*", "right"))
     engine = sn.MujocoEngine.compose({"left": ARM, "right": (ARM, (0.0, 2.0, 0.0))})
     assert sn.Scene(engine, [cfg])["probe"].data.tolist() == [[0.0, 2.0, 0.0]]
@@ -539,14 +539,14 @@ def test_an_element_may_be_named_by_a_pattern_that_matches_one() -> None:
         (ref("camera", "eye"), "eye"),
     ],
 )
-def test_an_element_must_be_there(obj: sn.ObjRef, message: str) -> None:
+def test_element_must_exist(obj: sn.ObjRef, message: str) -> None:
     sensor_type = "rangefinder"
     xml = ARM.replace("<worldbody>", '<worldbody><site name="root"/>')
     with pytest.raises(sn.SensoriumError, match=message):
         sn.Scene(sn.MujocoEngine(xml), [cfg_of(sensor_type, obj=obj)])
 
 
-def test_a_name_that_the_xml_declares_is_an_error_with_its_fix() -> None:
+def test_name_declared_in_the_xml_raises_with_the_fix() -> None:
     cfg = sn.BuiltinSensorCfg(name="angle", sensor_type="jointvel", obj=ref("joint", "hinge"))
     with pytest.raises(sn.DuplicateNameError, match=r"'angle' .* in the model's XML \(jointpos on joint.*'angle_2'"):
         sn.Scene(sn.MujocoEngine(ARM), [cfg])
@@ -554,7 +554,7 @@ def test_a_name_that_the_xml_declares_is_an_error_with_its_fix() -> None:
         sn.Scene(sn.MujocoEngine(ARM), [cfg], discover=False)
 
 
-def test_another_sensor_can_be_added_late_where_it_was_reserved() -> None:
+def test_reserved_sensor_can_be_added_late() -> None:
     cfg = cfg_of("jointvel", obj=ref("joint", "hinge"))
     scene = sn.Scene(sn.MujocoEngine(ARM), reserve=[cfg])
     scene.step(substeps=3)
@@ -623,7 +623,7 @@ def test_a_spec_is_prepared_for_live_objects() -> None:
         ("reacher", 0),
     ],
 )
-def test_all_sensors_of_known_models_are_discovered_and_mujocos_own(file: str, count: int) -> None:
+def test_all_sensors_of_known_models_are_discovered_and_equal_mujocos(file: str, count: int) -> None:
     dm_control = pytest.importorskip("dm_control")
     path = Path(dm_control.__file__).parent / f"suite/{file}.xml"
     model = mujoco.MjModel.from_xml_path(str(path))
@@ -635,7 +635,7 @@ def test_all_sensors_of_known_models_are_discovered_and_mujocos_own(file: str, c
     compare(scene, list(scene), model, datas, steps=6)
 
 
-def test_a_batch_that_is_a_tick_late_shows_what_mj_step_left() -> None:
+def test_unfresh_batch_shows_the_values_of_mj_step() -> None:
     """With fresh=False, sensordata is as MuJoCo computed it during the last step, one tick old, also if it is read
     late.
     """
@@ -656,13 +656,13 @@ def test_a_batch_that_is_a_tick_late_shows_what_mj_step_left() -> None:
             assert scene[name].age.tolist() == [model.opt.timestep]
 
 
-def test_what_requirements_added_is_not_discovered() -> None:
+def test_sensors_added_by_requirements_are_not_discovered() -> None:
     imu = sn.ImuCfg(name="imu", site="tip")  # adds a hidden accelerometer
     scene = sn.Scene(sn.MujocoEngine(ARM), [imu])
     assert list(scene) == ["imu", "angle", "turn"]
 
 
-def test_the_model_is_computed_no_further_than_what_is_read_needs() -> None:
+def test_model_is_computed_only_as_far_as_reads_require() -> None:
     xml = with_sensors(ZOO, '<force name="force" site="imu"/>', '<jointpos name="pos" joint="hip"/>')
     engine = sn.MujocoEngine(xml)
     scene = sn.Scene(engine)
@@ -674,7 +674,7 @@ def test_the_model_is_computed_no_further_than_what_is_read_needs() -> None:
     assert engine.stage == int(mujoco.mjtStage.mjSTAGE_ACC)
 
 
-def test_a_scene_on_mujoco_resumes_where_other_sensors_were_read() -> None:
+def test_mujoco_scene_resumes_after_other_sensors_were_read() -> None:
     xml = with_sensors(ZOO, '<force name="force" site="imu"/>', '<jointpos name="pos" joint="hip"/>')
     scene, other = sn.Scene(sn.MujocoEngine(xml)), sn.Scene(sn.MujocoEngine(xml))
     scene.engine.qvel[:] = 1.0  # type: ignore[attr-defined]
@@ -714,12 +714,12 @@ def vector_engine(envs: int = 4) -> sn.TensorEngine:
 
 
 @pytest.mark.parametrize("make", [tensor_engine, vector_engine])
-def test_it_keeps_the_contract_of_a_sensor(make: Any) -> None:
-    laws = check_sensor(sn.BuiltinSensorCfg.from_existing("subject"), make)
-    assert {"resuming_is_exact", "lazy_equals_eager", "truth_is_never_altered"} <= set(laws)
+def test_contract_holds(make: Any) -> None:
+    rules = check_sensor(sn.BuiltinSensorCfg.from_existing("subject"), make)
+    assert {"resuming_is_exact", "lazy_equals_eager", "truth_is_never_altered"} <= set(rules)
 
 
-def test_a_quaternion_takes_rotation_noise_and_stays_unit() -> None:
+def test_quaternion_gets_rotation_noise_and_stays_unit() -> None:
     """For small rotation noise sigma, the error angle has a mean square of 3 sigma^2 (chi squared, 3 degrees)."""
     sigma, envs = 0.02, 4000
     scene = sn.Scene(tensor_engine(envs), [sn.BuiltinSensorCfg.from_existing("subject", noise=sigma)])
@@ -732,7 +732,7 @@ def test_a_quaternion_takes_rotation_noise_and_stays_unit() -> None:
     assert low * 0.999 < squares < high * 1.001  # the small-angle approximation neglects sigma^2 = 4e-4
 
 
-def test_numbers_take_noise_per_column_with_its_deviation() -> None:
+def test_scalars_get_noise_per_column_with_its_deviation() -> None:
     sigma = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
     scene = sn.Scene(vector_engine(3000), [sn.BuiltinSensorCfg.from_existing("subject", noise=sigma)])
     scene.step()
@@ -741,7 +741,7 @@ def test_numbers_take_noise_per_column_with_its_deviation() -> None:
     assert ((low < (error**2).sum(axis=0)) & ((error**2).sum(axis=0) < high)).all()
 
 
-def test_the_native_value_itself_is_delayed_and_kept() -> None:
+def test_native_value_is_delayed_and_kept_in_the_history() -> None:
     cfg = sn.BuiltinSensorCfg.from_existing("pos", delay=0.008, history_length=3)
     xml = with_sensors(ZOO, '<framepos name="pos" objtype="site" objname="imu"/>')
     scene = sn.Scene(sn.MujocoEngine(xml), [cfg])
@@ -753,12 +753,12 @@ def test_the_native_value_itself_is_delayed_and_kept() -> None:
     assert torch.equal(scene["pos"].history, torch.stack(seen[:-4:-1], dim=1))
 
 
-def test_knobs_of_a_quaternion_are_those_of_rotations() -> None:
+def test_quaternion_knobs_are_rotation_knobs() -> None:
     with pytest.raises(sn.ConfigError, match="no resolution: rotations"):
         sn.Scene(tensor_engine(), [sn.BuiltinSensorCfg.from_existing("subject", resolution=0.1)])
 
 
-def test_a_state_that_is_not_finite_is_flagged() -> None:
+def test_non_finite_state_is_flagged() -> None:
     engine = sn.TensorEngine(2, native={"probe": 3})
     scene = sn.Scene(engine)
     engine.native["probe"][1, 2] = float("nan")

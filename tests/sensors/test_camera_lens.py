@@ -92,7 +92,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_image_and_the_lens_are_those_of_the_camera_in_the_model(engine: str) -> None:
+def test_image_and_lens_match_the_models_camera(engine: str) -> None:
     both = ("distance_to_camera", "distance_to_image_plane")
     sizes = {"fovy": (20, 14), "lens": (24, 16), "metres": (24, 16)}
     cfgs = [sn.RayCasterCameraCfg(name=name, camera=name, data_types=both) for name in sizes]
@@ -127,7 +127,7 @@ def k_of(cfg: Any, kind: str = "mujoco") -> Array:
     return numpy(scene[cfg].intrinsic_matrices)[0]
 
 
-def test_what_the_config_states_wins_field_by_field() -> None:
+def test_config_overrides_the_model_field_by_field() -> None:
     """The camera "lens" has focal lengths 17 and 15 px and centre (12 - 3, 8 + 2) px of 24 x 16."""
     pinhole = sn.PinholeCameraPatternCfg
     lens = [[17.0, 0.0, 9.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]
@@ -165,7 +165,7 @@ def test_what_the_config_states_wins_field_by_field() -> None:
         np.testing.assert_allclose(k, expected, rtol=1e-6, err_msg=str(options))
 
 
-def test_a_camera_without_a_resolution_takes_that_of_the_config() -> None:
+def test_camera_without_resolution_uses_that_of_the_config() -> None:
     focal = 24.0 / np.tan(np.radians(25.0))
     image = sn.PinholeCameraPatternCfg(width=64, height=48)
     k = k_of(sn.RayCasterCameraCfg(name="eye", camera="sizeless", pattern=image))
@@ -176,7 +176,7 @@ def test_a_camera_without_a_resolution_takes_that_of_the_config() -> None:
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="sizeless")])
 
 
-def test_no_camera_no_lens() -> None:
+def test_missing_lens_raises() -> None:
     with pytest.raises(sn.ConfigError, match=r"pattern: .*a camera of the model"):
         sn.RayCasterCameraCfg(name="eye", body="head")
     with pytest.raises(sn.ConfigError, match=r"pattern: got nothing, .*a PinholeCameraPatternCfg"):
@@ -235,7 +235,7 @@ def test_each_environment_has_its_own_lens(engine: str) -> None:
     assert not np.allclose(depth[0], depth[1]) and not np.allclose(depth[1], depth[2])
 
 
-def test_a_model_of_depth_errors_must_have_the_lens_of_the_camera() -> None:
+def test_depth_error_stage_must_use_the_cameras_lens() -> None:
     stage = sn.StereoDepth(focal_px=14.0, baseline=0.05)
     with pytest.raises(sn.ConfigError, match="the focal length of the camera"):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.DepthCameraCfg(name="eye", camera="fovy", stages=(stage,))])
@@ -243,7 +243,7 @@ def test_a_model_of_depth_errors_must_have_the_lens_of_the_camera() -> None:
     sn.Scene(sn.MujocoEngine(MODEL), [sn.DepthCameraCfg(name="eye", camera="fovy", stages=(right,))])
 
 
-def test_a_config_that_leaves_the_lens_open_survives_files() -> None:
+def test_config_without_lens_round_trips_through_files() -> None:
     cfg = sn.RayCasterCameraCfg(name="eye", camera="lens", pattern=sn.PinholeCameraPatternCfg(width=12, height=8))
     again = sn.RayCasterCameraCfg.from_json(cfg.to_json())
     np.testing.assert_array_equal(k_of(again), k_of(cfg))

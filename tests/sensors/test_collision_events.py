@@ -60,7 +60,7 @@ def during(*spans: tuple[int, int, int, int, float]) -> Script:
 
 
 @pytest.mark.parametrize("capture", [False, True])
-def test_begin_persist_and_end(capture: bool) -> None:
+def test_begin_persist_and_end_events(capture: bool) -> None:
     """A contact from tick 7 to 13, in control steps of 5, begins at 7, persists at 11, and ends at 14 with its
     impulse.
     """
@@ -82,7 +82,7 @@ def test_begin_persist_and_end(capture: bool) -> None:
     assert rows(scene) == [] and (data.pair[0] == -1).all() and not data.impulse_w[0].any()
 
 
-def test_a_bounce_of_two_ticks_within_a_control_step_is_seen() -> None:
+def test_bounce_of_two_ticks_within_a_control_step_is_detected() -> None:
     """Two bounces of two ticks each in one control step of ten leave four rows in chronological order."""
     scene = world(during((1, 0, 2, 4, 8.0), (1, 0, 7, 9, 16.0)))
     scene.step(substeps=10)
@@ -91,7 +91,7 @@ def test_a_bounce_of_two_ticks_within_a_control_step_is_seen() -> None:
     assert rows(scene, 0) == rows(scene, 2) == []
 
 
-def test_the_impulses_of_a_contact_add_up() -> None:
+def test_impulses_of_a_contact_sum_up() -> None:
     """The begin and persist rows of all control steps sum to the impulse of the end row: the integral of force."""
     forces = np.random.default_rng(1).uniform(1.0, 50.0, 60)
     scene = world(lambda tick: {(0, 0): float(forces[tick])} if 3 <= tick < 47 else {})
@@ -120,7 +120,7 @@ def test_a_threshold_acts_on_the_force() -> None:
     assert rows(scene) == [(0, BEGIN, 7)]
 
 
-def test_what_touches_at_a_reset_did_not_begin_then() -> None:
+def test_contact_at_a_reset_is_no_begin_event() -> None:
     """After a reset during a contact there is no begin event; other environments keep their rows."""
     scene = world(during((0, 0, 2, 99, 1.0), (1, 0, 2, 99, 1.0)))
     scene.step(substeps=5)
@@ -134,7 +134,7 @@ def test_what_touches_at_a_reset_did_not_begin_then() -> None:
     assert rows(scene, 0) == [(0, PERSIST, 6)] and rows(scene, 1) == [(0, PERSIST, 6)]
 
 
-def test_what_finds_no_row_is_counted() -> None:
+def test_events_without_a_free_row_are_counted() -> None:
     """With one row, the second event of a control step is lost and reported as lost; the next step starts empty."""
     scene = world(during((0, 0, 2, 99, 1.0), (0, 1, 3, 7, 1.0)), max_events=1)
     scene.step(substeps=4)
@@ -161,7 +161,7 @@ def test_an_edit_without_time_is_no_event() -> None:
     assert scene["hits"].data.impulse_w[0, 0, 2].item() == pytest.approx(3 * 10.0 * DT)
 
 
-def test_a_run_resumes_in_the_middle_of_a_control_step() -> None:
+def test_run_resumes_within_a_control_step() -> None:
     """A restored state continues bit for bit: rows, impulses and current contacts."""
     script = during((0, 0, 2, 9, 10.0), (2, 1, 4, 7, 3.0))
     first, second = world(script), world(script)
@@ -205,7 +205,7 @@ def test_readings_and_recordings_are_ragged(tmp_path: Path) -> None:
     assert sensor.measured["phase"][sensor.events(1, 2)].tolist() == [PERSIST, END]
 
 
-def test_rows_per_env_need_a_ragged_field() -> None:
+def test_rows_per_env_require_a_ragged_field() -> None:
     """Requesting events from a plain reading or recording raises an error that names it."""
     scene = sn.Scene(sn.TensorEngine(2, DT), [sn.ImuCfg(name="imu", body="body")])
     reading = scene.publish()["imu"]
@@ -236,7 +236,7 @@ def test_one_pair_per_primary_and_secondary() -> None:
     assert scene["collision_events"].data.pair[1, 0].item() == 2
 
 
-def test_it_keeps_the_authors_contract() -> None:
+def test_contract_holds() -> None:
     """Every rule of check_sensor holds for scripted contacts."""
     cfg = sn.CollisionEventsCfg(primary=sn.ContactMatch(mode="body", pattern="left|right"), max_events=6)
     (report,) = sn.CollisionEvents.needs(cfg, sn.TensorEngine(bodies=("left", "right")), lambda need: None)

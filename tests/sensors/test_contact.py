@@ -29,7 +29,7 @@ STRONGEST = CONTACT_REPORT(("body", FEET), None, ("found", "force"), "maxforce")
           "stages": (sn.LowPass(time_constant=0.01),)}, STRONGEST),
     ],
 )  # fmt: skip
-def test_the_contract_holds(fields: dict[str, Any], report: Any) -> None:
+def test_contract_holds(fields: dict[str, Any], report: Any) -> None:
     """`check_sensor` passes for a plain switch, with hysteresis and debouncing, and with a stage."""
     check_sensor(sn.ContactCfg(**fields), stepping(report))
 
@@ -84,7 +84,7 @@ def test_events_are_exact_to_the_tick_at_any_read_rate(wait: int, read_every: in
     assert sum(a != b for a, b in pairwise(expected)) > 5
 
 
-def test_events_are_exact_a_million_seconds_in() -> None:
+def test_events_are_exact_after_a_million_seconds() -> None:
     """At tick 10^9 of 1 kHz a debounce of 3 ms is three ticks."""
     forces = [0.0, 0.0, 9.0, 9.0, 9.0, 9.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0]
     fields = {"on_force": 5.0, "debounce": 0.003, "dt": 0.001}
@@ -100,14 +100,14 @@ def test_a_number_of_samples_is_one_more_than_the_ticks_between() -> None:
     assert shown(forces, on_force=5.0, debounce_samples=4) == by_time
 
 
-def test_a_debounced_switch_is_a_switch_and_the_stage_debounce() -> None:
+def test_debounced_switch_equals_switch_plus_debounce_stage() -> None:
     """The rule is that of `sn.Debounce`, applied to the force of a switch without hysteresis."""
     forces = np.repeat(np.random.default_rng(5).choice([0.0, 9.0], 90), 2)[:150].tolist()
     stage = sn.Debounce(time=0.02, threshold=5.0)
     assert shown(forces, on_force=5.0, debounce=0.02) == shown(forces, on_force=5.0, stages=(stage,))
 
 
-def test_there_is_no_chatter_inside_the_band() -> None:
+def test_no_chatter_inside_the_hysteresis_band() -> None:
     """A force of 8 N with 4 N of vibration, noise included, between 10 N and 5 N switches on once and off once."""
     rng = np.random.default_rng(6)
     forces = [0.0, 0.0, 15.0, *(8.0 + 1.9 * np.sign(rng.normal(size=400))).tolist(), 0.0, 0.0]
@@ -117,14 +117,14 @@ def test_there_is_no_chatter_inside_the_band() -> None:
     assert sum(a != b for a, b in pairwise(chattering)) > 100
 
 
-def test_the_thresholds_themselves_are_off() -> None:
+def test_force_at_the_threshold_is_off() -> None:
     """The switch is on above `on_force` and off at `off_force`; with a threshold of 0 any force switches it on."""
     assert shown([10.0, 10.001, 5.001, 5.0, 0.0], on_force=10.0, off_force=5.0) == [False, True, True, False, False]
     assert shown([0.0, 1e-6, 0.0]) == [False, True, False]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_any_number_of_feet_is_watched(count: int) -> None:
+def test_any_number_of_feet_is_supported(count: int) -> None:
     """Each foot is independent; a row of three or four feet is not interpreted as a vector or a quaternion."""
     names = tuple("abcde"[:count])
     engine = sn.TensorEngine(2, 0.01, bodies=names, provides=("pose", "contact"))
@@ -145,7 +145,7 @@ def test_any_number_of_feet_is_watched(count: int) -> None:
     [{"noise": 50.0}, {"bias": 20.0}, {"random_walk": 30.0}, {"noise": sn.Uniform(1.0, 9.0), "resolution": 3.0}],
 )
 @pytest.mark.parametrize("stages", [(), (sn.LowPass(time_constant=0.02),)])
-def test_noise_never_makes_a_contact_where_there_is_no_force(knobs: dict[str, Any], stages: Any) -> None:
+def test_noise_without_force_causes_no_contact(knobs: dict[str, Any], stages: Any) -> None:
     """In the air all samples of 64 envs stay off, at any noise and threshold; under load noise has an effect."""
     engine = engine_of(64)
     common = {"body": "left", "stages": stages, **knobs}
@@ -164,7 +164,7 @@ def test_noise_never_makes_a_contact_where_there_is_no_force(knobs: dict[str, An
     assert float((torch.stack(work) - 2.5).abs().max()) > 0.5
 
 
-def test_noise_acts_on_the_force_and_not_on_the_flag() -> None:
+def test_noise_affects_the_force_and_not_the_flag() -> None:
     """A load one standard deviation above the threshold is missed with the normal probability, 15.87 %."""
     engine = engine_of(2000)
     engine.contacts[LEFT] = (1.0, 0.0, 0.0, 12.0)
@@ -178,7 +178,7 @@ def test_noise_acts_on_the_force_and_not_on_the_flag() -> None:
     assert float(torch.stack(missed).mean()) == pytest.approx(p, abs=5.0 * math.sqrt(p * (1.0 - p) / 40000))
 
 
-def test_a_stuck_fault_is_how_a_false_contact_is_made() -> None:
+def test_stuck_fault_produces_a_false_contact() -> None:
     """A stuck switch stays on in the air, in the measured branch only."""
     fault = sn.StuckFault(start=0.02)
     engine = engine_of(1)
@@ -194,7 +194,7 @@ def test_a_stuck_fault_is_how_a_false_contact_is_made() -> None:
 # Force ----------------------------------------------------------------------------------------------------------------
 
 
-def test_what_presses_from_two_sides_cancels_unless_the_strongest_counts() -> None:
+def test_opposing_forces_cancel_unless_the_strongest_is_used() -> None:
     """A gripped body has no net force; its strongest contact is reported in the contact's frame."""
     engine = engine_of(1)
     cfgs = [sn.ContactCfg(name=how, bodies=FEET, on_force=5.0, measure=how) for how in ("net", "strongest")]  # type: ignore[arg-type]
@@ -207,7 +207,7 @@ def test_what_presses_from_two_sides_cancels_unless_the_strongest_counts() -> No
     assert scene["net"].info.notes == {"on": "net force > 5 N", "off": "<= 5 N"}
 
 
-def test_a_box_that_is_dropped_touches_when_mujoco_says_so() -> None:
+def test_dropped_box_touches_when_mujoco_reports_contact() -> None:
     """Contact is on exactly at the ticks with a floor force above 2 N, bounces included, and never before."""
     xml = """
     <mujoco><option timestep="0.002"/><worldbody>
@@ -229,7 +229,7 @@ def test_a_box_that_is_dropped_touches_when_mujoco_says_so() -> None:
     assert lands >= 3 and not any(flags[:60])
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# Refused configs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,12 @@ def test_a_box_that_is_dropped_touches_when_mujoco_says_so() -> None:
         ({"body": "left", "offset": sn.OffsetCfg(pos=(0.0, 0.0, 1.0))}, "offset: .*expected no offset"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.ContactCfg(**fields)
 
 
-def test_nothing_is_watched_without_being_named() -> None:
+def test_unnamed_element_is_refused() -> None:
     """A switch without a selector is an error, and does not default to the model's last body."""
     with pytest.raises(sn.ConfigError, match="no selector"):
         sn.ContactCfg()

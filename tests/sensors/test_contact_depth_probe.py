@@ -1,4 +1,4 @@
-"""The contact depth probe: known depths, a slow reference, MuJoCo's distances, and the law of the radius noise."""
+"""The contact depth probe: known depths, a slow reference, MuJoCo's distances, and radius noise."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def scatter(engine: sn.TensorEngine, rng: np.random.Generator) -> tuple[Array, A
 @pytest.mark.parametrize(
     ("far", "depth"), [(0.15, 0.0), (0.105, 0.005), (0.1, 0.01), (0.075, 0.035), (0.0, 0.11)], ids=str
 )
-def test_in_a_ball_the_depth_is_the_two_radii_less_the_way_between_the_centres(far: float, depth: float) -> None:
+def test_depth_in_a_ball_is_the_sum_of_radii_minus_the_distance(far: float, depth: float) -> None:
     """The depth is exactly 0 without contact, and correct with the probe centre inside the ball or at its centre."""
     engine = engine_of([BALL])
     engine.body_pos_w[0, 1] = torch.tensor([0.6, 0.0, 0.8]) * far
@@ -77,7 +77,7 @@ def test_in_a_ball_the_depth_is_the_two_radii_less_the_way_between_the_centres(f
     assert depth > 0.0 or skin.data.item() == 0.0
 
 
-def test_in_a_turned_box_the_depth_is_that_of_each_env() -> None:
+def test_depth_in_a_turned_box_is_per_env() -> None:
     """200 envs, both bodies in random poses, five probes: q = |p| - half, sd = |max(q, 0)| + min(max(q), 0)."""
     rng = np.random.default_rng(0)
     engine = engine_of([BOX], 200)
@@ -95,7 +95,7 @@ def test_in_a_turned_box_the_depth_is_that_of_each_env() -> None:
     assert 0.1 < (expected > 0.0).mean() < 0.9 and expected.max() > 0.1
 
 
-def test_over_a_slope_the_depth_is_along_its_normal() -> None:
+def test_depth_over_a_slope_is_along_its_normal() -> None:
     """A plane rotated by 30 degrees about y, a probe at height h above its origin: sd = h cos 30."""
     quat = (math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
     engine = engine_of([sn.Shape("plane", "slope", quat=quat)], 3)
@@ -126,7 +126,7 @@ CROWD = (
 )
 
 
-def test_among_shapes_of_all_kinds_the_deepest_counts_as_in_the_slow_reference() -> None:
+def test_deepest_of_all_shapes_matches_the_slow_reference() -> None:
     """In four envs with 100 probes among eight shapes, some moving, depths are within 2e-6 m of brute force in
     float64.
     """
@@ -147,7 +147,7 @@ def test_among_shapes_of_all_kinds_the_deepest_counts_as_in_the_slow_reference()
     assert deepest == set(range(len(CROWD)))
 
 
-def test_beside_a_surface_it_is_the_radius_less_what_a_distance_probe_reads() -> None:
+def test_depth_is_the_radius_minus_the_distance_probes_reading() -> None:
     """Outside, the depth is R - distance; inside a single shape, R + distance. Both sensors touch the same shapes."""
     rng = np.random.default_rng(2)
     engine = engine_of([BOX], 50)
@@ -178,7 +178,7 @@ WORLD = """
 """
 
 
-def test_the_depth_is_the_penetration_that_mujoco_finds_for_a_ball() -> None:
+def test_depth_equals_mujocos_penetration_of_a_ball() -> None:
     """Depths match `mj_geomDistance` of a ball of the probe's radius, if its centre is outside the other geom."""
     engine = sn.MujocoEngine(WORLD)
     names = ("floor", "box", "capsule", "cylinder", "ellipsoid", "sphere")
@@ -210,10 +210,10 @@ def test_the_depth_is_the_penetration_that_mujoco_finds_for_a_ball() -> None:
     assert min(touched.values()) >= 5, touched
 
 
-# What is felt ---------------------------------------------------------------------------------------------------------
+# Detected shapes ------------------------------------------------------------------------------------------------------
 
 
-def test_the_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:
+def test_own_link_is_ignored_and_every_other_shape_detected() -> None:
     """A probe ignores its own link's shell and shapes without collisions."""
     ghost = replace(BALL, name="ghost", is_collision=False)
     engine = engine_of([SHELL, ghost])
@@ -229,7 +229,7 @@ ARM = """
 """
 
 
-def test_other_links_of_the_robot_are_felt_unless_they_are_excluded() -> None:
+def test_other_links_of_the_robot_are_detected_unless_excluded() -> None:
     """The probe at the hand's origin is 0.06 m deep in the arm: R - (0.15 - 0.1), R = 0.11."""
     _, skin = probing(sn.MujocoEngine(ARM), link_name="hand", probe_radius=0.11)
     assert skin.data.item() == pytest.approx(0.06, abs=1e-6)
@@ -261,7 +261,7 @@ def test_names_labels_groups_and_geometry_select(selection: dict[str, Any], dept
     assert skin.data.item() == pytest.approx(depth, abs=1e-7)
 
 
-def test_no_velocities_are_asked_of_the_engine() -> None:
+def test_engine_velocities_are_not_required() -> None:
     assert {need.kind for need in sn.ContactDepthProbe.requires} == {"BODY_POSE", "SHAPES"}
 
 
@@ -284,7 +284,7 @@ def test_grids_lists_and_several_links_keep_their_axes() -> None:
     np.testing.assert_allclose(numpy(both.data)[1, 0].ravel(), sunk, rtol=1e-6)
 
 
-def test_probes_turn_with_their_link_and_its_offset() -> None:
+def test_probes_rotate_with_their_link_and_offset() -> None:
     """A link on its side presses its probe, 0.1 m along x of a frame that is 0.2 m along x, to the ground below."""
     engine = engine_of([GROUND])
     half = math.sqrt(0.5)
@@ -325,7 +325,7 @@ def test_radius_noise_is_uniform_and_independent_from_sample_env_and_probe() -> 
         assert abs(product) < 5.0 / math.sqrt(n), f"axis {axis}"
 
 
-def test_noise_of_the_radius_feels_what_is_not_touched_and_misses_what_is() -> None:
+def test_radius_noise_causes_false_and_missed_contacts() -> None:
     """At a distance g from a probe its mean depth is that of max(0, U a - g): (a - g)^2 / 4a; the truth is 0."""
     a, gap, envs = 0.004, 0.001, 400
     engine = engine_of([GROUND], envs)
@@ -346,7 +346,7 @@ def test_a_drawn_radius_is_never_below_zero() -> None:
     assert (values == 0.0).mean() == pytest.approx(1.0 / 3.0, abs=5.0 * math.sqrt(2.0 / 9.0 / 500))
 
 
-def test_the_radius_noise_is_a_function_of_the_seed() -> None:
+def test_radius_noise_is_deterministic_per_seed() -> None:
     first, again = (buried(probe_radius_noise=0.001)[1].read() for _ in range(2))
     assert torch.equal(first, again)
     cfg = sn.ContactDepthProbeCfg(
@@ -356,7 +356,7 @@ def test_the_radius_noise_is_a_function_of_the_seed() -> None:
     assert not torch.equal(first, other)
 
 
-def test_the_truth_does_not_know_of_the_radius_noise_bit_for_bit() -> None:
+def test_radius_noise_does_not_change_a_bit_of_the_truth() -> None:
     """The same holds among shapes of all kinds, for which the search range is then larger."""
     places = np.random.default_rng(3).uniform(-0.35, 0.35, (300, 3))
     truths = []
@@ -398,11 +398,11 @@ def test_delay_and_history_show_earlier_samples() -> None:
 # The contract ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_goes_by_the_name_of_genelab_as_well() -> None:
+def test_genelab_name_is_an_alias() -> None:
     assert sn.ContactDepthProbeCfg.kind() == "contact_depth_probe"
 
 
-def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
+def test_shape_without_pose_invalidates_the_sample() -> None:
     engine = engine_of([BALL], 2)
     scene, skin = probing(engine)
     assert skin.valid.tolist() == [True, True]
@@ -415,7 +415,7 @@ def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
     assert skin.valid.tolist() == [True, True] and skin.data[1].item() == pytest.approx(0.11)
 
 
-def test_the_debug_points_are_where_something_is_touched() -> None:
+def test_debug_points_show_touching_probes() -> None:
     engine = engine_of([GROUND], 2)
     engine.body_pos_w[:, 0] = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 5.0]])
     engine.body_quat_w[:, 0] = torch.tensor([0.0, 0.0, 0.0, 1.0])  # half a turn about z
@@ -439,5 +439,5 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
     [{}, {"probe_radius_noise": 0.05, "probe_radius": (0.0, 2.0), "noise": 0.01}, {"rate_hz": 200.0, "delay": 0.01}],
     ids=str,
 )
-def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
+def test_contract_holds(given: dict[str, Any]) -> None:
     check_sensor(sn.ContactDepthProbeCfg.example().replace(**given), engine=tumbling_over_ground)

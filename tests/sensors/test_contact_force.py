@@ -62,7 +62,7 @@ def stepping(report: Requirement) -> Any:
           "stages": (sn.ScaleError(scale=0.1),)}, NET),
     ],
 )  # fmt: skip
-def test_the_contract_holds(fields: dict[str, Any], report: Requirement) -> None:
+def test_contract_holds(fields: dict[str, Any], report: Requirement) -> None:
     """`check_sensor` passes with and without a range, with and without a mount axis."""
     check_sensor(sn.ContactForceCfg(**fields), stepping(report))
 
@@ -70,7 +70,7 @@ def test_the_contract_holds(fields: dict[str, Any], report: Requirement) -> None
 # Frame and sign -------------------------------------------------------------------------------------------------------
 
 
-def test_the_force_on_the_body_is_turned_into_the_mounts_axes() -> None:
+def test_force_is_rotated_into_the_mounts_axes() -> None:
     """The reading is R^T F with R the body's orientation times the offset's; the other foot and env do not
     contribute.
     """
@@ -90,7 +90,7 @@ def test_the_force_on_the_body_is_turned_into_the_mounts_axes() -> None:
     np.testing.assert_allclose(numpy(scene["turned"].data), turned, atol=30.0 * EPS * 200.0)
 
 
-def test_geoms_are_touched_by_themselves_in_their_own_axes() -> None:
+def test_geoms_read_their_own_contacts_in_their_own_axes() -> None:
     """A geom has its own report, and its orientation on the body is included."""
     engine = engine_of(1)
     scene = sn.Scene(engine, [sn.ContactForceCfg(geom="toe")])
@@ -112,7 +112,7 @@ def reading(force: tuple[float, float, float], **fields: Any) -> tuple[list[floa
     return scene["f"].data[0].tolist(), scene["f"].ground_truth[0].tolist()
 
 
-def test_both_branches_are_clipped_and_then_lose_what_is_small() -> None:
+def test_both_branches_are_clipped_then_small_forces_zeroed() -> None:
     """Each axis is clipped to +-max, then set to 0 below min; exactly min is kept."""
     fields = {"min_force": (1.0, 1.0, 2.0), "max_force": (10.0, 5.0, 20.0)}
     for force, expected in (
@@ -123,7 +123,7 @@ def test_both_branches_are_clipped_and_then_lose_what_is_small() -> None:
         assert reading(force, **fields) == (pytest.approx(expected), pytest.approx(expected))
 
 
-def test_noise_comes_before_the_range() -> None:
+def test_noise_is_applied_before_the_range() -> None:
     """A bias that lifts a small force over the deadband is read; a bias that lifts a large force over full scale is
     not.
     """
@@ -141,7 +141,7 @@ def test_a_clipped_reading_is_on_the_grid_as_if_quantised_after_the_clip() -> No
         np.testing.assert_array_equal(truth, clipped)
 
 
-def test_the_grid_of_full_scale_follows_a_resolution_that_is_set_per_env() -> None:
+def test_full_scale_grid_follows_a_resolution_set_per_env() -> None:
     """Env 1 gets a coarser grid at run time: its full scale is on that one."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.ContactForceCfg(name="f", body="left", resolution=0.0, max_force=10.0)])
@@ -187,7 +187,7 @@ BOX = """
 
 
 @pytest.mark.parametrize("tilt", [0.0, 20.0])
-def test_a_box_at_rest_is_carried_in_its_own_axes(tilt: float) -> None:
+def test_box_at_rest_reads_its_weight_in_its_own_axes(tilt: float) -> None:
     """On a slope of angle a, the force is (0, m g sin a, m g cos a) in the box's axes, within 1 %."""
     scene = sn.Scene(sn.MujocoEngine(BOX.format(tilt=tilt)), [sn.ContactForceCfg(name="f", body="box")])
     scene.step(substeps=1000)
@@ -234,7 +234,7 @@ def test_bouncing_bodies_read_as_the_sum_of_mujocos_contacts() -> None:
     assert seen > 50
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# Refused configs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def test_bouncing_bodies_read_as_the_sum_of_mujocos_contacts() -> None:
         ({"body": "left", "min_force": 5.0, "max_force": (9.0, 9.0, 4.0)}, "at least min_force"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.ContactForceCfg(**fields)
 
 
-def test_what_there_is_not_is_an_error() -> None:
+def test_unknown_names_raise() -> None:
     """A missing body, a missing ignored body or an engine without contacts is an error, never zeros."""
     with pytest.raises(sn.SelectionError, match=r"lefft.*left"):
         sn.Scene(engine_of(1), [sn.ContactForceCfg(body="lefft")])
@@ -263,7 +263,7 @@ def test_what_there_is_not_is_an_error() -> None:
         sn.Scene(sn.TensorEngine(), [sn.ContactForceCfg(body="body")])
 
 
-def test_a_force_that_is_not_finite_names_the_body() -> None:
+def test_non_finite_force_names_the_body() -> None:
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.ContactForceCfg(bodies=".*", evaluate="always")])
     engine.contacts[NET][0, 1, 0] = torch.tensor([1.0, math.nan, 0.0, 0.0])
@@ -272,7 +272,7 @@ def test_a_force_that_is_not_finite_names_the_body() -> None:
     assert scene["contact_force"].valid.tolist() == [False, True]
 
 
-def test_the_force_is_drawn_at_the_mount() -> None:
+def test_debug_draw_shows_the_force_at_the_mount() -> None:
     """One arrow per mount in world axes, 0.01 m per N."""
     engine = engine_of(1)
     engine.body_pos_w = [[[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]]

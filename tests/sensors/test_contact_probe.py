@@ -48,7 +48,7 @@ def flags(sensor: sn.ContactProbe) -> list[bool]:
 # Thresholds -----------------------------------------------------------------------------------------------------------
 
 
-def test_it_turns_on_above_one_threshold_and_off_at_the_other() -> None:
+def test_probe_turns_on_above_one_threshold_and_off_below_the_other() -> None:
     """Over seven steps, a reset of env 0 between the thresholds clears its latch and keeps that of env 1."""
     scene, skin = touching(engine_of(2), contact_threshold=1e-3, release_threshold=5e-4)
     assert skin.data.dtype == torch.bool and skin.data.shape == (2, 1)
@@ -74,7 +74,7 @@ def test_the_first_sample_starts_from_off() -> None:
     assert flags(touching(engine, contact_threshold=6e-4, release_threshold=5e-4)[1]) == [True]
 
 
-def test_any_number_of_probes_and_envs_are_state_machines_of_their_own() -> None:
+def test_probes_and_envs_have_independent_states() -> None:
     """200 samples of a random walk in 6 envs, with probes at 8 heights, match a loop in Python."""
     on, off = 1e-3, 2e-4
     rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ def test_any_number_of_probes_and_envs_are_state_machines_of_their_own() -> None
     assert kept > 100
 
 
-def test_without_a_release_threshold_nothing_is_remembered() -> None:
+def test_without_release_threshold_there_is_no_state() -> None:
     """By default, the flag is on above 0.1 mm and off again below."""
     scene, skin = touching(engine_of())
     for depth, on in ((0.9e-4, False), (1.1e-4, True), (0.9e-4, False), (0.0, False)):
@@ -106,7 +106,7 @@ def test_without_a_release_threshold_nothing_is_remembered() -> None:
     assert cfg.contact_threshold == 1e-4 and cfg.release_threshold is None
 
 
-def test_a_threshold_of_zero_is_any_touch_at_all() -> None:
+def test_zero_threshold_detects_any_touch() -> None:
     """At exactly the threshold the flag is off: at the surface and outside of it, nothing touches."""
     scene, skin = touching(engine_of(), contact_threshold=0.0, probe_radius=0.0078125)  # 2^-7: exact
     for height, on in ((0.0078125, False), (0.0078124, True), (0.5, False)):
@@ -118,7 +118,7 @@ def test_a_threshold_of_zero_is_any_touch_at_all() -> None:
 # Per env --------------------------------------------------------------------------------------------------------------
 
 
-def test_thresholds_may_be_set_per_env_while_the_scene_runs() -> None:
+def test_thresholds_can_be_set_per_env_at_run_time() -> None:
     """Thresholds per env are saved and restored with the state."""
     scene, skin = touching(engine_of(3), contact_threshold=1e-3, release_threshold=5e-4)
     skin.set("contact_threshold", [2e-3, 3e-3], env_ids=[1, 2])
@@ -134,7 +134,7 @@ def test_thresholds_may_be_set_per_env_while_the_scene_runs() -> None:
     assert flags(same) == [True, False, True]
 
 
-def test_without_hysteresis_the_one_threshold_set_is_both() -> None:
+def test_without_hysteresis_set_changes_both_thresholds() -> None:
     scene, skin = touching(engine_of(2))
     skin.set("contact_threshold", 1e-3, env_ids=[0])
     for depth, on in ((1.5e-3, [True, True]), (5e-4, [False, True])):
@@ -142,7 +142,7 @@ def test_without_hysteresis_the_one_threshold_set_is_both() -> None:
         assert flags(skin) == on
 
 
-def test_thresholds_that_cannot_be_are_refused_at_run_time() -> None:
+def test_invalid_thresholds_are_refused_at_run_time() -> None:
     """Negative thresholds, a wrong order in any env, wrong counts, and thresholds missing in the config are
     rejected.
     """
@@ -248,7 +248,7 @@ SEAT = """
 """
 
 
-def test_a_box_that_lands_and_carries_a_ball_feels_both_and_nothing_else() -> None:
+def test_landed_box_with_a_ball_detects_exactly_both() -> None:
     """Probes on the top and the bottom of a box are on at the ticks at which MuJoCo reports a smaller distance."""
     places = ((0.0, 0.0, 0.049), (0.0, 0.0, -0.049), (0.05, 0.05, 0.049))
     skin = sn.ContactProbeCfg(name="skin", body="box", probe_local_pos=places, probe_radius=0.0015)
@@ -295,17 +295,17 @@ def test_bad_thresholds_are_refused_by_name(given: dict[str, Any], match: str) -
 # The contract ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_goes_by_the_name_of_genelab_as_well() -> None:
+def test_genelab_name_is_an_alias() -> None:
     assert sn.ContactProbeCfg.kind() == "contact_probe"
 
 
-def test_it_says_its_thresholds() -> None:
+def test_info_shows_the_thresholds() -> None:
     notes = touching(engine_of(), contact_threshold=1e-3, release_threshold=5e-4)[1].info.notes
     assert notes == {"on": "depth > 0.001 m", "off": "depth <= 0.0005 m"}
     assert touching(engine_of())[1].info.notes["off"] == "depth <= 0.0001 m"
 
 
-def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
+def test_shape_without_pose_invalidates_the_sample() -> None:
     engine = sn.TensorEngine(
         2, 0.01, bodies=("tip", "thing"), shapes=[sn.Shape("sphere", "ball", (0.1,), body="thing")], provides=("pose",)
     )
@@ -317,7 +317,7 @@ def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
         assert skin.valid.tolist() == [True, False]
 
 
-def test_the_debug_points_are_the_probes_that_are_on() -> None:
+def test_debug_points_show_probes_that_are_on() -> None:
     scene, skin = touching(engine_of(2), probe_local_pos=((0.1, 0.0, 0.0), (0.2, 0.0, 0.5)))
     press(scene, [1e-3, 0.0])
     (shape,) = skin.debug_draw()
@@ -343,5 +343,5 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
     ],
     ids=str,
 )
-def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
+def test_contract_holds(given: dict[str, Any]) -> None:
     check_sensor(sn.ContactProbeCfg.example().replace(**given), engine=tumbling_over_ground)

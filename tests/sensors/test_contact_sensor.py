@@ -127,12 +127,12 @@ def tick(scene: sn.Scene, touches: list[Touch]) -> Any:
     return scene["contact_sensor"]
 
 
-# What is reported -----------------------------------------------------------------------------------------------------
+# Reports --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reduce", ["none", "mindist", "maxforce"])
 @pytest.mark.parametrize("secondary", [None, on("box"), on(OTHERS)], ids=["anything", "one", "several"])
-def test_slots_hold_the_contacts_in_the_order_of_the_reduction(reduce: Any, secondary: Any) -> None:
+def test_slots_are_sorted_by_the_reduction(reduce: Any, secondary: Any) -> None:
     """All fields of random contacts, primary-major, equal those of the reference, merged over the secondaries."""
     scene = scene_of(5, fields=(*ALL, "friction"), reduce=reduce, secondary=secondary, num_slots=3,
                      track_contact_points=True)  # fmt: skip
@@ -175,7 +175,7 @@ def test_global_frame_turns_force_and_torque_into_the_world_on_the_primary() -> 
 
 
 @pytest.mark.parametrize("secondary", [None, on(OTHERS)], ids=["anything", "several"])
-def test_netforce_is_one_sum_whatever_num_slots_is(secondary: Any) -> None:
+def test_netforce_is_one_sum_for_any_num_slots(secondary: Any) -> None:
     """Netforce has one slot per primary: the number of contacts and the sum of the forces on it."""
     scene = scene_of(3, reduce="netforce", num_slots=4, secondary=secondary)
     touches = scatter(np.random.default_rng(3), 3)
@@ -189,7 +189,7 @@ def test_netforce_is_one_sum_whatever_num_slots_is(secondary: Any) -> None:
             np.testing.assert_allclose(numpy(data.force[env, p]), expected, atol=1e-4)
 
 
-def test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filter() -> None:
+def test_prim_path_forces_are_normal_forces_in_total_and_by_filter() -> None:
     """Net forces, the force matrix, friction and mean points of many bodies against many filters are sums over the
     contacts, and found counts the contacts.
     """
@@ -221,7 +221,7 @@ def test_forces_by_prim_path_are_normal_forces_on_the_bodies_in_all_and_by_filte
     assert torch.equal(data.quat_w[..., 0], torch.ones(6, 4))
 
 
-def test_more_contacts_than_are_summed_are_counted_and_named_once() -> None:
+def test_contacts_beyond_the_limit_are_counted_and_reported_once() -> None:
     """Beyond max_contact_data_count_per_prim only the strongest are summed, found counts all, and one warning names the
     body.
     """
@@ -237,7 +237,7 @@ def test_more_contacts_than_are_summed_are_counted_and_named_once() -> None:
         assert float(tick(scene, touches).data.found[0, 0]) == 3.0
 
 
-def test_what_is_not_asked_for_is_none() -> None:
+def test_unrequested_fields_are_none() -> None:
     """Only the fields required by the form and the options are allocated."""
     data = scene_of(fields=("found",), latch=False)["contact_sensor"].data
     for name in (*ALL[1:], *TIMES, "found_history", "net_forces_w", "latched_any", "contact_pos_w", "pos_w"):
@@ -274,7 +274,7 @@ def test_times_of_contact_and_air_are_whole_ticks(form: str) -> None:
         before[in_contact], in_contact, began = ticks + 1, not in_contact, began + 1
 
 
-def test_no_event_is_missed_after_a_million_seconds() -> None:
+def test_events_are_exact_after_a_million_seconds() -> None:
     """Contact that alternates with the control step is reported at each change, and times stay exact at t = 1e6 s."""
     scene = scene_of(dt=0.005, allow_gaps=True, track_air_time=True, primary=on("FL"))
     scene.update(ticks=200_000_000)
@@ -334,7 +334,7 @@ def test_nothing_is_stale_one_tick_after_lift_off() -> None:
      ({"prim_path": "FL", "force_threshold": 0.0}, True, True), ({"force_threshold": 5.0}, False, False)],
     ids=["any contact", "1 N", "default by prim path", "0 N", "5 N"],
 )  # fmt: skip
-def test_the_threshold_decides_what_is_contact_for_the_times_alone(fields: Any, at_half: bool, at_two: bool) -> None:
+def test_threshold_affects_contact_times_only(fields: Any, at_half: bool, at_two: bool) -> None:
     """Forces of 0.5 N and 2 N count as contact or not; found, force and latches do not depend on this."""
     form = {} if "prim_path" in fields else {"primary": on("FL")}
     for force, expected in ((0.5, at_half), (2.0, at_two)):
@@ -344,7 +344,7 @@ def test_the_threshold_decides_what_is_contact_for_the_times_alone(fields: Any, 
         assert float(sensor.data.latched_peak_force) == force
 
 
-def test_the_threshold_and_the_latches_see_all_contacts_not_only_the_slots() -> None:
+def test_threshold_and_latches_use_all_contacts() -> None:
     """Four contacts of 0.4 N sum to 1.6 N, even if one slot shows 0.4 N."""
     scene = scene_of(primary=on("FL"), track_air_time=True, force_threshold=1.0)
     data = tick(scene, [pressing(0, "FL", 0.4)] * 4).data
@@ -363,7 +363,7 @@ def step(scene: sn.Scene, forces: list[float]) -> Any:
     return sensor
 
 
-def test_a_bounce_within_a_control_step_is_seen() -> None:
+def test_bounce_within_a_control_step_is_detected() -> None:
     """Two ticks of contact out of ten, over before the end, appear in the latch with peak, impulse and first time, and
     in the history. The next control step clears the latch.
     """
@@ -398,7 +398,7 @@ def test_the_latched_impulse_is_the_integral_of_the_net_force(fields: Any) -> No
     assert float(data.latched_peak_force) == pytest.approx(peak, rel=1e-5)
 
 
-def test_without_control_steps_each_update_is_one() -> None:
+def test_without_control_steps_each_update_counts_as_one() -> None:
     """Without control steps, a latch covers the tick of the update."""
     scene = scene_of(primary=on("FL"))
     assert bool(tick(scene, [pressing(0, "FL", 3.0)]).data.latched_any)
@@ -446,10 +446,10 @@ def test_an_update_without_time_holds_the_sample() -> None:
             tick(scene, [pressing(0, "FL", 4.0)])
 
 
-# A rate of its own ----------------------------------------------------------------------------------------------------
+# Separate rate --------------------------------------------------------------------------------------------------------
 
 
-def test_a_slow_sensor_sees_every_tick_and_shows_it_at_its_samples() -> None:
+def test_slow_sensor_observes_every_tick() -> None:
     """Sampled every fourth tick, the sensor matches a sensor sampled at every tick bit for bit: times, history and all
     fields. Between samples the reading is constant, and its latch covers the ticks since the previous sample.
     """
@@ -482,7 +482,7 @@ def test_a_slow_sensor_sees_every_tick_and_shows_it_at_its_samples() -> None:
             assert float(slow.latched_first_time) == np.float32(first)
 
 
-def test_a_slow_latch_covers_a_control_step_that_is_longer() -> None:
+def test_latch_of_a_slow_sensor_covers_a_longer_control_step() -> None:
     """With samples every second tick of a control step of six, the latch starts at the beginning of the step."""
     scene = scene_of(primary=on("FL"), update_period=2 * DT)
     scene.begin_control_step()
@@ -542,7 +542,7 @@ def test_primaries_are_named_and_found() -> None:
     [(("FL", "RR"), ["FR", "RL"]), (("^F",), ["RL", "RR"]), (("L$", "FR"), ["RR"])],
     ids=["names", "pattern", "both"],
 )
-def test_names_and_patterns_are_excluded(exclude: Any, left: list[str]) -> None:
+def test_names_and_patterns_can_be_excluded(exclude: Any, left: list[str]) -> None:
     """A plain entry is a name; an entry with a special character is a pattern."""
     scene = scene_of(primary=on("FL|FR|RL|RR", exclude=exclude))
     assert scene["contact_sensor"].primary_names == left
@@ -582,7 +582,7 @@ FOOT = {"primary": on("FL")}
         ({"prim_path": "FL", "filter_prim_paths_expr": ["box", "b.*"]}, "another one also matches the body 'box'"),
     ],
 )  # fmt: skip
-def test_bad_input_names_config_field_and_fix(fields: Any, message: str) -> None:
+def test_bad_input_error_names_config_field_and_fix(fields: Any, message: str) -> None:
     """Each fault of a config, alone or on a model, is a ConfigError that states the correct form."""
     with pytest.raises(sn.ConfigError) as error:
         sn.Scene(engine_of(), [sn.ContactSensorCfg(**fields)])
@@ -590,7 +590,7 @@ def test_bad_input_names_config_field_and_fix(fields: Any, message: str) -> None
     assert str(error.value).startswith("ContactSensorCfg")
 
 
-def test_what_it_does_not_keep_is_an_error() -> None:
+def test_reading_an_unrecorded_quantity_raises() -> None:
     """Events without times, and the handles of another simulator, raise a RuntimeError that states the fix."""
     sensor = scene_of()["contact_sensor"]
     for ask in (lambda: sensor.compute_first_contact(0.02), lambda: sensor.compute_first_air(0.02)):
@@ -609,7 +609,7 @@ def test_an_engine_without_contacts_is_refused() -> None:
         sn.Scene(sn.TensorEngine(), [sn.ContactSensorCfg(primary=on("body"))])
 
 
-def test_a_force_that_is_not_finite_marks_its_env_alone() -> None:
+def test_non_finite_force_invalidates_only_its_env() -> None:
     """The env's sample is invalid and its body is named. Timers and latches skip the tick; a reset makes the env valid
     again.
     """
@@ -651,7 +651,7 @@ def scripted(envs: int) -> sn.TensorEngine:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("fields", [{}, {"prim_path": "FL|FR", "filter_prim_paths_expr": ["box"]}])
-def test_captured_graphs_show_the_same(fields: Any) -> None:
+def test_captured_graphs_give_equal_readings(fields: Any) -> None:
     """Replayed as a captured graph, every field has the same bits, control steps and resets included."""
     form = {} if fields else {"primary": on("FL|FR")}
     cfg = sn.ContactSensorCfg(track_air_time=True, history_length=3, **form, **fields)
@@ -682,10 +682,10 @@ def test_captured_graphs_show_the_same(fields: Any) -> None:
     ],
     ids=["example", "slots", "prim_path", "slow"],
 )  # fmt: skip
-def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
+def test_contract_holds(cfg: sn.ContactSensorCfg) -> None:
     """Every rule of check_sensor holds: reset, resume, re-evaluation, env count, other sensors and round trips."""
-    laws = check_sensor(cfg, scripted)
-    assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(laws)
+    rules = check_sensor(cfg, scripted)
+    assert {"reset_leaves_the_others", "resuming_is_exact", "no_time_no_change", "config_round_trip"} <= set(rules)
 
 
 @pytest.mark.parametrize(
@@ -698,7 +698,7 @@ def test_it_keeps_the_authors_contract(cfg: sn.ContactSensorCfg) -> None:
         ({"fields": ("found", "force"), "reduce": "netforce"}, False),
     ],
 )
-def test_it_draws_where_the_data_say_where_a_force_acts(cfg: dict[str, Any], draws: bool) -> None:
+def test_debug_draw_shows_forces_at_known_positions(cfg: dict[str, Any], draws: bool) -> None:
     """set_debug_vis returns whether anything will be drawn; a pressed foot is an arrow of 0.01 m per newton."""
     scene = scene_of(**cfg)
     sensor = tick(scene, [pressing(0, "FL", 3.0)])

@@ -87,7 +87,7 @@ def place(engine: sn.MujocoEngine, height: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [BALL, CUBE], ids=["ball", "cube"])
-def test_times_of_a_body_that_is_set_down_and_lifted(shape: str) -> None:
+def test_contact_times_of_a_body_set_down_and_lifted(shape: str) -> None:
     """For phases of 1, 2, 32 and 128 ticks, current time is k dt and last time (k + 1) dt, with correct events."""
     body = "ball" if shape is BALL else "cube"
     engine = sn.MujocoEngine(world(shape))
@@ -141,7 +141,7 @@ def test_a_ball_touches_below_its_centre() -> None:
 # Forces ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stack_of_cubes_presses_equally_and_oppositely() -> None:
+def test_stacked_cubes_have_equal_and_opposite_forces() -> None:
     """The lower cube's force is the only contact force on the upper cube, supports its weight, and is minus the reverse
     one.
     """
@@ -163,7 +163,7 @@ def test_a_stack_of_cubes_presses_equally_and_oppositely() -> None:
     assert not matrix[:, [0, 1], [0, 1]].any() and not matrix[:, 1, 2].any()
 
 
-def test_the_world_is_its_own_geoms_and_not_what_is_fixed_to_it() -> None:
+def test_world_contacts_exclude_welded_bodies() -> None:
     """On a table fixed to the world, the table exerts the force; the world's floor does not."""
     table = '<body name="table" pos="0 0 .1"><geom type="box" size=".3 .3 .1"/></body>'
     ball = free("ball", f'size="{RADIUS}" mass="2"', "0 0 .3")
@@ -232,7 +232,7 @@ def test_the_latched_impulse_is_the_change_of_momentum() -> None:
     assert impulse[2] > 6.0
 
 
-def test_a_bounce_of_few_ticks_within_ten_is_seen() -> None:
+def test_bounce_of_few_ticks_within_ten_is_detected() -> None:
     """A hard ball touches the floor for one or two ticks of ten: latch and history match the single ticks of a twin."""
     xml = world(BALL.replace("mass", 'solref="-1500000 -400" mass'))
     cfg = sn.ContactSensorCfg(primary=on("body", "ball"), history_length=10)
@@ -275,7 +275,7 @@ def test_the_feet_of_a_standing_quadruped_carry_its_weight() -> None:
     assert bool((scene["strongest"].data.force[..., 2] >= 0.0).all())
 
 
-def test_a_trotting_quadruped_is_reported_as_mujoco_lists_its_contacts() -> None:
+def test_contacts_of_a_trotting_quadruped_match_mujocos_list() -> None:
     """For every foot against the ground, at every fifth tick of a trot, number, force, point, depth and normal of the
     strongest contact, and normal forces, agree with mj_contactForce.
     """
@@ -361,7 +361,7 @@ def test_feet_and_self_collision_of_known_robots(name: str) -> None:
 # Engines, models ------------------------------------------------------------------------------------------------------
 
 
-def test_without_freshness_all_is_one_tick_older() -> None:
+def test_unfresh_readings_are_one_tick_older() -> None:
     """With fresh=False every field at a tick equals the fresh sensor's field at the previous tick."""
     cfg = sn.ContactSensorCfg(primary=on("body", "ball"), fields=ALL, track_air_time=True, history_length=3)
     scenes = [sn.Scene(sn.MujocoEngine(world(BALL), fresh=fresh), [cfg]) for fresh in (True, False)]
@@ -383,7 +383,7 @@ def test_without_freshness_all_is_one_tick_older() -> None:
     assert landed
 
 
-def test_a_model_that_the_owner_compiles_is_prepared_first() -> None:
+def test_model_compiled_by_the_owner_is_prepared_first() -> None:
     """sn.prepare adds the reports, from patterns and paths, to a spec, and live objects that are wrapped then have
     them.
     """

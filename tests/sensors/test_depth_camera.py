@@ -50,7 +50,7 @@ def test_a_wall_is_flat_in_the_image() -> None:
     assert [spec.name for spec in sensor.specs][3:] == ["distance_to_image_plane"]
 
 
-def test_the_image_is_the_readers_own_and_the_measured_one() -> None:
+def test_read_image_returns_a_measured_copy() -> None:
     sensor = sensor_of(camera(bias=0.5))
     image = sensor.read_image()
     np.testing.assert_allclose(image, 2.5, rtol=1e-6)
@@ -66,7 +66,7 @@ def test_ray_length_is_an_option() -> None:
     assert sensor.data.distance_to_image_plane is None
 
 
-def test_mounts_have_an_axis_of_their_own() -> None:
+def test_mounts_have_their_own_axis() -> None:
     cfg = sn.DepthCameraCfg(name="camera", bodies=("body",), res=(32, 24), offset=FORWARD)
     assert sensor_of(cfg, envs=2).read_image().shape == (2, 1, 24, 32)
 
@@ -95,14 +95,14 @@ def test_points_are_in_the_camera_right_down_forward() -> None:
         ({"cx": 14.0}, (16.0, 16.0, 14.0, 12.0)),
     ],
 )
-def test_the_lens_is_what_was_said(lens: Any, expected: Any) -> None:
+def test_lens_is_the_configured_one(lens: Any, expected: Any) -> None:
     """The lens accepts angles or focal lengths, one of them with square pixels, and an off-centre principal point."""
     k = sensor_of(camera(**lens)).data.intrinsic_matrices[0]
     fx, fy, cx, cy = expected
     np.testing.assert_allclose(k, [[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], rtol=1e-6)
 
 
-def test_a_pattern_is_a_lens_as_well() -> None:
+def test_pattern_can_serve_as_lens() -> None:
     pattern = sn.PinholeCameraPatternCfg(width=20, height=10, horizontal_aperture=30.0)
     sensor = sensor_of(sn.DepthCameraCfg(body="body", pattern=pattern, offset=FORWARD))
     assert sensor.read_image().shape == (1, 10, 20) and sensor.data.intrinsic_matrices[0, 0, 0] == 16.0
@@ -112,7 +112,7 @@ def test_a_pattern_is_a_lens_as_well() -> None:
 
 
 @pytest.mark.parametrize(("behaviour", "shown"), [("none", math.inf), ("max", 1.5), ("zero", 0.0)])
-def test_what_is_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
+def test_depth_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
     """A wall at 2 m of z-depth is beyond a range of 1.5 m: it reads +inf or the clipping value, and keeps its
     points.
     """
@@ -123,7 +123,7 @@ def test_what_is_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
     assert (data.distance_to_image_plane == shown).all() and (data.points_b[..., 2] == shown).all()
 
 
-def test_the_range_is_that_of_the_depth_and_not_of_the_ray() -> None:
+def test_range_applies_to_depth_and_not_to_ray_length() -> None:
     """At 2.1 m the whole wall is in range, though the rays to its edges are longer; the minimum applies to the nearest
     ray.
     """
@@ -142,12 +142,12 @@ def test_a_miss_shows_no_hit_value_after_the_noise() -> None:
 # Presets --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_presets_are_those_of_the_table() -> None:
+def test_presets_match_the_table() -> None:
     assert set(get_args(DepthCameraName)) == set(DEVICES) == {"d435", "kinect_v1"}
 
 
 @pytest.mark.parametrize("name", DEVICES)
-def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
+def test_preset_config_round_trips_through_a_file(name: str) -> None:
     """A preset has the device's image, lens, rate and errors, and survives JSON and TOML."""
     cfg = sn.preset(name, name="camera", body="body")
     assert isinstance(cfg, sn.DepthCameraCfg)
@@ -165,7 +165,7 @@ def test_a_preset_builds_a_config_that_survives_a_file(name: str) -> None:
         ("kinect_v1", math.sqrt((0.0012 + 0.0019 * 1.6**2) ** 2 - (0.5 / 43.5) ** 2 / 12.0), 1 / 8, 580.0 * 0.075),
     ],
 )
-def test_a_preset_measures_a_wall_as_the_device_does(name: str, sd: float, quantum: float, parallax: float) -> None:
+def test_preset_measures_a_wall_like_the_device(name: str, sd: float, quantum: float, parallax: float) -> None:
     """At 2 m mean and deviation match the noise law on the grid of disparities, for any `res`.
 
     The law is s z^2 / (f B) for stereo; for the Kinect it is the axial one, less the contribution of a disparity step.
@@ -194,7 +194,7 @@ def test_a_preset_measures_a_wall_as_the_device_does(name: str, sd: float, quant
     np.testing.assert_allclose(seen / 0.001, np.rint(seen / 0.001), atol=1e-3)
 
 
-def test_a_preset_reads_zero_where_there_is_no_depth() -> None:
+def test_preset_reads_zero_without_depth() -> None:
     """Beyond 10 m and in the sky a device reads 0, and so does the truth."""
     sensor = sensor_of(sn.preset("d435", name="camera", body="body", res=(64, 48), offset=FORWARD), shapes=(
         sn.Shape("box", "far", (0.5, 5.0, 30.0), pos=(12.0, 0.0, 0.0)),
@@ -202,7 +202,7 @@ def test_a_preset_reads_zero_where_there_is_no_depth() -> None:
     assert (sensor.read_image() == 0.0).all() and (sensor.ground_truth.distance_to_image_plane == 0.0).all()
 
 
-def test_your_fields_win_over_a_preset() -> None:
+def test_given_fields_override_a_preset() -> None:
     cfg = sn.preset("d435", body="body", stages=(), resolution=None, max_distance=4.0, rate_hz=90.0)
     assert cfg.stages == () and cfg.resolution is None and cfg.max_distance == 4.0 and cfg.rate_hz == 90.0  # type: ignore[attr-defined]
 
@@ -213,7 +213,7 @@ def test_your_fields_win_over_a_preset() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"max_distance": 2.1, "noise": 0.1, "data_types": ("distance_to_image_plane", "points_b")}]
 )
-def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
+def test_contract_holds(options: Any) -> None:
     def engine(envs: int) -> sn.TensorEngine:
         def motion(t: float) -> dict[str, torch.Tensor]:
             late = t + 0.3 * torch.arange(envs)[:, None, None]
@@ -223,8 +223,8 @@ def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
 
         return sn.TensorEngine(envs, 0.05, shapes=(WALL,), provides=("pose",), motion=motion)
 
-    laws = check_sensor(camera(res=(6, 4), **options), engine=engine, steps=6)
-    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
+    rules = check_sensor(camera(res=(6, 4), **options), engine=engine, steps=6)
+    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*rules}
 
 
 @pytest.mark.parametrize("shown", [{"depth_clipping_behavior": "max", "max_distance": 9.0}, {"no_hit_value": 20.0}])
@@ -237,7 +237,7 @@ def test_the_depth_camera_keeps_the_contract(options: Any) -> None:
     ],
     ids=lambda stage: type(stage).__name__,
 )
-def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, shown: Any) -> None:
+def test_miss_value_is_no_surface_for_depth_errors(stage: Any, shown: Any) -> None:
     """A box before the sky is measured the same, whether the sky reads +inf, the end of the range or a number."""
 
     def measured(**options: Any) -> Any:
@@ -277,6 +277,6 @@ def test_what_a_miss_shows_is_no_surface_to_a_model_of_depth_errors(stage: Any, 
         ({"stages": (sn.StereoDepth(baseline=0.05, fov_deg=60.0),)}, r"stages\.0\.focal_px.*fx 16"),
     ],
 )
-def test_a_bad_config_names_its_field(options: Any, says: str) -> None:
+def test_bad_config_error_names_the_field(options: Any, says: str) -> None:
     with pytest.raises(sn.ConfigError, match=f"(?s){says}"):
         sensor_of(camera(**options))

@@ -105,7 +105,7 @@ def assert_near(got: Any, wanted: Array, share: float) -> None:
 
 
 @pytest.mark.parametrize("method", ["direct", "fft"])
-def test_one_indenting_sphere_gives_the_closed_form(method: str) -> None:
+def test_indenting_sphere_matches_the_closed_form(method: str) -> None:
     """Depths of a sphere are R - |p - c|: the float64 sum over them agrees to 1e-6 of the greatest displacement."""
     engine = engine_of()
     press(engine, 0.004, 0.0007, -0.0004)
@@ -120,7 +120,7 @@ def test_one_indenting_sphere_gives_the_closed_form(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["direct", "fft"])
-def test_each_pad_in_each_env_has_the_closed_form_of_its_own_sphere(method: str) -> None:
+def test_each_pad_and_env_matches_the_closed_form_of_its_sphere(method: str) -> None:
     """Two pads with different orientations in four envs, each pressed by a ball to a different depth, agree to 1e-6."""
     balls = (BALL, sn.Shape("sphere", "bead", (0.5 * RADIUS,), body="bead"))
     engine = engine_of(balls, 4, ("left", "right", "ball", "bead"))
@@ -147,7 +147,7 @@ def test_each_pad_in_each_env_has_the_closed_form_of_its_own_sphere(method: str)
             assert_near(gel.data[env, pad].reshape(180, 3), wanted, 1e-6)
 
 
-def test_a_lone_probe_moves_along_its_normal_by_the_power_of_its_depth() -> None:
+def test_single_probe_moves_along_its_normal_by_the_power_of_its_depth() -> None:
     engine = engine_of(envs=3)
     engine.body_pos_w[:, 1, 2] = RADIUS - torch.tensor([1e-3, 2e-3, 4e-3])
     scene, gel = elastomer(engine, probe_local_pos=((0.0, 0.0, 0.0),), normal_exponent=1.5, shear_scale=0.0)
@@ -164,7 +164,7 @@ def test_a_lone_probe_moves_along_its_normal_by_the_power_of_its_depth() -> None
 
 @pytest.mark.parametrize("c", [1.0, 0.4, 0.0])
 @pytest.mark.parametrize("method", ["direct", "fft"])
-def test_the_gel_goes_up_in_the_middle_and_aside_around_it(method: str, c: float) -> None:
+def test_gel_rises_in_the_centre_and_moves_sideways_around_it(method: str, c: float) -> None:
     """A press at the centre of symmetry is along the normal there, outwards elsewhere, and equal in four rotations."""
     engine = engine_of()
     press(engine, 0.002)
@@ -179,7 +179,7 @@ def test_the_gel_goes_up_in_the_middle_and_aside_around_it(method: str, c: float
     np.testing.assert_allclose(np.stack([-quarter[..., 1], quarter[..., 0]], -1), field[..., :2], atol=3e-6 * most)
 
 
-def test_clear_of_contact_reads_exactly_zero() -> None:
+def test_no_contact_reads_exactly_zero() -> None:
     for method in ("direct", "fft"):
         engine = engine_of(envs=2)
         press(engine, -1e-6)
@@ -188,7 +188,7 @@ def test_clear_of_contact_reads_exactly_zero() -> None:
         assert gel.data.shape == (2, 9, 9, 3) and not gel.data.any()
 
 
-def test_the_radius_of_a_probe_only_says_whether_it_is_one() -> None:
+def test_radius_zero_disables_a_probe() -> None:
     """The reading does not depend on the probe radius; probes of radius 0 read 0, also with noise, and exert no
     pressure.
     """
@@ -268,7 +268,7 @@ def test_fft_equals_the_direct_sum(mode: str, shape: tuple[int, int]) -> None:
             assert_near(fields[0][env, mount], numpy(fields[1][env, mount]), 1e-5)
 
 
-def test_a_list_reads_what_the_same_places_as_a_grid_read() -> None:
+def test_list_and_grid_of_equal_positions_read_the_same() -> None:
     for mode in ("gaussian", "inverse", "mixed"):
         fields = []
         for places in (grid(9, 9), grid(9, 9).reshape(-1, 3)):
@@ -281,7 +281,7 @@ def test_a_list_reads_what_the_same_places_as_a_grid_read() -> None:
         assert_near(fields[1], numpy(fields[0]), 1e-5)
 
 
-def test_auto_takes_the_fft_on_large_regular_grids_only() -> None:
+def test_auto_uses_the_fft_only_on_large_regular_grids() -> None:
     for places, uses in ((grid(8, 8), True), (grid(7, 7), False), (grid(9, 9).reshape(-1, 3), False)):
         _, gel = elastomer(engine_of(), probe_local_pos=places)
         assert gel.cfg.uses_fft == uses and gel.info.notes["sums"].startswith("FFT" if uses else "direct")
@@ -295,7 +295,7 @@ def in_plane(field: torch.Tensor) -> Array:
     return np.linalg.norm(numpy(field)[0][..., :2], axis=-1)
 
 
-def test_the_less_compressible_the_farther_the_field_reaches() -> None:
+def test_less_compressible_gel_has_a_wider_field() -> None:
     """At the border, relative to the greatest displacement, the value increases as c goes from 1 over 0.5 to 0."""
     shares = []
     for c in (1.0, 0.5, 0.0):
@@ -310,7 +310,7 @@ def test_the_less_compressible_the_farther_the_field_reaches() -> None:
     assert shares[0] < 0.9 * shares[1] and shares[1] < 0.9 * shares[2]
 
 
-def test_a_thick_layer_moves_less_aside() -> None:
+def test_thick_layer_moves_less_sideways() -> None:
     """The energy of the in-plane displacement decreases with the thickness of a bonded layer."""
     energy = []
     for thickness in (1e-3, 2e-3, 4e-3, 8e-3):
@@ -324,7 +324,7 @@ def test_a_thick_layer_moves_less_aside() -> None:
     assert (np.diff(energy) < 0.0).all() and energy[0] > 4.0 * energy[-1]
 
 
-def test_the_layer_is_the_hankel_transform_of_its_response() -> None:
+def test_layer_kernel_is_the_hankel_transform_of_its_response() -> None:
     """For an unbounded layer u(r) = 1 / 2 pi int S(k t) J1(k r) k dk: near the press the table agrees within 2 %.
 
     J1(x) = 1 / pi int_0^pi cos(a - x sin a) da; the table is of a layer with a period of 8 grids.
@@ -359,7 +359,7 @@ def dragged(**cfg: Any) -> tuple[sn.TensorEngine, sn.Scene, sn.ElastomerTaxel]:
     return engine, scene, gel
 
 
-def test_a_drag_shears_along_it_and_most_under_the_contact() -> None:
+def test_drag_shears_along_its_direction_most_under_the_contact() -> None:
     engine, scene, gel = dragged(lambda_s=2e5)
     press(engine, 1e-3, 2e-4)
     scene.update()
@@ -369,7 +369,7 @@ def test_a_drag_shears_along_it_and_most_under_the_contact() -> None:
     assert np.unravel_index(field[..., 0].argmax(), (15, 15)) == (7, 7)
 
 
-def test_a_drag_gives_the_integral_over_the_cap() -> None:
+def test_drag_equals_the_integral_over_the_cap() -> None:
     """Area weights: the sum is the integral of h exp(-lambda r^2) over the sphere's cap times the drag, within 2 %."""
     engine, scene, gel = dragged(n_sample_points=40000, area_weighted=True, lambda_s=3e4)
     press(engine, 1e-3, 1e-4)
@@ -387,7 +387,7 @@ def test_a_drag_gives_the_integral_over_the_cap() -> None:
         assert float(gel.data[0, row, column, 0]) == pytest.approx(wanted, rel=0.02)
 
 
-def test_a_pure_twist_gives_a_field_that_turns_around_the_contact() -> None:
+def test_pure_twist_gives_a_rotational_field() -> None:
     """Twist moves the skin around the centre, along z x r, in the same direction everywhere; the centre rests."""
     engine, scene, gel = dragged(n_sample_points=40000)
     press(engine, 1e-3, angle=0.01)
@@ -420,7 +420,7 @@ def test_press_drag_and_twist_together_are_the_sum_of_dilation_and_shear() -> No
     assert_near(fields[2], numpy(fields[0]) + numpy(fields[1]), 1e-6)
 
 
-def test_a_copy_of_a_shape_for_the_eye_changes_nothing() -> None:
+def test_visual_copy_of_a_shape_changes_nothing() -> None:
     """An object with identical collision and visual boxes presses and drags the same as an object with one box."""
     fields, counts = [], []
     for names in (("brick",), ("brick", "look")):
@@ -436,7 +436,7 @@ def test_a_copy_of_a_shape_for_the_eye_changes_nothing() -> None:
     assert_near(fields[1], numpy(fields[0]), 0.05)  # the points have other positions
 
 
-def test_shear_vanishes_with_the_way_back() -> None:
+def test_shear_vanishes_on_return() -> None:
     """A sliding ball keeps its points: back at its start, all points are where they entered."""
     engine, scene, gel = dragged()
     for x, y in ((1e-4, 0.0), (3e-4, -2e-4), (0.0, 0.0)):
@@ -445,7 +445,7 @@ def test_shear_vanishes_with_the_way_back() -> None:
         assert bool(gel.data.any()) == (x > 0.0)
 
 
-def test_anchors_hold_through_a_gap_up_to_release_and_drop_beyond() -> None:
+def test_anchors_hold_up_to_the_release_gap() -> None:
     """After a lift by less than 0.1 mm the points keep their entry positions; after a larger lift they do not."""
     for gap, remembers in ((5e-5, True), (2e-4, False)):
         engine, scene, gel = dragged()
@@ -464,7 +464,7 @@ def test_anchors_hold_through_a_gap_up_to_release_and_drop_beyond() -> None:
             assert 0.0 < after < 0.5 * before
 
 
-def test_points_that_leave_the_pad_sideways_come_off() -> None:
+def test_points_leaving_the_pad_sideways_detach() -> None:
     engine, scene, gel = dragged()
     for x in (0.03, 0.0):
         press(engine, 1e-3, x)
@@ -472,7 +472,7 @@ def test_points_that_leave_the_pad_sideways_come_off() -> None:
         assert not gel.data.any()
 
 
-def test_a_point_sticks_at_the_threshold_and_not_before() -> None:
+def test_point_sticks_from_the_threshold_on() -> None:
     """A drag at half the threshold depth, before a deeper press, is not sensed."""
     engine = engine_of()
     scene, gel = elastomer(engine, dilate_scale=0.0, contact_threshold=5e-4, n_sample_points=4000)
@@ -485,7 +485,7 @@ def test_a_point_sticks_at_the_threshold_and_not_before() -> None:
     assert gel.data[0, 4, 4, 0] > 0.0
 
 
-def test_beyond_max_shear_points_slip_and_turn_back_at_once() -> None:
+def test_points_slip_beyond_max_shear_and_reverse_immediately() -> None:
     """For a flat block all points are alike: the field follows the drag up to 0.2 mm, then stays constant."""
     block = sn.Shape("box", "block", (0.002, 0.002, 0.002), body="ball")
     engine = engine_of([block])
@@ -498,7 +498,7 @@ def test_beyond_max_shear_points_slip_and_turn_back_at_once() -> None:
     np.testing.assert_allclose(np.array(levels) / levels[1], [0.0, 1.0, 2.0, 2.0, 2.0, 1.0], atol=2e-3)
 
 
-def test_what_touches_the_back_of_the_link_does_not_drag_its_front() -> None:
+def test_contact_at_the_back_does_not_drag_the_front() -> None:
     """A ball 1 mm deep in the back of a 6 mm finger has points below the front skin, which are not sensed."""
     engine = engine_of([BALL, sn.Shape("box", "finger", (0.01, 0.01, 0.003), pos=(0, 0, -0.003), body="pad")])
     scene, gel = elastomer(engine, probe_local_pos=grid(15, 15))
@@ -508,7 +508,7 @@ def test_what_touches_the_back_of_the_link_does_not_drag_its_front() -> None:
     assert not gel.data.any()
 
 
-def test_the_reading_is_in_the_links_frame_wherever_the_link_is() -> None:
+def test_reading_is_in_the_links_frame() -> None:
     fields = []
     for quat, pos in (((1.0, 0.0, 0.0, 0.0), np.zeros(3)), ((0.1, 0.7, -0.1, 0.7), np.array([0.05, -0.04, 0.03]))):
         quat = np.asarray(quat) / np.linalg.norm(quat)
@@ -636,7 +636,7 @@ def test_a_reset_drops_the_anchors_of_its_envs_only() -> None:
         assert not after[1].any() and torch.equal(after[[0, 2]], before[[0, 2]])
 
 
-def test_resuming_amid_a_drag_keeps_the_anchors() -> None:
+def test_resuming_during_a_drag_keeps_the_anchors() -> None:
     """A state saved while the ball sticks continues bit for bit in a scene that never saw the entry."""
     for method in ("fft", "direct"):
         scenes = []
@@ -654,7 +654,7 @@ def test_resuming_amid_a_drag_keeps_the_anchors() -> None:
         assert torch.equal(gel.data, copy.data) and (gel.data[..., 0] > 0.0).all()
 
 
-def test_what_happens_in_one_env_does_not_show_in_another() -> None:
+def test_envs_are_independent() -> None:
     """Environments are independent: three together read the same as each alone."""
     depths = torch.tensor([5e-4, 1e-3, 2e-3])
     together = engine_of(envs=3)
@@ -671,7 +671,7 @@ def test_what_happens_in_one_env_does_not_show_in_another() -> None:
         assert each.data.any() and torch.equal(each.data[0], gel.data[env])
 
 
-def test_imperfections_leave_the_truth_alone() -> None:
+def test_imperfections_do_not_affect_the_truth() -> None:
     fields = []
     for extra in ({}, {"noise": 1e-4, "bias": (1e-4, 0.0, 0.0), "resolution": 1e-5}):
         engine = engine_of()
@@ -683,7 +683,7 @@ def test_imperfections_leave_the_truth_alone() -> None:
     assert torch.equal(*fields) and not torch.equal(gel.data, gel.ground_truth)
 
 
-def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
+def test_shape_without_pose_invalidates_the_sample() -> None:
     engine = engine_of(envs=2)
     press(engine, 1e-3)
     scene, gel = elastomer(engine)
@@ -705,13 +705,13 @@ def tumbling_over_ground(num_envs: int) -> sn.TensorEngine:
 
 
 @pytest.mark.parametrize("given", [{}, {"method": "fft", "noise": 1e-3}, {"shear_scale": 0.0, "noise": 1e-3}])
-def test_it_keeps_the_laws_of_sensors(given: dict[str, Any]) -> None:
+def test_contract_holds(given: dict[str, Any]) -> None:
     places: Any = grid(8, 9, 0.05) if given.get("method") == "fft" else ((0.1, 0.0, 0.0), (0.0, 0.3, -0.1))
     cfg = sn.ElastomerTaxelCfg.example().replace(probe_local_pos=places, **given)
     assert len(check_sensor(cfg, engine=tumbling_over_ground)) > 15
 
 
-def test_a_config_survives_json() -> None:
+def test_config_round_trips_through_json() -> None:
     cfg = sn.ElastomerTaxelCfg(body="pad", targets="ball", probe_local_pos=grid(3, 3), compressibility=0.5)
     assert cfg.targets == "ball" and sn.ElastomerTaxelCfg.from_json(cfg.to_json()) == cfg
 
@@ -758,7 +758,7 @@ def slanted() -> Array:
         ({"method": "quick"}, "method"),
     ],
 )
-def test_bad_values_say_what_is_wrong(given: dict[str, Any], message: str) -> None:
+def test_bad_values_are_refused_with_the_reason(given: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         sn.ElastomerTaxelCfg(**{"body": "pad", "targets": "ball", "probe_local_pos": grid(4, 5), **given})
 
@@ -773,7 +773,7 @@ def test_an_unbounded_plane_presses_but_cannot_drag() -> None:
     assert (gel.data[..., 2] > 0.0).all()
 
 
-def test_points_that_are_too_many_are_refused_by_name() -> None:
+def test_too_many_points_are_refused_by_name() -> None:
     """A spacing with a wrong unit is rejected: 1e-7 m on a ball of 12.6 square centimetres."""
     with pytest.raises(
         sn.ConfigError, match=r"Cfg\('gel'\).sample_spacing: got 1e-07, .*not 1.26e\+11, on .*0.00126 m"
@@ -781,7 +781,7 @@ def test_points_that_are_too_many_are_refused_by_name() -> None:
         elastomer(engine_of(), sample_spacing=1e-7)
 
 
-def test_what_the_tables_are_built_from_cannot_be_set_while_running() -> None:
+def test_table_parameters_cannot_be_set_at_run_time() -> None:
     for method in ("fft", "direct"):
         scene, gel = elastomer(engine_of(), method=method, shear_scale=0.0)
         for knob in ("lambda_d", "compressibility", "shear_scale", "elastomer_thickness", "n_sample_points"):

@@ -63,7 +63,7 @@ def loaded(envs: int) -> sn.TensorEngine:
         {"joint": "wrist", "on": "parent", "tare": "manual", "stages": (sn.Crosstalk(fields=SIX, matrix=0.01),)},
     ],
 )
-def test_the_contract_holds(fields: dict[str, Any]) -> None:
+def test_contract_holds(fields: dict[str, Any]) -> None:
     """`check_sensor` passes for a site, for bodies with all compensation software, and for a joint with crosstalk."""
     check_sensor(sn.ForceTorqueCfg(**fields), loaded)
 
@@ -92,7 +92,7 @@ def test_a_known_force_at_a_known_point_gives_the_analytic_wrench(on: Any) -> No
     np.testing.assert_allclose(numpy(data.torque), sign * back.apply(np.cross(x - s, f)), atol=100.0 * EPS * 300.0)
 
 
-def test_gravity_goes_round_in_a_circle_as_the_sensor_turns() -> None:
+def test_gravity_rotates_as_the_sensor_turns() -> None:
     """A hand of 2 kg rotates about a level axis: |F| = m g always, (Fx, Fz) is on a circle, and torque is r x F."""
     xml = """
     <mujoco><worldbody><body name="hand" pos="0 0 1"><joint name="roll" axis="0 1 0"/>
@@ -197,7 +197,7 @@ def test_the_weight_of_a_tool_is_subtracted_in_the_true_direction_of_gravity(on:
     np.testing.assert_allclose(norms, mass * np.linalg.norm(gravity, axis=1), rtol=1e-5)
 
 
-def test_compensating_motion_leaves_only_what_touches_the_tool() -> None:
+def test_motion_compensation_leaves_only_contact_forces() -> None:
     """On the tumbling, colliding arm with hand = tool, the wrench less its inertia is that of the hand's contacts."""
     model = mujoco.MjModel.from_xml_string(ARM)
     mass, com = float(model.body("hand").mass[0]), model.body("hand").ipos
@@ -243,7 +243,7 @@ def test_compensating_motion_leaves_only_what_touches_the_tool() -> None:
     assert free > 20 and hits > 5 and moved > 1.0  # compensation of the weight alone would not suffice
 
 
-def test_a_tare_takes_the_first_reading_for_zero_noise_and_all() -> None:
+def test_tare_subtracts_the_first_noisy_reading() -> None:
     """The first sample of an episode reads exactly zero; later ones differ from the untared reading by that sample."""
     engine = loaded(4)
     noise = {"force": 0.5, "torque": 0.05}
@@ -264,7 +264,7 @@ def test_a_tare_takes_the_first_reading_for_zero_noise_and_all() -> None:
         assert torch.equal(scene["ft"].ground_truth.force, plain["ft"].ground_truth.force)
 
 
-def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None:
+def test_manual_tare_applies_from_the_next_sample_to_its_envs() -> None:
     """`tare([1])` zeroes env 1 from the next sample on, not in `update(ticks=0)`; it ends with the episode."""
     engine = engine_of(3)
     engine.body_parent_force_w[:] = torch.tensor([3.0, 4.0, 5.0])
@@ -287,7 +287,7 @@ def test_a_tare_by_hand_works_from_the_next_sample_on_and_for_its_envs() -> None
     np.testing.assert_allclose(numpy(scene["ft"].data.force)[:, 0], [6, 0, 0], atol=1e-5)
 
 
-def test_crosstalk_is_found_by_least_squares_from_eight_noisy_loads() -> None:
+def test_crosstalk_is_identified_from_eight_noisy_loads() -> None:
     """A laboratory calibration with full-scale loads and the device's noise gives C within 1 %."""
     rng, envs = np.random.default_rng(6), 200
     engine = engine_of(envs)
@@ -310,7 +310,7 @@ def test_crosstalk_is_found_by_least_squares_from_eight_noisy_loads() -> None:
     assert np.abs(true - np.eye(6)).max() > 0.06  # the crosstalk to find is not zero
 
 
-def test_a_known_wrench_through_crosstalk_and_tare_comes_back_by_the_inverse() -> None:
+def test_inverse_crosstalk_recovers_a_known_wrench() -> None:
     """The reading is C (w - w0); C^-1 gives the change of the wrench since the tare."""
     rng = np.random.default_rng(7)
     c = np.eye(6) + rng.uniform(-0.05, 0.05, (6, 6))
@@ -330,7 +330,7 @@ def test_a_known_wrench_through_crosstalk_and_tare_comes_back_by_the_inverse() -
     np.testing.assert_allclose(found, second - first, atol=1e-5 * 60.0)
 
 
-def test_the_software_comes_after_full_scale_and_quantisation() -> None:
+def test_compensation_follows_full_scale_and_quantisation() -> None:
     """A load beyond full scale reads full scale less the tare, however large it is; the tare is on the grid."""
     engine = engine_of(1)
     engine.body_parent_force_w[:, 0] = torch.tensor([12.3, 0.0, 0.0])
@@ -343,10 +343,10 @@ def test_the_software_comes_after_full_scale_and_quantisation() -> None:
         assert scene["ft"].data.force[0].tolist() == [expected, 0.0, 0.0]
 
 
-# What is said and refused ---------------------------------------------------------------------------------------------
+# Notes and errors -----------------------------------------------------------------------------------------------------
 
 
-def test_notes_and_specs_say_which_wrench_it_is() -> None:
+def test_notes_and_specs_describe_the_wrench() -> None:
     """Side, frame, and the quantities subtracted by software are stated in words; units and frames are in the specs."""
     cfg = sn.ForceTorqueCfg(joint="wrist", on="parent", tool_mass=1.0, tare=True)
     sensor = sn.Scene(engine_of(1), [cfg])["force_torque"]
@@ -370,12 +370,12 @@ def test_notes_and_specs_say_which_wrench_it_is() -> None:
         ({"joint": "wrist", "on": "both"}, "on"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.ForceTorqueCfg(**fields)
 
 
-def test_what_cannot_be_done_is_an_error() -> None:
+def test_unsupported_use_raises() -> None:
     """A site on the world, an unrequested tare, and an engine without wrenches are errors, never zeros."""
     engine = sn.TensorEngine(1, sites={"wall": ("world", (0.0, 0.0, 1.0))}, provides=("pose", "joint_wrench"))
     with pytest.raises(sn.ConfigError, match="an element of a moving body"):

@@ -200,7 +200,7 @@ def test_all_targets_of_all_envs_are_one_launch() -> None:
 # Against MuJoCo -------------------------------------------------------------------------------------------------------
 
 
-def test_it_equals_mujocos_own_frame_sensors() -> None:
+def test_transformer_equals_mujocos_frame_sensors() -> None:
     """Positions and orientations equal MuJoCo's framepos and framequat with a reference frame, in float64, to 1e-5."""
     envs, rng = 8, np.random.default_rng(5)
     spec = mujoco.MjSpec.from_file(str(model_path()))
@@ -340,7 +340,7 @@ CUBE = """<mujoco><worldbody><body name="cube"><freejoint/><geom type="box" size
 </mujoco>"""
 
 
-def test_a_robots_body_seen_from_elsewhere_and_a_cube_seen_from_the_robot() -> None:
+def test_robot_body_in_another_frame_and_cube_in_the_robots_frame() -> None:
     """Source and target may belong to different entities."""
     engine = sn.MujocoEngine.compose({"Robot": model_path(), "Cube": (CUBE, (0.6, 0.2, 0.5))}, num_envs=3)
     to_cube = sn.FrameTransformerCfg(
@@ -458,7 +458,7 @@ def test_a_reading_right_after_a_reset_is_of_the_new_pose() -> None:
     np.testing.assert_allclose(numpy(tool.data.target_pos_source)[:, 0], expected, atol=1e-6)
 
 
-def test_it_prints_what_it_is() -> None:
+def test_repr_describes_the_sensor() -> None:
     """A sensor, its data and its config are printable; the sensor names its source and its fields."""
     sensor = transformer(engine_of(2, bodies=("base", "foot")), body="base", target_frames=[Frame(body="foot")])
     assert repr(sensor).startswith(
@@ -489,7 +489,7 @@ def tree(rng: np.random.Generator, names: list[str]) -> str:
     return f"<mujoco><worldbody>{''.join(body(name) for name in children[''])}</worldbody></mujoco>"
 
 
-def test_order_is_that_of_the_config_and_inside_a_pattern_that_of_the_model() -> None:
+def test_targets_are_in_config_order_and_within_patterns_in_model_order() -> None:
     """In 100 models of shuffled bodies and entities, names, order and offsets match the model and the config."""
     rng = np.random.default_rng(9)
     for _ in range(100):
@@ -549,7 +549,7 @@ def two_robots() -> sn.TensorEngine:
         ([Frame(body=sn.ObjRef(type="body", name=".*", entity="r2"))], ["base", "foot"]),
     ],
 )
-def test_names_of_frames(frames: list[Any], names: list[str]) -> None:
+def test_frame_names(frames: list[Any], names: list[str]) -> None:
     """A frame has its given name, or the leaf of its element's name, or, if that is not unique, the full name."""
     assert transformer(two_robots(), body="world", target_frames=frames).data.target_frame_names == names
 
@@ -577,7 +577,7 @@ IMPOSSIBLE: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize(("frames", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_targets_that_do_not_resolve_say_why(frames: list[Any], message: str) -> None:
+def test_unresolved_targets_give_the_reason(frames: list[Any], message: str) -> None:
     """A pattern with no match, too many, the wrong kind or duplicate frame names is an error that states the fix."""
     title = r"FrameTransformerCfg\('frame_transformer'\)\.target_frames\."
     with pytest.raises(sn.SelectionError, match=rf"{title}.*{message}"):
@@ -608,7 +608,7 @@ def test_bodies_are_found_by_frame_name() -> None:
         sensor.find_bodies("base")
 
 
-def test_names_travel_with_every_view_copy_and_description() -> None:
+def test_names_are_in_every_view_copy_and_description() -> None:
     """Truth, copies, histories and recorders have the same names; a write to one does not affect the others."""
     engine = engine_of(3, bodies=("base", "foot"))
     cfg = sn.FrameTransformerCfg(body="base", target_frames=[Frame(body=".*")], history_length=2)
@@ -641,7 +641,7 @@ def test_names_travel_with_every_view_copy_and_description() -> None:
         ({"geom": "g"}, r"mount: got body='a', geom='g', expected exactly one selector"),
     ],
 )  # fmt: skip
-def test_configs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_contradictory_configs_are_refused(fields: dict[str, Any], message: str) -> None:
     """Each fault is reported with its field, the given value and the accepted values."""
     with pytest.raises(sn.ConfigError, match=message):
         sn.FrameTransformerCfg(**{"body": "a", "target_frames": [Frame(body="a")], **fields})
@@ -659,13 +659,13 @@ def test_configs_that_make_no_sense_are_refused(fields: dict[str, Any], message:
         ({"body": "a", "offset": {"rot": (2.0, 0.0, 0.0, 0.0)}}, r"FrameCfg\.offset\.rot: .*unit quaternion"),
     ],
 )
-def test_frames_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_contradictory_frames_are_refused(fields: dict[str, Any], message: str) -> None:
     """A target frame has exactly one selector, which is a name."""
     with pytest.raises(sn.ConfigError, match=message):
         Frame(**fields)
 
 
-def test_a_config_with_every_selector_survives_json_and_toml() -> None:
+def test_config_with_every_selector_round_trips() -> None:
     """Frames, references and offsets survive a round trip."""
     place = sn.OffsetCfg(pos=(1.0, 2.0, 3.0), rot=(0.0, 1.0, 0.0, 0.0))
     cfg = sn.FrameTransformerCfg(
@@ -700,7 +700,7 @@ def test_only_selected_fields_are_computed() -> None:
 # Measurement ----------------------------------------------------------------------------------------------------------
 
 
-def test_noise_turns_by_small_angles_and_reaches_only_the_fields_it_was_given_for() -> None:
+def test_rotation_noise_is_small_angle_and_per_field() -> None:
     """Noise on an orientation is a rotation vector of the given deviation and keeps quaternions unit."""
     envs, sigma, spread = 4000, 0.02, 0.005
     engine = engine_of(envs, bodies=("base", "foot"))
@@ -722,7 +722,7 @@ def test_noise_turns_by_small_angles_and_reaches_only_the_fields_it_was_given_fo
         assert torch.equal(getattr(data, name), getattr(truth, name)), name
 
 
-def test_a_body_that_is_lost_makes_its_env_invalid_and_is_named() -> None:
+def test_non_finite_body_invalidates_its_env_and_is_named() -> None:
     """If the pose of a target or the source is not finite, the sample is invalid, and the warning names the body."""
     for lost, where in (("foot", 1), ("base", 0)):
         engine = engine_of(3, bodies=("base", "foot", "other"))
@@ -752,19 +752,19 @@ def test_a_body_that_is_lost_makes_its_env_invalid_and_is_named() -> None:
     ],
     ids=["plural", "history", "selected"],
 )  # fmt: skip
-def test_it_keeps_the_contract(cfg: sn.FrameTransformerCfg) -> None:
-    """Every law of `check_sensor` holds for one and several sources, with delay, history, noise and walks."""
-    laws = check_sensor(cfg, steps=8)
-    assert {"env_count_does_not_matter", "truth_is_never_altered", "nothing_old_after_reset"} <= set(laws)
+def test_contract_holds(cfg: sn.FrameTransformerCfg) -> None:
+    """Every rule of `check_sensor` holds for one and several sources, with delay, history, noise and walks."""
+    rules = check_sensor(cfg, steps=8)
+    assert {"env_count_does_not_matter", "truth_is_never_altered", "nothing_old_after_reset"} <= set(rules)
 
 
-def test_it_needs_poses_only() -> None:
+def test_transformer_requires_poses_only() -> None:
     """An engine that gives only poses is sufficient."""
     engine = engine_of(2, provides=("pose",))
     assert transformer(engine, body="body", target_frames=[Frame(body="world")]).data.target_pos_w.shape == (2, 1, 3)
 
 
-def test_it_draws_its_frames_and_what_connects_them() -> None:
+def test_debug_draw_shows_frames_and_connections() -> None:
     """Debug shapes are frames of the source and the targets, and lines from the source to the targets, in the world."""
     scene = sn.Scene(tumbling_engine(3), [sn.FrameTransformerCfg.example()])
     sensor = scene["frame_transformer"]

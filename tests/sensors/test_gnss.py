@@ -1,4 +1,4 @@
-"""The GNSS receiver, checked against WGS84 in NumPy, its error law over many envs, and a drive through a tunnel."""
+"""The GNSS receiver, checked against WGS84 in NumPy, error statistics over many envs, and a drive through a tunnel."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_position_and_velocity_of_a_tilted_antenna_mast(heading: float) -> None:
     np.testing.assert_allclose(numpy(data.vel_enu), to_enu.apply(v + np.cross(w, arm)), atol=1e-5)
 
 
-def test_a_heading_of_90_degrees_lets_x_point_north() -> None:
+def test_heading_of_90_degrees_points_x_north() -> None:
     """A body 100 m along x of such a world is north of the origin: its latitude increases, its longitude does not."""
     engine = sn.TensorEngine(1, 0.1)
     engine.body_pos_w = (100.0, 0.0, 0.0)
@@ -105,7 +105,7 @@ def test_plural_mounts_have_an_axis() -> None:
 
 
 @pytest.mark.parametrize("rate", [4.0, 10.0])
-def test_the_error_forgets_itself_in_its_correlation_time(rate: float) -> None:
+def test_error_decorrelates_in_its_correlation_time(rate: float) -> None:
     """Correlation after 5 s and deviation of 20000 receivers give tau within 10 %, at any sample rate."""
     envs, tau, sd = 20000, 5.0, 1.5
     scene = scene_of(sn.TensorEngine(envs, 0.05), horizontal_sd=sd, vertical_sd=2 * sd, tau=tau, rate_hz=rate)
@@ -138,7 +138,7 @@ def test_a_slow_error_sampled_fast_keeps_its_correlation_time() -> None:
 
 
 def test_half_of_all_fixes_are_within_the_cep() -> None:
-    """The ellipse of the horizontal error is a circle; its median radius is 1.1774 deviations (Rayleigh's law)."""
+    """The ellipse of the horizontal error is a circle; its median radius is 1.1774 deviations (Rayleigh)."""
     envs, sd = 20000, 2.0
     east, north, _ = numpy(scene_of(sn.TensorEngine(envs, 0.1), horizontal_sd=sd)["gnss"].data.pos_enu).T
     radius = np.hypot(east, north)
@@ -173,7 +173,7 @@ def test_dilution_of_precision_scales_the_error() -> None:
 # Fix ------------------------------------------------------------------------------------------------------------------
 
 
-def test_before_the_first_fix_it_knows_nothing() -> None:
+def test_before_the_first_fix_the_position_is_unknown() -> None:
     """For 0.5 s after a reset, fix is 0, valid is false, position the origin, DOP infinite; the truth is available."""
     engine = driving()
     engine.motion = lambda t: {"body_pos_w": (100.0 + t, 0.0, 0.0), "body_lin_vel_w": (1.0, 0.0, 0.0)}
@@ -210,7 +210,7 @@ def drive_through(scene: sn.Scene, ticks: int) -> list[tuple[Any, ...]]:
     return rows
 
 
-def test_in_a_tunnel_the_last_position_is_held() -> None:
+def test_last_position_is_held_in_a_tunnel() -> None:
     """From x = 10 to 20 there is no fix: the reading keeps its last value, noise included, and is not valid."""
     scene = scene_of(driving(dt=0.5), zones=(TUNNEL,), horizontal_sd=1.0, vel_noise=0.1, pos_noise=0.3)
     rows = drive_through(scene, 60)
@@ -225,7 +225,7 @@ def test_in_a_tunnel_the_last_position_is_held() -> None:
     assert abs(rows[41][0][0] - 20.5) < 7.0
 
 
-def test_after_an_outage_the_fix_takes_its_time() -> None:
+def test_fix_returns_with_a_delay_after_an_outage() -> None:
     """With a reacquisition time of 3 s the fix is back 3 s after the last capture in the tunnel."""
     rows = drive_through(scene_of(driving(dt=0.5), zones=(TUNNEL,), reacquisition_time=3.0), 60)
     lost = [x for *_, fix, _, x in rows if fix == 0]
@@ -250,7 +250,7 @@ def test_a_2d_fix_holds_the_height() -> None:
     assert [fix for *_, fix, _, _ in rows].count(2) == 21
 
 
-def test_the_error_wanders_on_in_a_tunnel() -> None:
+def test_error_keeps_evolving_in_a_tunnel() -> None:
     """The error process belongs to the sky, not the receiver: after the tunnel it is the same as without the tunnel."""
     sd: dict[str, Any] = {"horizontal_sd": 1.0, "vertical_sd": 2.0, "tau": 30.0}
     with_tunnel = drive_through(scene_of(driving(dt=0.5), zones=(TUNNEL,), **sd), 60)
@@ -261,7 +261,7 @@ def test_the_error_wanders_on_in_a_tunnel() -> None:
 # Time -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reading_is_the_state_of_its_capture_time_and_never_of_later() -> None:
+def test_reading_belongs_to_its_capture_time() -> None:
     """At 5 Hz with 120 ms of latency, the position shown is that at `capture_time`, 0.12 to 0.32 s ago."""
     scene = scene_of(driving(dt=0.01, speed=20.0), rate_hz=5.0, delay=0.12)
     ages = set()
@@ -278,7 +278,7 @@ def test_a_reading_is_the_state_of_its_capture_time_and_never_of_later() -> None
     assert (min(ages), max(ages)) == (0.12, 0.31)
 
 
-def test_no_fix_travels_with_its_sample() -> None:
+def test_no_fix_is_delayed_with_its_sample() -> None:
     """With a delay, `valid` is false while the shown sample, not the newest, was captured in the tunnel."""
     rows = drive_through(scene_of(driving(dt=0.5), zones=(TUNNEL,), delay=1.0), 60)
     for k, (_, _, fix, valid, x) in enumerate(rows):
@@ -330,19 +330,19 @@ def test_wrong_configs_are_refused(given: dict[str, Any], message: str) -> None:
         sn.GnssCfg(body="body", **given)
 
 
-def test_a_zone_turned_inside_out_is_refused() -> None:
+def test_inverted_zone_is_refused() -> None:
     """The upper corner of a zone is not below its lower corner."""
     with pytest.raises(sn.ConfigError, match=r"high: got .*expected a corner at or above `low` in each axis"):
         sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, -1.0, 1.0))
 
 
-def test_a_zone_that_would_better_the_sky_is_refused() -> None:
+def test_zone_better_than_open_sky_is_refused() -> None:
     """A factor below 1 would have no effect, because it is 1 outside all zones and the greatest applies."""
     with pytest.raises(sn.ConfigError, match=r"dop: got 0\.5, expected a finite factor >= 1.*hdop and vdop"):
         sn.SkyZone(low=(0.0, 0.0, 0.0), high=(1.0, 1.0, 1.0), dop=0.5)
 
 
-def test_a_state_that_is_not_finite_is_flagged() -> None:
+def test_non_finite_state_is_flagged() -> None:
     """NaN in one env's velocity makes that env's sample invalid."""
     engine = sn.TensorEngine(2, 0.1)
     scene = scene_of(engine)
@@ -352,7 +352,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
     assert scene["gnss"].valid.tolist() == [True, False]
 
 
-def test_what_is_not_finite_is_never_the_last_position() -> None:
+def test_non_finite_position_is_never_held() -> None:
     """In a tunnel right after a sample of NaN, the fix before that sample is held."""
     engine = sn.TensorEngine(1, 0.1)
     scene = scene_of(engine, zones=(TUNNEL,))
@@ -369,7 +369,7 @@ def test_what_is_not_finite_is_never_the_last_position() -> None:
     assert (data.pos_enu[0].tolist(), data.vel_enu[0].tolist()) == ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
 
 
-def test_it_draws_the_measured_positions_in_the_world() -> None:
+def test_debug_draw_shows_measured_positions() -> None:
     """Debug points are the measured positions transformed back into world axes."""
     engine = sn.TensorEngine(3, 0.1)
     engine.body_pos_w = (3.0, -1.0, 2.0)
@@ -398,6 +398,6 @@ def test_it_draws_the_measured_positions_in_the_world() -> None:
     ],
     ids=["plain", "everything"],
 )
-def test_it_keeps_the_contract(cfg: sn.GnssCfg) -> None:
+def test_contract_holds(cfg: sn.GnssCfg) -> None:
     """Every rule of `check_sensor` holds, without errors and with all of them."""
     check_sensor(cfg)

@@ -164,7 +164,7 @@ def test_every_field_of_a_random_state_follows_rigid_body_kinematics() -> None:
     np.testing.assert_allclose(quat * np.sign((quat * turned).sum(1, keepdims=True)), turned, atol=tolerance(1.0))
 
 
-def test_projected_gravity_is_a_direction_and_zero_where_there_is_none() -> None:
+def test_projected_gravity_is_a_direction_or_zero_without_gravity() -> None:
     """Projected gravity is a unit vector in the IMU's frame for any strength of gravity, and 0 without gravity."""
     engine = engine_of(3)
     engine.body_quat_w = wxyz(Rotation.from_euler("x", 90, degrees=True))
@@ -216,7 +216,7 @@ def test_a_rotated_mount_on_a_turned_body_composes_body_first(given: str) -> Non
     np.testing.assert_allclose(reading, (-0.3, 0.5, 0.1), atol=tolerance(1.0))
 
 
-def test_the_field_of_the_config_wins_over_the_engines() -> None:
+def test_magnetic_field_of_the_config_overrides_the_engines() -> None:
     """A `magnetic_field` in the config is used instead of the engine's."""
     scene = sn.Scene(engine_of(1, magnetic=(9.0, 9.0, 9.0)), [sn.ImuCfg(body="body", magnetic_field=(1.0, 2.0, 3.0))])
     assert scene["imu"].data.mag_b.tolist() == [[1.0, 2.0, 3.0]]
@@ -281,7 +281,7 @@ def test_a_plural_selector_of_one_name_keeps_the_mount_axis() -> None:
 
 
 @pytest.mark.parametrize("selector", [{"body": "world"}, {"body": None}, {"prim_path": "/World"}])
-def test_a_mount_on_the_world_reads_g_and_stands_still(selector: dict[str, Any]) -> None:
+def test_mount_on_the_world_reads_g_and_no_motion(selector: dict[str, Any]) -> None:
     """An IMU on the world reads +g along its own axes, independent of the bodies."""
     engine = engine_of(4)
     fill(engine, np.random.default_rng(8))
@@ -295,7 +295,7 @@ def test_a_mount_on_the_world_reads_g_and_stands_still(selector: dict[str, Any])
     assert imu.info.bodies == ("world",)
 
 
-def test_a_mount_that_does_not_exist_is_an_error_that_lists_what_does() -> None:
+def test_unknown_mount_error_lists_existing_ones() -> None:
     """A wrong body name is rejected with the nearest name and the list of bodies."""
     with pytest.raises(sn.SelectionError, match=r"ImuCfg\('imu'\)\.body: got 'bas'.*Did you mean 'base'.*base, arm"):
         sn.Scene(engine_of(1, bodies=("base", "arm")), [sn.ImuCfg(body="bas")])
@@ -304,7 +304,7 @@ def test_a_mount_that_does_not_exist_is_an_error_that_lists_what_does() -> None:
 # Fields and knobs -----------------------------------------------------------------------------------------------------
 
 
-def test_fields_selects_what_is_computed_and_the_rest_is_none() -> None:
+def test_fields_selects_computed_fields_and_the_rest_is_none() -> None:
     """Only the requested fields exist, and they require only their own engine data."""
     engine = sn.TensorEngine(2, 0.01, provides=("pose",))
     data = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("quat_w", "pos_w"))])["imu"].data
@@ -313,7 +313,7 @@ def test_fields_selects_what_is_computed_and_the_rest_is_none() -> None:
     assert [getattr(data, name) for name in ALL[2:]] == [None] * 6
 
 
-def test_by_default_an_imu_has_what_a_device_measures() -> None:
+def test_default_fields_are_those_of_a_device() -> None:
     """The default fields are gyroscope, accelerometer and magnetometer; `"all"` is all eight."""
     engine = engine_of(1, magnetic=(1.0, 0.0, 0.0))
     scene = sn.Scene(engine, [sn.ImuCfg(name="device", body="body"), sn.ImuCfg(name="all", body="body", fields="all")])
@@ -334,7 +334,7 @@ def test_wrong_fields_are_refused(fields: Any, message: str) -> None:
         sn.ImuCfg(body="body", fields=fields)
 
 
-def test_a_knob_of_a_field_that_is_not_computed_is_refused() -> None:
+def test_knob_of_an_unselected_field_is_refused() -> None:
     """Gyroscope noise without the gyroscope's field raises an error that names the field to add."""
     with pytest.raises(sn.ConfigError, match=r"gyro_noise.*Add 'ang_vel_b'"):
         sn.Scene(engine_of(1), [sn.ImuCfg(body="body", fields=("lin_acc_b",), gyro_noise=0.1)])
@@ -373,13 +373,13 @@ def test_truth_is_untouched_by_imperfections() -> None:
     assert not torch.equal(scene["dirty"].data.ang_vel_b, scene["dirty"].ground_truth.ang_vel_b)
 
 
-def test_print() -> None:
+def test_repr_describes_the_imu() -> None:
     """The sensor's text states its name, mount, rate and fields with units."""
     scene = sn.Scene(engine_of(3), [sn.ImuCfg(name="imu_0", body="body", rate_hz=250.0, fields=("lin_acc_b",))])
     assert str(scene["imu_0"]) == "<Imu 'imu_0' on body, 3 env(s), 250 Hz: lin_acc_b[env,xyz] m/s^2>"
 
 
-def test_it_draws_the_specific_force_at_each_mount() -> None:
+def test_debug_draw_shows_the_specific_force_at_each_mount() -> None:
     """The debug arrow of an IMU at rest points up from the mount, 0.05 m per m/s^2, also before the first read."""
     engine = engine_of(2)
     engine.body_quat_w = wxyz(Rotation.from_euler("xyz", (0.3, -1.0, 2.0)))
@@ -394,7 +394,7 @@ def test_it_draws_the_specific_force_at_each_mount() -> None:
 # Differences ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_source_of_accelerations_is_chosen_and_told() -> None:
+def test_acceleration_source_is_selected_and_reported() -> None:
     """`auto` takes the engine's accelerations if available, otherwise differences; `engine` never falls back."""
 
     def source(**kwargs: Any) -> str:
@@ -421,7 +421,7 @@ def constant_acceleration(a: tuple[float, float, float], dt: float = 0.001) -> C
 
 
 @pytest.mark.parametrize("every", [1, 4])
-def test_differences_are_over_the_time_that_passed(every: int) -> None:
+def test_differences_use_the_elapsed_time(every: int) -> None:
     """A constant acceleration reads the same with one sample per four ticks and per tick, not four times as much."""
     dt, a = 0.001, (3.0, -1.0, 0.5)
     engine = engine_of(3, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
@@ -436,7 +436,7 @@ def test_differences_are_over_the_time_that_passed(every: int) -> None:
     np.testing.assert_allclose(numpy(scene["imu"].data.ang_acc_b), [2.0 * turn.inv().apply(a)] * 3, atol=2.0 * bound)
 
 
-def test_differences_at_a_rate_that_is_no_multiple_of_the_step() -> None:
+def test_differences_at_a_rate_not_a_multiple_of_the_step() -> None:
     """At 3 samples per 10 ticks, with intervals of 3 or 4 ticks, every sample reads the same acceleration."""
     dt, a = 0.001, (3.0, -1.0, 0.5)
     engine = engine_of(1, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
@@ -501,7 +501,7 @@ def test_a_first_sample_without_a_difference_stays_invalid_through_a_delay() -> 
     assert states == [(0, False), (0, False), (0, False), (1, True), (2, True), (3, True)]
 
 
-def test_a_jump_in_time_divides_by_all_of_it() -> None:
+def test_difference_over_a_jump_uses_its_whole_duration() -> None:
     """With `allow_gaps`, a jump of five ticks reads the mean acceleration over the five ticks."""
     a = (3.0, 0.0, 0.0)
     engine = engine_of(1, 0.001, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
@@ -511,7 +511,7 @@ def test_a_jump_in_time_divides_by_all_of_it() -> None:
     np.testing.assert_allclose(numpy(scene["imu"].data.lin_acc_b), [a], atol=tolerance(0.015, operations=8) / 0.005)
 
 
-def test_an_edit_without_time_is_in_no_difference() -> None:
+def test_edit_without_time_is_in_no_difference() -> None:
     """`update(ticks=0)` after an edit keeps the sample; the next difference uses the velocity of that sample."""
     engine = engine_of(1, 0.001, provides=("pose", "velocity", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", gravity_bias=(0.0, 0.0, 0.0), fields=("lin_acc_b",))])
@@ -545,7 +545,7 @@ def test_differences_hold_over_long_runs() -> None:
             assert numpy(scene["imu"].data.lin_acc_b)[:, 0] == pytest.approx(1.0, abs=tolerance(0.024) / 0.004)
 
 
-def test_a_partial_reset_keeps_the_other_envs_memory_bit_for_bit() -> None:
+def test_partial_reset_keeps_other_envs_bit_identical() -> None:
     """Resetting one env does not affect the differences of others, also if the processor flushes denormals to 0."""
     dt, a = 0.001, (3.0, 0.0, 0.0)
     engine = engine_of(2, dt, provides=("pose", "velocity", "gravity"), motion=constant_acceleration(a))
@@ -562,7 +562,7 @@ def test_a_partial_reset_keeps_the_other_envs_memory_bit_for_bit() -> None:
     np.testing.assert_allclose(numpy(scene["imu"].data.lin_acc_b), [a, a], atol=tolerance(0.063, operations=8) / dt)
 
 
-def test_a_saved_scene_goes_on_bit_for_bit() -> None:
+def test_saved_scene_resumes_bit_identically() -> None:
     """Noise, walks, Gauss-Markov biases and differences continue from a saved state without interruption."""
     velocities = np.random.default_rng(14).normal(size=(8, 3, 1, 3))
     provides: Any = ("pose", "velocity", "gravity")
@@ -641,7 +641,7 @@ def test_every_reading_is_a_multiple_of_the_resolution() -> None:
     assert error.var() == pytest.approx(lsb**2 / 12, rel=5 * math.sqrt(0.8 / error.size))
 
 
-def test_scale_and_misalignment_come_back_from_a_six_pose_calibration() -> None:
+def test_six_pose_calibration_recovers_scale_and_misalignment() -> None:
     """Six attitudes at rest determine the matrix T (I + S) and the bias of the accelerometer."""
     poses = Rotation.from_euler("xy", [[0, 0], [90, 0], [-90, 0], [180, 0], [0, 90], [0, -90]], degrees=True)
     engine = engine_of(6)
@@ -661,7 +661,7 @@ def test_scale_and_misalignment_come_back_from_a_six_pose_calibration() -> None:
 
 
 @pytest.mark.parametrize("source", ["engine", "difference"])
-def test_a_state_that_is_not_finite_spoils_one_env_and_says_which(source: Any) -> None:
+def test_non_finite_state_invalidates_one_env_and_names_it(source: Any) -> None:
     """NaN in one env invalidates only its samples, warns once with env, body and tick, and ends with a reset."""
     engine = engine_of(3, bodies=("base", "arm"))
     clean, broken = (sn.ImuCfg(name=name, bodies=".*", fields=("ang_vel_b", "lin_acc_b"), acceleration=source,
@@ -693,7 +693,7 @@ def test_a_state_that_is_not_finite_spoils_one_env_and_says_which(source: Any) -
     assert bool(imu.data.ang_vel_b.isfinite().all())
 
 
-def test_a_difference_from_a_broken_velocity_is_not_valid() -> None:
+def test_difference_from_a_non_finite_velocity_is_invalid() -> None:
     """If a NaN disappears by itself, the sample that would subtract it is also invalid, and the next is correct."""
     engine = engine_of(1, provides=("pose", "velocity", "gravity"))
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("lin_acc_b",))])
@@ -709,7 +709,7 @@ def test_a_difference_from_a_broken_velocity_is_not_valid() -> None:
     np.testing.assert_allclose(numpy(scene["imu"].data.lin_acc_b), [[0.0, 0.0, G]], atol=tolerance(G))
 
 
-def test_reset_of_one_sensor_takes_env_ids() -> None:
+def test_reset_of_one_sensor_accepts_env_ids() -> None:
     """`sensor.reset(env_ids)` recaptures these envs and does not affect the others."""
     engine = engine_of(3)
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", update_period=0.01, fields=("ang_vel_b",))])

@@ -23,7 +23,7 @@ COLUMNS = 3 * ENVS
 
 
 def allan_deviation(samples: Array, m: int) -> float:
-    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]` of one law."""
+    """Return the overlapping Allan deviation over averages of m samples; samples are `[time, column]`."""
     total = np.vstack([np.zeros((1, samples.shape[1])), np.cumsum(samples.astype(np.float64), axis=0)])
     means = (total[m:] - total[:-m]) / m
     steps = means[m:] - means[:-m]
@@ -80,7 +80,7 @@ def test_a_random_walk_rises_with_the_root_of_the_averaging_time(dt: float) -> N
     assert slope == pytest.approx(0.5, rel=0.1)
 
 
-def test_halving_the_time_step_changes_neither() -> None:
+def test_halving_the_time_step_keeps_noise_and_walk_densities() -> None:
     """At the same averaging time in seconds, both deviations agree between two time steps within 3 %."""
     coarse, fine = white_and_walk(0.01), white_and_walk(0.005)
     for name in coarse:
@@ -120,7 +120,7 @@ def gauss_markov() -> Array:
     return recorded(STEP, 8.0, stages=(stage,))["ang_vel_b"]
 
 
-def test_gauss_markov_has_its_stationary_deviation_from_the_first_sample_on() -> None:
+def test_gauss_markov_is_stationary_from_the_first_sample() -> None:
     """The bias has the deviation q sqrt(tau/2) at the reset and later, and decorrelates as exp(-t/tau)."""
     samples = gauss_markov()
     sd = DRIVE * math.sqrt(TAU / 2.0)
@@ -132,7 +132,7 @@ def test_gauss_markov_has_its_stationary_deviation_from_the_first_sample_on() ->
     assert correlation == pytest.approx(math.exp(-1.0), abs=5 / math.sqrt(COLUMNS * 8.0 / (2 * TAU)))
 
 
-def test_gauss_markov_peaks_where_it_should() -> None:
+def test_gauss_markov_allan_peak_is_at_its_correlation_time() -> None:
     """The Allan deviation follows the exact curve, and peaks at 0.437 q sqrt(tau) near 1.89 tau."""
     samples = gauss_markov()
     sizes = np.unique(np.geomspace(4, 130, 24).round().astype(int))

@@ -70,7 +70,7 @@ def numpy(tensor: torch.Tensor) -> Array:
     return tensor.detach().cpu().numpy().astype(np.float64)
 
 
-def test_the_imu_equals_mujocos_own_sensors_in_a_tumbling_collision() -> None:
+def test_imu_equals_mujocos_sensors_in_a_tumbling_collision() -> None:
     """In a run of impacts every site reads the same as MuJoCo's sensors, to 1e-4 of the larger of the value and a
     floor.
     """

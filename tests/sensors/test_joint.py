@@ -72,8 +72,8 @@ MODES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mode", MODES)
 def test_the_contract_holds_in_every_mode(mode: str) -> None:
     """`check_sensor` passes for the plain sensor, the encoder, and both ways to derive the velocity."""
-    laws = check_sensor(sn.JointSensorCfg(joints=".*", **MODES[mode]), swinging)
-    assert {"truth_is_never_altered", "resuming_is_exact", "no_time_no_change"} <= set(laws)
+    rules = check_sensor(sn.JointSensorCfg(joints=".*", **MODES[mode]), swinging)
+    assert {"truth_is_never_altered", "resuming_is_exact", "no_time_no_change"} <= set(rules)
 
 
 def test_the_contract_holds_for_one_joint_without_a_joint_axis() -> None:
@@ -82,7 +82,7 @@ def test_the_contract_holds_for_one_joint_without_a_joint_axis() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_from_before_a_reset_shows_after_it(mode: str) -> None:
+def test_no_value_from_before_a_reset_appears(mode: str) -> None:
     """Two envs with different pasts and one future are bit-identical from their reset on, in all fields and flags."""
     shots: list[list[Any]] = []
     for shift in (0.0, 5.0):
@@ -102,10 +102,10 @@ def test_nothing_from_before_a_reset_shows_after_it(mode: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*shots, strict=True))
 
 
-# What is read ---------------------------------------------------------------------------------------------------------
+# Readings -------------------------------------------------------------------------------------------------------------
 
 
-def test_fields_are_the_engines_numbers_of_the_selected_joints() -> None:
+def test_fields_are_the_engines_values_of_the_selected_joints() -> None:
     """Position, velocity and effort equal the engine's arrays bit for bit, in the order of the selection."""
     engine = engine_of(3)
     for name in ("joint_pos", "joint_vel", "joint_effort"):
@@ -126,7 +126,7 @@ def test_fields_are_the_engines_numbers_of_the_selected_joints() -> None:
     assert [spec.axes for spec in scene["all"].specs] == [("joint",)] * 3
 
 
-def test_units_say_what_the_joints_are() -> None:
+def test_units_follow_the_joint_types() -> None:
     """Hinges are in rad, slides in m, and the units of a mixture list both."""
     engine = engine_of(1, ("hinge", "rail", "lift"), slides=("rail", "lift"))
     cases = {
@@ -159,7 +159,7 @@ BALLS = """
 """
 
 
-def test_a_pattern_takes_scalar_joints_only_and_naming_another_is_an_error() -> None:
+def test_pattern_selects_scalar_joints_only_and_naming_another_raises() -> None:
     """`.*` skips free and ball joints; an explicit name raises an error that states the right sensor."""
     scene = sn.Scene(sn.MujocoEngine(BALLS), [sn.JointSensorCfg(joints=".*")])
     assert scene["joint"].joint_names == ("wrist", "slip")
@@ -211,13 +211,13 @@ def test_a_pattern_takes_scalar_joints_only_and_naming_another_is_an_error() -> 
         ({"joint": "a", "velocity_mode": "tachometer"}, "velocity_mode"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     """Each fault names the field, the given value and the accepted values."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.JointSensorCfg(**fields)
 
 
-def test_what_does_not_fit_the_joints_is_refused_when_the_scene_is_built() -> None:
+def test_mismatch_with_the_joints_is_refused_at_scene_build() -> None:
     """Numbers per joint must match the joints; a rotary encoder on a slide requires a gear; units are per field."""
     engine = engine_of(1, slides=("c",))
     cases = [
@@ -232,7 +232,7 @@ def test_what_does_not_fit_the_joints_is_refused_when_the_scene_is_built() -> No
     sn.Scene(engine, [sn.JointSensorCfg(joints=".*", bits=12, gear=(1.0, 1.0, 500.0))])
 
 
-def test_a_state_that_is_not_finite_is_flagged_and_names_the_joint() -> None:
+def test_non_finite_state_is_flagged_and_names_the_joint() -> None:
     """One bad joint invalidates only its env, with one warning that names it, until it is finite again."""
     engine = engine_of(2)
     cfg = sn.JointSensorCfg(joints=".*", bits=10, backlash=0.01, velocity_mode="period")
@@ -250,7 +250,7 @@ def test_a_state_that_is_not_finite_is_flagged_and_names_the_joint() -> None:
 
 
 @pytest.mark.parametrize("model", ["quadruped", "humanoid", "manipulator", pytest.param("dog", marks=pytest.mark.slow)])
-def test_every_joint_of_a_robot_reads_as_mujocos_own_sensors(model: str) -> None:
+def test_every_joint_of_a_robot_reads_as_mujocos_sensors(model: str) -> None:
     """jointpos, jointvel and jointactuatorfrc of every hinge and slide agree to the last float32 digit or two."""
     suite = Path(pytest.importorskip("dm_control").__file__).parent / "suite"
     spec = mujoco.MjSpec.from_file(str(suite / f"{model}.xml"))
@@ -306,7 +306,7 @@ def test_readings_are_whole_counts_and_their_error_is_uniform(encoder: dict[str,
     assert stats.kstest(error.ravel(), "uniform", args=(-0.5, 1.0)).pvalue > 1e-6
 
 
-def test_a_gear_and_counts_may_differ_from_joint_to_joint() -> None:
+def test_gear_and_counts_can_differ_per_joint() -> None:
     """LSB is 2 pi / (counts gear) for each joint separately."""
     cfg = sn.JointSensorCfg(joints=".*", counts_per_turn=(100.0, 200.0, 400.0), gear=(1.0, 5.0, 2.0))
     assert cfg.encoder_resolution == pytest.approx((TURN / 100.0, TURN / 1000.0, TURN / 800.0))
@@ -339,7 +339,7 @@ def test_backlash_is_the_play_operator() -> None:
     assert np.array_equal(read[:, 2], path[:, 2].astype(np.float32))
 
 
-def test_the_backlash_loop_has_the_width_and_area_of_theory() -> None:
+def test_backlash_loop_has_the_theoretical_width_and_area() -> None:
     """A swing of amplitude A through a play of width 2 b forms a parallelogram of width 2 b and area 4 b (A - b)."""
     amplitude, b = 1.0, 0.125  # binary fractions: all values are exact
     up = np.arange(-64, 64) / 64.0
@@ -437,7 +437,7 @@ def test_the_first_sample_of_an_episode_has_no_difference() -> None:
     assert (sensor.ground_truth.velocity == 3.0).all()
 
 
-def test_the_difference_is_over_the_time_that_really_passed() -> None:
+def test_difference_uses_the_elapsed_time() -> None:
     """At 300 Hz on 1 kHz ticks, samples are 3 or 4 ticks apart, and a constant speed reads constant."""
     engine = engine_of(1, dt=0.001)
     cfg = sn.JointSensorCfg(joints=".*", rate_hz=300.0, velocity_mode="difference")
@@ -455,7 +455,7 @@ def test_the_difference_is_over_the_time_that_really_passed() -> None:
     np.testing.assert_allclose(speeds, 2.0, rtol=4.0 * EPS * 0.08 / 0.006)  # rounding of two positions up to 0.08
 
 
-def test_a_delay_keeps_position_and_velocity_together() -> None:
+def test_delay_keeps_position_and_velocity_synchronous() -> None:
     """The shown velocity is the difference of the shown position and the previous one."""
     engine = swinging(3)
     cfg = sn.JointSensorCfg(
@@ -472,7 +472,7 @@ def test_a_delay_keeps_position_and_velocity_together() -> None:
     )
 
 
-def test_the_velocity_follows_from_what_all_stages_left_of_the_position() -> None:
+def test_velocity_is_derived_from_the_fully_measured_position() -> None:
     """A clipped position is constant, and its velocity is zero, though the joint continues to move."""
     path = np.linspace(0.0, 1.0, 101)[:, None]
     clip = sn.Saturation(fields=("position",), high=0.5)
@@ -495,7 +495,7 @@ def test_a_resolution_set_for_one_env_changes_its_quanta_alone() -> None:
     assert (np.rint(quanta[1]) % 4 == 0).all() and (np.rint(quanta[[0, 2]]) % 4 != 0).any()
 
 
-def test_a_derived_velocity_takes_no_noise_of_its_own() -> None:
+def test_derived_velocity_has_no_separate_noise() -> None:
     """A run-time setting of a derived velocity is rejected, because it has none."""
     scene = sn.Scene(engine_of(1), [sn.JointSensorCfg(joints=".*", position_noise=0.1, velocity_mode="difference")])
     with pytest.raises(sn.UnknownNameError, match="velocity"):
@@ -523,7 +523,7 @@ def test_the_period_method_resolves_a_constant_speed(per_sample: float) -> None:
     np.testing.assert_allclose(velocity[settled, 1], -speed, rtol=rounding + 1e-5)
 
 
-def test_several_edges_in_the_first_sample_give_a_speed_at_once() -> None:
+def test_several_edges_in_the_first_sample_give_a_speed_immediately() -> None:
     """Two edges suffice, also within one sample; a single edge gives no measurement yet."""
     lsb, dt = TURN / 2**12, 0.001
     path = lsb * np.arange(3)[:, None] * np.array([17.3, -2.4, 0.8])
@@ -559,7 +559,7 @@ def test_without_an_edge_the_period_velocity_decays_as_one_over_time() -> None:
     np.testing.assert_allclose(velocity[after, 0], lsb / since[after], rtol=1e-3)
 
 
-def test_turning_back_over_one_edge_reads_no_speed() -> None:
+def test_reversing_over_one_edge_reads_zero_speed() -> None:
     """Crossing the same edge back and forth is no motion: the reading is 0 and has no spike."""
     lsb = TURN / 2**10
     path = lsb * (0.5 + 0.2 * np.sin(0.7 * np.arange(60)))[:, None]
@@ -576,7 +576,7 @@ def test_bias_moves_the_edges_and_not_the_period_velocity() -> None:
     np.testing.assert_allclose(velocity[40:, 0], 0.11 * lsb / dt, rtol=1e-3)
 
 
-def test_noise_at_an_edge_makes_no_absurd_speed() -> None:
+def test_noise_at_an_edge_causes_no_speed_spike() -> None:
     """A joint at rest on an edge, with noise, reads at most two counts per half sample."""
     lsb = TURN / 2**12
     path = np.full((400, 4), 0.5 * lsb)
@@ -604,7 +604,7 @@ def test_knobs_by_field_prefix_and_joint_are_the_standard_chain() -> None:
     assert stats.kstest(numpy(data.effort).ravel(), "uniform", args=(-1.0, 2.0)).pvalue > 1e-6
 
 
-def test_a_clean_sensor_shares_one_memory() -> None:
+def test_clean_sensor_shares_one_buffer() -> None:
     """Without imperfections the measured data are the truth, without a second record."""
     scene = sn.Scene(engine_of(2), [cfg := sn.JointSensorCfg(joints=".*")])
     assert scene[cfg].data.position.data_ptr() == scene[cfg].ground_truth.position.data_ptr()

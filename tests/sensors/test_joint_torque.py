@@ -41,12 +41,12 @@ def loaded(envs: int) -> sn.TensorEngine:
 @pytest.mark.parametrize(
     "fields", [{"joints": ".*"}, {"joints": ".*", "ripple": (0.1, 0.0, 0.3), "gear": 100.0}, {"joint": "b"}]
 )
-def test_the_contract_holds(fields: dict[str, Any]) -> None:
+def test_contract_holds(fields: dict[str, Any]) -> None:
     """`check_sensor` passes with and without ripple, with and without a joint axis."""
     check_sensor(sn.JointTorqueCfg(**fields), loaded)
 
 
-def test_data_is_the_tensor_of_the_engines_torques() -> None:
+def test_data_equals_the_engines_torques() -> None:
     """`.data` is the `[env, joint]` array itself, bit for bit the engine's; a singular selector gives `[env]`."""
     engine = loaded(4)
     one, some = sn.JointTorqueCfg(name="one", joint="b"), sn.JointTorqueCfg(name="some", joints=("c", "a"))
@@ -89,7 +89,7 @@ def test_a_joint_that_holds_a_load_reads_the_load() -> None:
     np.testing.assert_allclose(numpy(scene[cfg].data[0]), -weights, rtol=1e-4)
 
 
-def test_the_torque_moves_the_link_against_gravity_and_inertia() -> None:
+def test_torque_balances_gravity_and_inertia() -> None:
     """In motion the torque is M_link qdd + bias: the equation of motion of the links alone, without the rotor's
     inertia.
     """
@@ -133,7 +133,7 @@ def test_ripple_has_two_cycles_per_turn_of_the_wave_generator() -> None:
 
 
 def test_the_phase_of_ripple_is_drawn_per_env_joint_and_episode() -> None:
-    """At rest the ripple is A sin(p) with p uniform (arcsine law), constant within an episode."""
+    """At rest the ripple is A sin(p) with p uniform (arcsine distribution), constant within an episode."""
     scene = sn.Scene(engine_of(3000), [cfg := sn.JointTorqueCfg(joints=".*", ripple=0.5)], seed=3)
     first = numpy(scene[cfg].read())
     assert stats.kstest(first.ravel() / 0.5, stats.arcsine(loc=-1.0, scale=2.0).cdf).pvalue > 1e-6
@@ -144,7 +144,7 @@ def test_the_phase_of_ripple_is_drawn_per_env_joint_and_episode() -> None:
     assert changed.nonzero()[0].tolist() == [7]
 
 
-def test_requirements_and_faults() -> None:
+def test_requirements_and_errors() -> None:
     """Without ripple no joint state is required; an engine without torques is rejected; amounts are validated."""
     only: Any = ("joint_torque",)
     sn.Scene(sn.TensorEngine(1, joints=("a",), provides=only), [sn.JointTorqueCfg(joint="a")])
@@ -166,7 +166,7 @@ def test_requirements_and_faults() -> None:
         sn.Scene(engine_of(1), [sn.JointTorqueCfg(joints=".*", ripple=(0.1, 0.2))])
 
 
-def test_a_torque_that_is_not_finite_names_the_joint() -> None:
+def test_non_finite_torque_names_the_joint() -> None:
     """The env is marked invalid, and the warning names the joint."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.JointTorqueCfg(joints=".*", evaluate="always")])

@@ -52,7 +52,7 @@ def loaded(envs: int) -> sn.TensorEngine:
     "fields",
     [{"joints": ".*"}, {"joint": "knee", "frame": "child"}, {"bodies": ".*", "frame": "world", "on": "parent"}],
 )
-def test_the_contract_holds(fields: dict[str, Any]) -> None:
+def test_contract_holds(fields: dict[str, Any]) -> None:
     """`check_sensor` passes for joints and bodies, with and without a mount axis."""
     check_sensor(sn.JointWrenchCfg(**fields), loaded)
 
@@ -62,7 +62,7 @@ def test_the_contract_holds(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("on", ["child", "parent"])
 @pytest.mark.parametrize("frame", ["joint", "child", "world"])
-def test_a_wrench_moves_and_turns_by_the_adjoint(frame: Any, on: Any) -> None:
+def test_wrench_transforms_by_the_adjoint(frame: Any, on: Any) -> None:
     """For random states force and torque equal R^T f and R^T (m - (a - p) x f) in float64, including the sign."""
     rng = np.random.default_rng(1)
     engine = engine_of(100)
@@ -84,7 +84,7 @@ def test_a_wrench_moves_and_turns_by_the_adjoint(frame: Any, on: Any) -> None:
             np.testing.assert_allclose(numpy(getattr(data, name)[:, k]), values, atol=60.0 * EPS * 40.0)
 
 
-def test_an_arm_at_rest_is_held_up_in_the_joints_own_frame() -> None:
+def test_arm_at_rest_is_supported_in_the_joints_frame() -> None:
     """A mass of 2 kg with its centre at (-0.25, -0.1, -0.15), in a joint frame rotated by 90 degrees about z, gives (0,
     0, m g) and (-0.1 m g, 0.25 m g, 0).
     """
@@ -175,7 +175,7 @@ def numpy64(tensor: torch.Tensor) -> Array:
     return tensor.detach().cpu().numpy()
 
 
-def test_the_parents_axes_are_those_of_the_body_it_hangs_on() -> None:
+def test_parent_axes_are_those_of_the_parent_body() -> None:
     """In the parent's axes the wrench is the world's, rotated back by the parent's pose; for a root they are equal."""
     frames: Any = ("world", "parent")
     cfgs = {(frame, joint): sn.JointWrenchCfg(name=f"{frame} {joint}", joint=joint, frame=frame)
@@ -193,7 +193,7 @@ def test_the_parents_axes_are_those_of_the_body_it_hangs_on() -> None:
         assert torch.equal(*root)
 
 
-def test_several_mounts_have_an_axis_and_their_names() -> None:
+def test_several_mounts_have_an_axis_and_names() -> None:
     """A plural selector gives `[env, mount, 3]` in the order of the model; a body's anchor is its frame origin."""
     engine = loaded(2)
     joints, bodies = sn.JointWrenchCfg(name="j", joints=".*"), sn.JointWrenchCfg(name="b", bodies=".*", frame="world")
@@ -214,13 +214,13 @@ def test_several_mounts_have_an_axis_and_their_names() -> None:
         ({}, "no selector"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     """Only joints and bodies have a parent."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.JointWrenchCfg(**fields)
 
 
-def test_what_an_engine_cannot_give_is_refused() -> None:
+def test_unsupported_engine_is_refused() -> None:
     """A missing wrench, a missing kinematic tree, or the world in a list of bodies is a clear error."""
     with pytest.raises(sn.UnsupportedError, match="JOINT_WRENCH"):
         sn.Scene(sn.TensorEngine(), [sn.JointWrenchCfg(body="body")])
@@ -230,7 +230,7 @@ def test_what_an_engine_cannot_give_is_refused() -> None:
         sn.Scene(engine_of(1), [sn.JointWrenchCfg(bodies=("upper", "world"))])
 
 
-def test_a_wrench_that_is_not_finite_names_the_body() -> None:
+def test_non_finite_wrench_names_the_body() -> None:
     """The env is marked invalid, and the warning names the body."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.JointWrenchCfg(joints=".*", evaluate="always")])
@@ -240,7 +240,7 @@ def test_a_wrench_that_is_not_finite_names_the_body() -> None:
     assert scene["joint_wrench"].valid.tolist() == [False, True]
 
 
-def test_the_force_is_drawn_at_the_anchor() -> None:
+def test_debug_draw_shows_the_force_at_the_anchor() -> None:
     """The debug shapes are one arrow per mount, in world axes, 0.01 m per N."""
     engine = engine_of(1)
     engine.body_pos_w = [[[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]]

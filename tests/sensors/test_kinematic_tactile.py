@@ -67,7 +67,7 @@ def law(
 # The contract's example -----------------------------------------------------------------------------------------------
 
 
-def test_the_contracts_example_reads_ten_newtons_along_the_normal() -> None:
+def test_contract_example_reads_ten_newtons_along_the_normal() -> None:
     """Return a fingertip of three taxels at rest, 1 cm deep in a box at 1000 N/m."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])  # its lower face is at z = 0
@@ -78,7 +78,7 @@ def test_the_contracts_example_reads_ten_newtons_along_the_normal() -> None:
     assert skin.data.force.shape == (1, 3, 3)
 
 
-def test_clear_of_contact_reads_exactly_zero() -> None:
+def test_no_contact_reads_exactly_zero() -> None:
     """The reading is zero also at high speed, and just above the surface."""
     engine = engine_of([BOX], 2)
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1101])
@@ -93,11 +93,11 @@ def test_the_link_must_be_named() -> None:
         sn.KinematicTactileSensorCfg(name="skin")
 
 
-# The law --------------------------------------------------------------------------------------------------------------
+# Force law ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
-def test_oblique_normals_and_velocities_follow_the_law(exponent: float) -> None:
+def test_oblique_normals_and_velocities_match_the_force_law(exponent: float) -> None:
     """Approach, slide and twist at once, with both bodies moving, match the float64 formula per env."""
     rng = np.random.default_rng(4)
     envs, normal, p = 8, unit(0.3, -0.5, 0.8), np.array([[0.01, -0.02, 0.03], [0.0, 0.01, 0.02]])
@@ -144,7 +144,7 @@ def test_oblique_normals_and_velocities_follow_the_law(exponent: float) -> None:
     assert felt >= envs
 
 
-def test_pressing_faster_reads_more_and_sliding_reads_along_the_slide() -> None:
+def test_damping_adds_force_and_sliding_adds_shear() -> None:
     """On a plane above the tip an approach adds b s v, and a slide of the tip along +x reads +x."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1] = torch.tensor([0.0, 0.0, 0.1])
@@ -222,7 +222,7 @@ def test_without_friction_a_twist_has_no_bound() -> None:
     np.testing.assert_allclose(numpy(skin.data.torque)[0, 0], (0.0, 0.0, 300.0), atol=1e-4)
 
 
-def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
+def test_reading_is_in_the_links_axes() -> None:
     """Two bodies moved together read the same, also with the cube rotated onto another face.
 
     Force and torque have components along all axes that a wrong frame would mix.
@@ -253,7 +253,7 @@ def test_the_reading_is_in_the_links_axes_wherever_the_link_is() -> None:
     assert (np.abs(readings[0]).min(axis=0) > 0.05).all() and (np.abs(torques[0]).max(axis=0) > 1e-4).all()
 
 
-def test_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not() -> None:
+def test_own_link_is_ignored_and_every_other_shape_detected() -> None:
     """The scene includes invisible shapes, shapes without collisions, and shapes of the robot's other links."""
     shell = sn.Shape("sphere", "shell", (0.5,), body="tip")
     for shape, is_felt in (
@@ -271,7 +271,7 @@ def test_own_link_is_not_felt_and_every_other_shape_is_collision_enabled_or_not(
     assert skin.data.force[0, 0, 2] > 500.0
 
 
-def test_the_deepest_shape_is_the_one_that_counts() -> None:
+def test_deepest_shape_determines_the_reading() -> None:
     deep, shallow = (
         sn.Shape("sphere", "deep", (0.1,), pos=(0.0, 0.0, 0.102)),
         sn.Shape("plane", "ground", pos=(0, 0, -0.004)),
@@ -282,7 +282,7 @@ def test_the_deepest_shape_is_the_one_that_counts() -> None:
     assert float(skin.data.force[0, 0, 2]) == pytest.approx(1000.0 * 0.008, rel=1e-4)
 
 
-def test_deep_inside_the_depth_goes_on() -> None:
+def test_depth_grows_deep_inside() -> None:
     """A probe 0.15 m below the surface of a ball of 0.3 m reads a depth of 0.16 m."""
     engine = engine_of([sn.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.15))])
     scene, skin = tactile(engine)
@@ -352,7 +352,7 @@ def test_force_over_depth_has_the_configured_exponent(exponent: float, wanted: f
 # Friction and anchors -------------------------------------------------------------------------------------------------
 
 
-def test_friction_bounds_the_shear_and_the_cone_is_never_left() -> None:
+def test_shear_stays_within_the_friction_cone() -> None:
     """For random depths and velocities in 512 envs, |shear| <= mu F_n always, with equality if viscosity exceeds it."""
     generator = torch.Generator().manual_seed(5)
     engine = engine_of([BOX], 512)
@@ -423,7 +423,7 @@ def test_an_anchor_is_dropped_when_contact_is_lost_and_at_a_reset() -> None:
     assert skin.data.force[:, 0, 0].tolist() == pytest.approx([0.0, 0.0], abs=1e-3)
 
 
-def test_an_anchor_stays_while_shapes_of_one_body_take_turns_to_be_the_deepest() -> None:
+def test_anchor_persists_while_the_deepest_shape_of_a_body_changes() -> None:
     """For two blocks moved within a body the shear covers the whole distance at each step; another body's does not."""
     half = np.sqrt(0.5)
     left = sn.Shape("box", "left", (0.1, 0.05, 0.1), body="thing", pos=(-0.05, 0.0, 0.0), quat=(half, 0.0, 0.0, half))
@@ -469,7 +469,7 @@ def test_the_friction_cone_holds_for_anchors_along_random_drags() -> None:
 # Imperfections --------------------------------------------------------------------------------------------------------
 
 
-def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
+def test_radius_noise_is_uniform_and_in_the_measured_branch_only() -> None:
     """Deep in a box the measured depth has U(-1, 1) noise with correct mean, variance and range per probe and
     sample.
     """
@@ -499,7 +499,7 @@ def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
     np.testing.assert_array_equal(numpy(again.data.force)[..., 2], numpy(first))
 
 
-def test_a_probe_without_radius_fills_a_place_and_reads_zero() -> None:
+def test_probe_without_radius_keeps_its_place_and_reads_zero() -> None:
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.05
     scene, skin = tactile(
@@ -528,7 +528,7 @@ def test_history_is_a_leading_axis_of_force_and_torque() -> None:
     assert skin.ground_truth.force.shape == (2, 3, 3)
 
 
-def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
+def test_coefficients_can_be_set_per_env_at_run_time() -> None:
     engine = engine_of([BOX], 3)
     engine.body_pos_w[:, 1, 2] = 0.1
     scene, skin = tactile(engine)
@@ -548,7 +548,7 @@ def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
         skin.set("normal_exponent", 0.5)
 
 
-def test_what_the_config_leaves_out_cannot_be_set_but_what_it_gives_as_zero_can() -> None:
+def test_only_coefficients_given_in_the_config_can_be_set() -> None:
     """No setting is ignored silently: without anchors, or without a bound, `set` states the fix."""
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.1
@@ -574,7 +574,7 @@ def test_a_grid_and_several_links_keep_their_axes() -> None:
     assert skin.specs[0].axes == ("mount", "row", "column", "xyz")
 
 
-def test_each_probe_may_have_its_own_normal() -> None:
+def test_each_probe_can_have_its_own_normal() -> None:
     normals = ((0.0, 0.0, 1.0), (2.0, 0.0, 0.0), (0.0, 1.0, 1.0))
     engine = engine_of([BOX])
     engine.body_pos_w[:, 1, 2] = 0.1
@@ -607,13 +607,13 @@ def test_each_probe_may_have_its_own_normal() -> None:
         ({"probe_local_pos": ((0.0, 0.0, float("inf")),)}, "finite"),
     ],
 )  # fmt: skip
-def test_bad_input_names_field_and_fix(fields: dict[str, Any], words: str) -> None:
+def test_bad_input_error_names_field_and_fix(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(sn.ConfigError, match=words) as caught:
         sn.KinematicTactileSensorCfg(name="skin", link_name="tip", **fields)
     assert "KinematicTactileSensorCfg('skin')" in str(caught.value)
 
 
-def test_configs_go_to_toml_and_back() -> None:
+def test_configs_round_trip_through_toml() -> None:
     cfg = sn.KinematicTactileSensorCfg(
         name="skin",
         link_name="tip",
@@ -625,7 +625,7 @@ def test_configs_go_to_toml_and_back() -> None:
     assert sn.KinematicTactileSensorCfg.from_json(cfg.to_json()) == cfg
 
 
-def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
+def test_shape_without_pose_invalidates_the_sample() -> None:
     engine = engine_of([BALL], 2)
     scene, skin = tactile(engine)
     scene.update()
@@ -638,7 +638,7 @@ def test_a_shape_without_a_pose_makes_the_sample_invalid() -> None:
     assert valid == [True, False]
 
 
-def test_it_keeps_the_laws_of_sensors() -> None:
+def test_contract_holds() -> None:
     def make(num_envs: int) -> sn.TensorEngine:
         plain = tumbling_engine(num_envs)
         ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
@@ -670,7 +670,7 @@ PRESS = """
 """
 
 
-def test_the_taxels_of_a_pad_add_up_to_the_engines_contact_force_and_balance_its_moment() -> None:
+def test_pad_taxels_sum_to_the_engines_contact_force_and_moment() -> None:
     """Calibrated with a press of 10 N, the sensor is within 5 % for presses of 5 to 40 N and for tilted presses.
 
     The sum is compared with the engine's contact force, and the taxels' moment with that of the load.

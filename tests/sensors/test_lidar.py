@@ -65,7 +65,7 @@ def driving(speed: Any, rate: float, at: Any = (0.0, 0.0, 0.0)) -> Any:
 # Windows, channels, angles --------------------------------------------------------------------------------------------
 
 
-def test_a_turn_of_a_vlp16_has_exact_counts_per_channel_and_azimuth() -> None:
+def test_vlp16_turn_has_exact_counts_per_channel_and_azimuth() -> None:
     """A scan of 0.1 s has 1808 rays for each of 16 lasers, evenly over the azimuth: 150 or 151 columns in each of
     12.
     """
@@ -129,7 +129,7 @@ def test_a_scan_of_a_pattern_that_does_not_repeat_is_a_window_of_it() -> None:
     assert sorted(np.concatenate(ids[:4]).tolist()) == list(range(800))
 
 
-def test_a_scan_may_be_longer_or_shorter_than_the_time_between_samples() -> None:
+def test_scan_can_be_longer_or_shorter_than_the_sample_period() -> None:
     """`scan_duration` sets how many rays before the capture are shown, up to several turns."""
     for duration, count in ((0.02, 60), (0.1, 300), (0.25, 750)):
         scene = scene_of(engine_of(), rate_hz=20.0, scan_duration=duration, fields="all")
@@ -175,7 +175,7 @@ def test_points_counts_and_clouds_agree() -> None:
         lidar.get_point_count(3)
 
 
-def test_what_was_met_is_told() -> None:
+def test_hits_report_shape_label_and_reflectance() -> None:
     """Labels, shapes, normals and the cosine of incidence match the surfaces."""
     pattern = LidarPatternCfg(
         channels=3, vertical_fov_range=(-30.0, 30.0), horizontal_fov_range=(-180.0, 180.0), horizontal_res=30.0
@@ -248,7 +248,7 @@ SPARSE = TablePatternCfg(
         (SPARSE, 0.002, 0.026, 0.03, 117),
     ],
 )
-def test_windows_of_any_rate_and_length_leave_from_where_the_sensor_was(
+def test_rays_of_any_window_start_at_the_sensors_pose_at_their_time(
     pattern: Any, dt: float, every: float, duration: float | None, ticks: int
 ) -> None:
     """The length of each ray, also the oldest, matches its firing pose and direction, for any ratio of periods."""
@@ -269,7 +269,7 @@ def test_windows_of_any_rate_and_length_leave_from_where_the_sensor_was(
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_state_that_is_one_tick_old_gives_the_scan_of_that_tick(fresh: bool) -> None:
+def test_unfresh_state_gives_the_scan_of_the_previous_tick(fresh: bool) -> None:
     """On MuJoCo with fresh=False the scan ends a tick earlier and is correct for that time, also after a reset in
     it.
     """
@@ -297,7 +297,7 @@ def test_a_state_that_is_one_tick_old_gives_the_scan_of_that_tick(fresh: bool) -
         assert near.sum() > 150 and np.abs(numpy(lidar.data.distances[env]) - length)[near].max() < 1e-4
 
 
-def test_what_blocks_of_rays_leave_out_is_never_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_culled_from_ray_blocks_are_never_hit(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 100 rad/s among shapes at 30 m/s, rays cast 32 at a time hit the same as rays cast individually."""
     draws = np.random.default_rng(5)
     count = 60
@@ -339,7 +339,7 @@ def test_what_blocks_of_rays_leave_out_is_never_met(monkeypatch: pytest.MonkeyPa
     assert all(torch.equal(one, other) for one, other in zip(together, alone, strict=True))
 
 
-def test_the_undistorted_truth_is_the_scan_of_a_sensor_that_stands_still() -> None:
+def test_undistorted_truth_is_the_scan_of_a_static_sensor() -> None:
     """The true scan is bit for bit that of a body that has always been at the moving body's pose at the capture."""
     moving = scene_of(engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)), rate_hz=10.0, fields="all")
     moving.step(substeps=500)
@@ -410,7 +410,7 @@ def test_a_reset_in_mid_scan_shows_no_pose_from_before() -> None:
     assert (offset < -0.04).sum() > 100, "there are rays from before the reset"
 
 
-def test_an_edit_is_seen_at_once_unless_the_scan_remembers_the_way() -> None:
+def test_edit_is_visible_immediately_without_motion_distortion() -> None:
     """After an edit update(ticks=0) recasts an instant scan with the same draws. A scan with motion distortion is held:
     no ray uses the edited pose, and the next scan starts from the body's pose at that time.
     """
@@ -440,7 +440,7 @@ def test_an_edit_is_seen_at_once_unless_the_scan_remembers_the_way() -> None:
 
 
 @pytest.mark.parametrize("extra", [{}, {"beam_divergence": 0.05, "returns": "dual"}, {"noise": 0.01, "delay": 0.01}])
-def test_a_saved_state_resumes_bit_for_bit(extra: dict[str, Any]) -> None:
+def test_saved_state_resumes_bit_identically(extra: dict[str, Any]) -> None:
     """A state saved in mid-scan and loaded into another scene gives the same readings from then on."""
 
     def build() -> sn.Scene:
@@ -457,7 +457,7 @@ def test_a_saved_state_resumes_bit_for_bit(extra: dict[str, Any]) -> None:
         same(snapshot(one["lidar"]), snapshot(other["lidar"]))
 
 
-def test_what_was_left_out_while_unwanted_is_not_missed() -> None:
+def test_samples_skipped_while_unwanted_are_not_missed() -> None:
     """With evaluate="wanted" poses are still stored: the first scan after a pause equals that of a continuously read
     lidar.
     """
@@ -517,12 +517,12 @@ TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=2e-3, rat
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
+def test_contract_holds(extra: dict[str, Any]) -> None:
     """All rules of `check_sensor` hold, with motion, noise, misses, footprints and delay."""
     check_sensor(sn.LidarCfg(body="body", pattern=TURN, rate_hz=50.0, fields="all", **extra), engine=tumbling, steps=24)
 
 
-def test_plural_mounts_are_single_ones_side_by_side() -> None:
+def test_plural_mounts_equal_single_mounts() -> None:
     """Two mounts give a mount axis; the truth of each equals that of a separate lidar, and their noise differs."""
     engine = engine_of(bodies=("body", "other"))
     engine.body_pos_w[:, 1] = torch.tensor([2.0, 0.0, 0.0])
@@ -541,7 +541,7 @@ def test_plural_mounts_are_single_ones_side_by_side() -> None:
     assert len(both.point_cloud(0, mount=1)["points_b"]) == torch.isfinite(both.data.distances[0, 1]).sum()
 
 
-def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
+def test_readings_are_independent_of_env_count() -> None:
     """Env 1 of 2 and env 1 of 5 are the same, draws included."""
     scenes = [
         scene_of(engine_of(envs=envs), rate_hz=10.0, range_noise=0.05, drop_rate=0.2, channel_bias=sn.Normal(0.0, 0.1))
@@ -595,21 +595,21 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "message"), MISFITS)
-def test_what_does_not_fit_the_world_or_the_pattern_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_mismatch_with_world_or_pattern_is_refused(fields: dict[str, Any], message: str) -> None:
     """Faults that depend on the scene name the sensor, the field and the fix."""
     with pytest.raises((sn.ConfigError, sn.SelectionError), match=message) as caught:
         scene_of(engine_of(), **fields)
     assert "LidarCfg('lidar')" in str(caught.value)
 
 
-def test_an_uneven_pattern_works_in_whole_periods() -> None:
+def test_uneven_pattern_requires_whole_periods() -> None:
     """A table whose rays fire in a part of its period is accepted if each scan is one period."""
     scene = scene_of(engine_of(), pattern=LATE, rate_hz=10.0, fields="all")
     scene.step(substeps=50)
     assert numpy(scene["lidar"].data.time_offset[0]) == pytest.approx([-0.05, -0.04, -0.03], abs=1e-8)
 
 
-def test_a_config_survives_a_file() -> None:
+def test_config_round_trips_through_a_file() -> None:
     """A config with every kind of field survives JSON and TOML."""
     cfg = sn.LidarCfg(
         body="body", pattern=SLOW, reflectance={"wall": 0.3}, reference_snr=50.0, range_noise=(0.1, 0.01),
@@ -620,7 +620,7 @@ def test_a_config_survives_a_file() -> None:
     assert replace(ROOM[0], reflectance=0.3).reflectance == 0.3
 
 
-def test_ticks_that_a_jump_passes_over_are_between_the_poses_around_it() -> None:
+def test_ticks_within_a_jump_have_interpolated_poses() -> None:
     """With allow_gaps a lidar updated every fifth tick equals a lidar updated at all ticks, at constant velocity."""
     plate = Shape("box", "plate", (0.05, 30.0, 30.0), body="plate")
 
@@ -641,7 +641,7 @@ def test_ticks_that_a_jump_passes_over_are_between_the_poses_around_it() -> None
     assert near.sum() > 150 and one[near] == pytest.approx(other[near], abs=1e-4)
 
 
-def test_a_scan_is_invalid_where_a_pose_in_it_was_not_finite() -> None:
+def test_non_finite_pose_invalidates_the_scan() -> None:
     """One tick without a pose in mid-scan invalidates that scan, not those before and after it; no NaN appears."""
     engine = engine_of(envs=2)
     scene = scene_of(engine, rate_hz=10.0, fields="all", range_noise=0.01)

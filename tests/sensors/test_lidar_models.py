@@ -1,4 +1,4 @@
-"""Lidar return models: range noise, detection, intensity, footprints and CARLA's model, checked against their laws."""
+"""Lidar return models: range noise, detection, intensity, footprints CARLA's model, checked against formulas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lidar_at(*shapes: Shape, envs: int = 1, seed: int = 4, **kwargs: Any) -> Any
 
 
 def is_normal(values: Array, mean: float, sd: float) -> None:
-    """Assert that a sample has a law's mean and standard deviation, both within their 99.9 % bounds."""
+    """Assert that a sample has a distribution's mean and standard deviation, both within their 99.9 % bounds."""
     n = len(values)
     assert abs(values.mean() - mean) < 3.29 * sd / math.sqrt(n) + 2e-5
     low, high = stats.chi2.ppf([0.0005, 0.9995], n - 1)
@@ -54,7 +54,7 @@ def is_normal(values: Array, mean: float, sd: float) -> None:
 
 
 def is_share(count: int, total: int, p: float) -> None:
-    """Assert that a count is inside the 99 % interval of the binomial law."""
+    """Assert that a count is inside the 99 % interval of the binomial distribution."""
     low, high = stats.binom.ppf([0.005, 0.995], total, p)
     assert low <= count <= high, f"{count} of {total}, expected {low} to {high}"
 
@@ -62,7 +62,7 @@ def is_share(count: int, total: int, p: float) -> None:
 # Distances ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_wall_gives_the_configured_mean_and_deviation() -> None:
+def test_range_to_a_wall_has_the_configured_mean_and_deviation() -> None:
     """At 25 m with 3 cm of noise the distances are normal about 25 m, and the points lie on their rays."""
     lidar = lidar_at(wall(25.0), range_noise=0.03, fields="all")
     distances = numpy(lidar.data.distances[0])
@@ -94,7 +94,7 @@ def test_noise_follows_the_signal_to_noise_ratio(at: float, rho: float, sd: floa
     is_normal(numpy(lidar.data.distances[0]), at, sd)
 
 
-def test_one_ratio_is_a_power_law() -> None:
+def test_signal_ratio_follows_a_power_law() -> None:
     """With one ratio the deviation increases as 1/sqrt(SNR): linearly with distance."""
     for at in (10.0, 40.0):
         lidar = lidar_at(wall(at), reference_snr=100.0, reference_reflectance=0.5, reference_range=20.0,
@@ -103,7 +103,7 @@ def test_one_ratio_is_a_power_law() -> None:
 
 
 def test_channel_biases_are_drawn_per_channel_and_env_and_stay_in_an_episode() -> None:
-    """Channel errors follow their law over channels and envs, are constant over samples, and are redrawn at a reset."""
+    """Channel errors follow their distribution over channels and envs; they change only at a reset."""
     pattern = LidarPatternCfg(
         channels=64, vertical_fov_range=(-5.0, 5.0), horizontal_fov_range=(-2.0, 2.0), horizontal_res=2.0
     )
@@ -124,7 +124,7 @@ def test_channel_biases_are_drawn_per_channel_and_env_and_stay_in_an_episode() -
     assert (np.abs(biases() - first).max(axis=(1, 2)) > 1e-3).nonzero()[0].tolist() == [3]
 
 
-def test_given_channel_biases_are_those() -> None:
+def test_given_channel_biases_are_used() -> None:
     """One number per channel is that channel's error."""
     pattern = LidarPatternCfg(
         channels=3, vertical_fov_range=(-1.0, 1.0), horizontal_fov_range=(0.0, 0.0), horizontal_res=1.0
@@ -158,7 +158,7 @@ def test_the_standard_knobs_act_on_distances_and_points_follow() -> None:
 
 @pytest.mark.parametrize("angle", [0.0, 60.0, 75.0])
 @pytest.mark.parametrize("at", [30.0, 60.0, 100.0])
-def test_returns_are_noticed_by_the_law_of_range_and_incidence(at: float, angle: float) -> None:
+def test_detection_follows_range_and_incidence(at: float, angle: float) -> None:
     """The share of returns is (1 - floor) Phi((SNR - threshold) / s), inside the binomial 99 % interval."""
     law = {"reference_snr": 40.0, "reference_range": 50.0, "reference_reflectance": 0.5, "detection_threshold": 13.0,
            "detection_sd": 2.0, "drop_rate": 0.05, "attenuation": 0.002}  # fmt: skip
@@ -185,7 +185,7 @@ def test_draws_differ_from_sample_to_sample_and_between_seeds() -> None:
         is_share(int((lost[one] & lost[other]).sum()), SHOTS, 0.09)
 
 
-def test_nothing_comes_back_from_a_black_target() -> None:
+def test_black_target_gives_no_return() -> None:
     """With a known signal-to-noise ratio, a reflectance of 0 gives no return; the true distance and intensity are 0."""
     lidar = lidar_at(wall(25.0, reflectance=0.0), **SHEET)
     assert torch.isinf(lidar.data.distances).all()
@@ -195,7 +195,7 @@ def test_nothing_comes_back_from_a_black_target() -> None:
 # Intensity ------------------------------------------------------------------------------------------------------------
 
 
-def test_intensities_are_those_of_the_lidar_equation() -> None:
+def test_intensities_follow_the_lidar_equation() -> None:
     """A calibrated intensity is rho cos exp(-2 a R) at any distance; a raw one is divided by R^2, relative to the
     reference.
     """
@@ -210,7 +210,7 @@ def test_intensities_are_those_of_the_lidar_equation() -> None:
         assert numpy(raw.ground_truth.intensity[0]) == pytest.approx(expected / at**2 / reference, rel=1e-4)
 
 
-def test_the_ratio_of_two_reflectances_is_that_of_their_intensities() -> None:
+def test_intensity_ratio_equals_reflectance_ratio() -> None:
     """Reflectance comes from the shape, by label or by name; later entries of the config take precedence."""
 
     def intensity(shape: Shape, **given: float) -> float:
@@ -232,7 +232,7 @@ def test_retro_reflectors_saturate_the_receiver() -> None:
     assert numpy(lidar.ground_truth.intensity[0]) == pytest.approx(40.0, rel=1e-5)
 
 
-def test_intensity_noise_is_a_share() -> None:
+def test_intensity_noise_is_relative() -> None:
     """The deviation of the measured intensity is a share of the true one, and the intensity is never below 0."""
     lidar = lidar_at(wall(30.0, reflectance=0.5), intensity_noise=0.1)
     is_normal(numpy(lidar.data.intensity[0]), 0.5, 0.05)
@@ -255,7 +255,7 @@ def fan(*shapes: Shape, **kwargs: Any) -> Any:
     return lidar_at(*shapes, pattern=FAN, scan_duration=None, **kwargs)
 
 
-def test_mixed_pixels_come_with_a_footprint_only() -> None:
+def test_mixed_pixels_require_a_footprint() -> None:
     """Across an edge with 0.3 m behind it, there are points in between with divergence, and none without."""
     sharp = numpy(fan(*edge(10.3)).data.distances[0])
     assert set(np.round(sharp, 4).tolist()) == {10.0, 10.3}
@@ -371,7 +371,7 @@ def test_a_footprint_moves_with_the_scan() -> None:
 # CARLA ----------------------------------------------------------------------------------------------------------------
 
 
-def test_carla_intensity_is_that_of_the_true_distance() -> None:
+def test_carla_intensity_uses_the_true_distance() -> None:
     """I = exp(-a d) in both branches, from the true distance; noise only moves the point."""
     lidar = lidar_at(wall(50.0, 0.7, reflectance=0.1), model="dropoff", dropoff_general_rate=0.0, noise_stddev=0.2)
     data = lidar.data
@@ -382,7 +382,7 @@ def test_carla_intensity_is_that_of_the_true_distance() -> None:
 
 
 @pytest.mark.parametrize(("at", "general"), [(20.0, 0.45), (20.0, 0.0), (100.0, 0.45), (100.0, 0.0), (400.0, 0.2)])
-def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
+def test_carla_drops_points_by_its_two_rules(at: float, general: float) -> None:
     """All returns above the limit survive; below it, a share of 1 - zero + zero / limit * I does (99 % interval)."""
     lidar = lidar_at(wall(at), model="dropoff", dropoff_general_rate=general)
     intensity = math.exp(-0.004 * at)
@@ -391,7 +391,7 @@ def test_carla_drops_points_by_its_two_laws(at: float, general: float) -> None:
     assert torch.isfinite(lidar.ground_truth.distances).all()
 
 
-def test_the_semantic_cosine_is_carlas() -> None:
+def test_semantic_cosine_matches_carla() -> None:
     """cos_inc_angle = dot(-direction, normal), in both branches."""
     lidar = lidar_at(wall(20.0, 0.9), model="dropoff", dropoff_general_rate=0.0, dropoff_zero_intensity=0.0)
     assert numpy(lidar.data.cos_incidence[0]) == pytest.approx(math.cos(0.9), abs=1e-5)

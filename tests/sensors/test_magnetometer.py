@@ -54,7 +54,7 @@ def reading(engine: sn.TensorEngine, seed: int = 0, **kwargs: Any) -> Array:
 
 
 @pytest.mark.parametrize("given", ["config", "engine"])
-def test_it_reads_the_worlds_flux_in_its_own_frame(given: str) -> None:
+def test_flux_is_read_in_the_sensors_frame(given: str) -> None:
     """In every attitude, on a rotated mount, the reading is R^-1 B; the config's field overrides the engine's."""
     mount = Rotation.from_euler("xyz", (0.3, -1.1, 2.0))
     engine, attitudes = turned_engine(64, magnetic=FIELD if given == "engine" else (9.0, 9.0, 9.0))
@@ -63,7 +63,7 @@ def test_it_reads_the_worlds_flux_in_its_own_frame(given: str) -> None:
     np.testing.assert_allclose(read, (attitudes * mount).inv().apply(FIELD), atol=30 * EPS * STRENGTH)
 
 
-def test_each_env_may_have_a_field_of_its_own() -> None:
+def test_each_env_can_have_its_own_field() -> None:
     """The engine's flux is read per env at every sample, and plural mounts have an axis."""
     engine = sn.TensorEngine(3, 0.01, bodies=("a", "b"), magnetic=(0.0, 0.0, 0.0))
     scene = sn.Scene(engine, [sn.MagnetometerCfg(bodies=".*")])
@@ -73,14 +73,14 @@ def test_each_env_may_have_a_field_of_its_own() -> None:
     assert scene["magnetometer"].data.mag_b[:, 1].tolist() == [[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]]
 
 
-def test_without_a_field_it_is_refused() -> None:
+def test_missing_magnetic_field_is_refused() -> None:
     """An engine without a magnetic field rejects a magnetometer that has no field in its config."""
     engine = sn.TensorEngine(1, 0.01, magnetic=None)
     with pytest.raises(sn.UnsupportedError, match="requires MAGNETIC"):
         sn.Scene(engine, [sn.MagnetometerCfg(body="body")])
 
 
-def test_it_equals_mujocos_own_magnetometer() -> None:
+def test_magnetometer_equals_mujocos() -> None:
     """On a tumbling body of MuJoCo the truth matches MuJoCo's sensor at the same site."""
     model = """<mujoco><option timestep="0.002" magnetic="0.21 -0.03 -0.42"/><worldbody>
       <body pos="0 0 2"><freejoint/><geom type="box" size=".1 .2 .05"/>
@@ -165,7 +165,7 @@ def ellipsoid_fit(points: Array, strength: float) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize(("noise", "bound"), [(None, 1e-4), (0.05, 0.01)])
-def test_an_ellipsoid_fit_finds_soft_and_hard_iron(noise: float | None, bound: float) -> None:
+def test_ellipsoid_fit_recovers_soft_and_hard_iron(noise: float | None, bound: float) -> None:
     """A calibration over 600 random attitudes returns the configured A and b, to 1e-4 without and 1 % with noise."""
     engine, _ = turned_engine(600, seed=6)
     read = reading(engine, hard_iron=HARD, soft_iron=SOFT, noise=noise)
@@ -175,7 +175,7 @@ def test_an_ellipsoid_fit_finds_soft_and_hard_iron(noise: float | None, bound: f
     assert np.ptp(np.linalg.norm(read, axis=1)) > 0.2 * STRENGTH, "the errors are meant to be large"
 
 
-def test_iron_is_matrix_times_field_plus_offset_and_never_in_the_truth() -> None:
+def test_iron_is_matrix_times_field_plus_offset_in_the_measured_branch_only() -> None:
     """The measurement is A m + b for every attitude, also for an asymmetric matrix; the truth stays m."""
     engine, attitudes = turned_engine(32)
     full = ((1.05, 0.02, -0.03), (0.01, 0.9, 0.04), (-0.02, 0.05, 1.1))
@@ -204,7 +204,7 @@ def drawn_iron(**kwargs: Any) -> tuple[Array, Array]:
     return np.stack(read[:3], axis=-1) - read[3][..., None], read[3]
 
 
-def test_soft_iron_from_a_distribution_is_symmetric_and_has_its_law() -> None:
+def test_drawn_soft_iron_is_symmetric_with_its_distribution() -> None:
     """The six numbers of A - I are independent, with the configured deviation, in every env and mount."""
     soft, hard = drawn_iron(soft_iron=sn.Normal(0.0, 0.02))
     assert not hard.any()
@@ -214,7 +214,7 @@ def test_soft_iron_from_a_distribution_is_symmetric_and_has_its_law() -> None:
     assert np.abs(np.corrcoef(six.T) - np.eye(12)).max() < 5 / math.sqrt(len(six))
 
 
-def test_hard_iron_from_a_distribution_has_its_law() -> None:
+def test_drawn_hard_iron_has_its_distribution() -> None:
     """Draws are uniform per axis within their bounds; from a list of vectors, a whole vector is chosen."""
     low, high = np.array([-5.0, 0.0, 10.0]), np.array([5.0, 1.0, 20.0])
     soft, hard = drawn_iron(hard_iron=sn.Uniform(tuple(low), tuple(high)))
@@ -228,7 +228,7 @@ def test_hard_iron_from_a_distribution_has_its_law() -> None:
     assert counts[0] == pytest.approx(3000, abs=5 * math.sqrt(6000 / 4))
 
 
-def test_iron_stays_in_an_episode_and_is_drawn_anew_at_a_reset() -> None:
+def test_iron_is_constant_in_an_episode_and_redrawn_at_a_reset() -> None:
     """The distortion is constant over ticks; a reset of one env redraws it in that env only."""
     engine = sn.TensorEngine(3, 0.01, provides=("pose",))
     cfg = sn.MagnetometerCfg(
@@ -290,7 +290,7 @@ def test_a_dipole_without_a_size_is_refused() -> None:
         sn.MagneticDipole(pos=(0.0, 0.0, 0.0), moment=(math.inf, 0.0, 0.0))
 
 
-def test_the_unit_is_that_of_the_spec() -> None:
+def test_unit_is_given_in_the_spec() -> None:
     """The field's spec has the unit that the config names, and `field` if it names none."""
     engine = sn.TensorEngine(1, 0.01)
     cfgs = [sn.MagnetometerCfg(name="a", body="body", unit="uT"), sn.MagnetometerCfg(name="b", body="body")]
@@ -298,7 +298,7 @@ def test_the_unit_is_that_of_the_spec() -> None:
     assert [scene[name].specs[0].unit for name in "ab"] == ["uT", "field"]
 
 
-def test_a_state_that_is_not_finite_is_flagged() -> None:
+def test_non_finite_state_is_flagged() -> None:
     """NaN in one env's pose makes that env's sample invalid, and a warning says so."""
     engine = sn.TensorEngine(2, 0.01)
     scene = sn.Scene(engine, [sn.MagnetometerCfg(body="body")])
@@ -308,7 +308,7 @@ def test_a_state_that_is_not_finite_is_flagged() -> None:
         assert scene["magnetometer"].valid.tolist() == [True, False]
 
 
-def test_it_draws_the_direction_of_the_flux() -> None:
+def test_debug_draw_shows_the_flux_direction() -> None:
     """The debug arrow points along the world's flux, 0.2 m long, for any attitude and distortion."""
     engine, _ = turned_engine(2)
     engine.body_pos_w = (1.0, 2.0, 3.0)
@@ -319,7 +319,7 @@ def test_it_draws_the_direction_of_the_flux() -> None:
     np.testing.assert_allclose(arrows.data, [[[1.0, 2.0, 3.0], [1.0, 2.12, 3.16]]] * 2, atol=1e-6)
 
 
-def test_it_keeps_the_contract() -> None:
+def test_contract_holds() -> None:
     """Every rule of `check_sensor` holds, with both distortions drawn and a magnet in the world."""
     magnet = sn.MagneticDipole(pos=(0.4, 0.0, 0.0), moment=(100.0, 0.0, 0.0))
     check_sensor(

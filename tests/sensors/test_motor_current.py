@@ -67,7 +67,7 @@ EVERYTHING: dict[str, Any] = {
         {"joint": "b", "torque_constant": 0.1, "fields": ("current",), "cogging": (0.1,)},
     ],
 )
-def test_the_contract_holds(fields: dict[str, Any]) -> None:
+def test_contract_holds(fields: dict[str, Any]) -> None:
     """`check_sensor` passes for the plain motor, for a motor with all options, and for the current alone."""
     check_sensor(sn.MotorCurrentCfg(**fields), driven)
 
@@ -101,7 +101,7 @@ def test_every_part_follows_the_formulas() -> None:
     assert data.joint_names == ("a", "b", "c")
 
 
-def test_the_estimate_is_the_load_where_the_drive_knows_its_motor() -> None:
+def test_estimate_equals_the_load_with_exact_motor_parameters() -> None:
     """For a MuJoCo arm at rest, the current supports the load through gear and constant, and the estimate is the
     load.
     """
@@ -122,7 +122,7 @@ def test_the_estimate_is_the_load_where_the_drive_knows_its_motor() -> None:
     assert float(truth.torque) == pytest.approx(-weight, rel=1e-5)
 
 
-def test_unknown_friction_is_the_error_of_the_estimate_and_known_friction_is_not() -> None:
+def test_only_unknown_friction_causes_an_estimation_error() -> None:
     """For a joint dragged at constant speed against damping and dry friction, effort overcomes them and no torque
     remains.
     """
@@ -141,7 +141,7 @@ def test_unknown_friction_is_the_error_of_the_estimate_and_known_friction_is_not
     assert float(scene[wise].ground_truth.torque) == pytest.approx(0.0, abs=1e-4)
 
 
-def test_friction_turns_over_with_the_velocity() -> None:
+def test_friction_changes_sign_with_velocity() -> None:
     """Through zero speed the estimate jumps by 2 S, falls to C by Stribeck, then rises with B; at rest it is 0."""
     engine = engine_of(401)
     engine.joint_vel = torch.linspace(-1.0, 1.0, 401)[:, None]
@@ -160,7 +160,7 @@ def test_friction_turns_over_with_the_velocity() -> None:
     assert (torque * numpy(engine.joint_vel[:, 0]) >= 0.0).all()
 
 
-def test_the_loop_of_torque_over_a_swing_has_the_area_of_the_friction() -> None:
+def test_torque_loop_area_equals_the_friction_work() -> None:
     """Without load, a swing of amplitude A loses 4 A C per cycle to Coulomb and pi A^2 Omega B to viscous friction."""
     steps, amplitude, rate, coulomb, viscous = 20000, 0.5, 3.0, 0.7, 0.2
     phase = torch.arange(steps, dtype=torch.float64) * (2.0 * math.pi / steps)
@@ -224,13 +224,13 @@ def test_the_estimate_follows_the_measured_current() -> None:
         ({"torque_constant": 0.1, "kt_temperature_coefficient": -0.01, "winding_temperature": 130.0}, "above 0"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     """Each fault names the field and the accepted values."""
     with pytest.raises(sn.ConfigError, match=match):
         sn.MotorCurrentCfg(joints=".*", **fields)
 
 
-def test_only_what_is_used_is_required_and_the_estimate_takes_no_noise_of_its_own() -> None:
+def test_only_used_quantities_are_required_and_the_estimate_has_no_own_noise() -> None:
     """The current alone requires only the effort; a setting for the torque is rejected; numbers must fit the joints."""
     words: Any = ("joint_effort",)
     engine = sn.TensorEngine(1, joints=("a", "b"), provides=words)
@@ -252,7 +252,7 @@ def test_units_are_ampere_and_those_of_the_joints() -> None:
     assert [spec.unit for spec in scene["motor_current"].specs] == ["A", "N"]
 
 
-def test_an_effort_that_is_not_finite_names_the_joint() -> None:
+def test_non_finite_effort_names_the_joint() -> None:
     """The env is marked invalid, and the warning names the joint."""
     engine = engine_of(2)
     scene = sn.Scene(engine, [sn.MotorCurrentCfg(joints=".*", torque_constant=0.1, evaluate="always")])
@@ -262,7 +262,7 @@ def test_an_effort_that_is_not_finite_names_the_joint() -> None:
     assert scene["motor_current"].valid.tolist() == [True, False]
 
 
-def test_a_velocity_that_is_not_finite_spoils_the_estimate_and_is_flagged() -> None:
+def test_non_finite_velocity_invalidates_the_estimate() -> None:
     """If the drive subtracts friction, the joint velocity counts as state; otherwise it does not."""
     engine = engine_of(2)
     cfgs = [

@@ -20,7 +20,7 @@ def random_forces(*lead: int, layout: sn.TaxelLayout, seed: int = 0) -> torch.Te
     return torch.randn(*lead, *layout.shape, 3, generator=torch.Generator().manual_seed(seed))
 
 
-def test_a_pad_feels_the_sum_of_its_taxels_and_their_torque_about_the_link() -> None:
+def test_pad_reads_the_sum_and_torque_of_its_taxels() -> None:
     """Two taxels by hand: 2 N and 1 N along z at x = 0 and 0.01 m, and 3 N along y at x = 0.03 m, z = 0.01 m."""
     pads = sn.Pads(ROW, {"left": slice(0, 2), "right": [3]})
     force = torch.tensor([[[0.0, 0.0, 2.0], [0.0, 0.0, 1.0], [9.0, 9.0, 9.0], [0.0, 3.0, 0.0]]])
@@ -61,7 +61,7 @@ def test_pads_agree_with_plain_sums_on_a_dome(about: Any, twisted: bool) -> None
     assert felt.valid.all() and (felt.active == torch.tensor([16, 20, 1])).all()
 
 
-def test_the_centre_of_a_pressure_that_rises_linearly_is_that_of_the_closed_form() -> None:
+def test_centre_of_a_linear_pressure_matches_the_closed_form() -> None:
     """For p = a + b x on a strip of length L, the centre is b L^2 / (12 a) off its middle; N taxels give (1 - 1 / N^2)
     of it.
     """
@@ -88,7 +88,7 @@ def test_the_centre_of_a_small_load_far_from_the_link_keeps_its_digits() -> None
     np.testing.assert_allclose(felt.centre[0, 0] - middle, [0.00075, 0.0, 0.0], atol=3e-7)  # 2 m in float32
 
 
-def test_a_pad_without_load_shows_the_middle_of_its_taxels_and_is_not_valid() -> None:
+def test_unloaded_pad_shows_the_centre_of_its_taxels_and_is_invalid() -> None:
     pads = sn.Pads(ROW, {"all": slice(None), "ends": [0, 3]}, loaded_above=0.5, active_above=0.1)
     felt = pads(torch.zeros(2, 4, 3)).clone()
     assert not felt.valid.any() and felt.active.sum() == 0 and felt.load.sum() == 0.0
@@ -121,7 +121,7 @@ def test_taxels_are_indexed_as_numpy_does_on_the_axes_of_the_layout() -> None:
     assert repr(sn.Pads(layout, {"tip": 0})) == "Pads(tip: 4 of 12 taxels)"
 
 
-def test_a_grid_is_cut_into_blocks_as_even_as_it_goes() -> None:
+def test_grid_is_split_into_even_blocks() -> None:
     layout = sn.taxel_grid(5, 4, 0.002)
     blocks = sn.pad_blocks(layout, 2, 2)
     assert list(blocks) == ["0,0", "0,1", "1,0", "1,1"]
@@ -145,7 +145,7 @@ def test_any_axes_before_those_of_the_taxels_are_kept() -> None:
     np.testing.assert_allclose(pads(late).force[..., 1, :], late[..., 0, :, :].sum(dim=-2), atol=1e-5)
 
 
-def test_the_memory_of_a_reading_stays_and_a_clone_lasts() -> None:
+def test_reading_reuses_its_memory_and_a_clone_persists() -> None:
     pads = sn.Pads(ROW, {"all": slice(None)})
     first = pads(torch.ones(3, 4, 3))
     kept, place, nbytes = first.clone(), first.centre.data_ptr(), pads.nbytes
@@ -154,7 +154,7 @@ def test_the_memory_of_a_reading_stays_and_a_clone_lasts() -> None:
     assert first.force[0, 0].tolist() == [8.0, 8.0, 8.0] and kept.force[0, 0].tolist() == [4.0, 4.0, 4.0]
 
 
-def test_nobody_waits_for_pads_and_a_call_in_inference_mode_spoils_no_later_one() -> None:
+def test_pads_do_not_synchronise_and_work_after_inference_mode() -> None:
     pads = sn.Pads(ROW, {"all": slice(None)}, loaded_above=0.1)
     force = torch.ones(3, 4, 3)
     with torch.inference_mode():
@@ -165,7 +165,7 @@ def test_nobody_waits_for_pads_and_a_call_in_inference_mode_spoils_no_later_one(
     assert not pads(force.clone().requires_grad_()).force.requires_grad
 
 
-def test_a_finger_on_a_box_by_its_pads_is_the_taxels_of_the_sensor_summed() -> None:
+def test_pads_of_a_finger_on_a_box_sum_the_sensors_taxels() -> None:
     """A flat skin sunk 2 mm into a box reads k s n for each taxel in it, pressed at the position of the box."""
     layout = sn.taxel_grid(4, 6, 0.01, normal=(0.0, 0.0, -1.0), x_axis=(1.0, 0.0, 0.0))
     engine = sn.TensorEngine(
@@ -223,7 +223,7 @@ GRID = sn.taxel_grid(2, 3, 0.002)
         (lambda: sn.pad_blocks(GRID, 3, 1), r"pad_blocks.rows: got 3, expected a number of blocks from 1 to 2"),
     ],
 )  # fmt: skip
-def test_bad_input_is_an_error_that_names_it(call: Any, message: str) -> None:
+def test_bad_input_error_names_the_argument(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
 

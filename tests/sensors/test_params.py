@@ -43,12 +43,12 @@ class Range(SimpleSensor[RangeCfg, RangeData]):
         raw.distance.copy_(torch.minimum(self.mount.pos_w.norm(dim=-1), limit))
 
 
-def test_the_worked_example_keeps_the_contract() -> None:
+def test_worked_example_passes_the_contract() -> None:
     """The proximity example of the design passes every rule."""
     check_sensor(RangeCfg(body="body"))
 
 
-def test_a_number_of_the_config_can_be_set_per_env() -> None:
+def test_config_number_can_be_set_per_env() -> None:
     """Env 1 gets another range; the others keep the config's, also after saving and restoring."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
     assert scene["r"].data.distance.tolist() == pytest.approx([1e-3] * 3)
@@ -61,7 +61,7 @@ def test_a_number_of_the_config_can_be_set_per_env() -> None:
     assert fresh["r"].data.distance.tolist() == pytest.approx([1e-3, 2e-3, 1e-3])
 
 
-def test_a_state_saved_before_a_number_was_set_brings_back_the_configs() -> None:
+def test_state_saved_before_set_restores_the_configs_value() -> None:
     """Values set per env in between are discarded."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
     before = scene.state()
@@ -71,7 +71,7 @@ def test_a_state_saved_before_a_number_was_set_brings_back_the_configs() -> None
     assert scene["r"].data.distance.tolist() == pytest.approx([1e-3] * 3)
 
 
-def test_the_configs_own_checks_hold_at_run_time() -> None:
+def test_config_validation_applies_at_run_time() -> None:
     """A value that the config rejects is also rejected by `set`, and nothing changes."""
     scene = sn.Scene(tumbling_engine(3, shift=0.1), [RangeCfg(name="r", body="body", max_range=1e-3)])
     with pytest.raises(sn.ConfigError, match=r"max_range: got -1\.0, expected a distance > 0"):
@@ -80,7 +80,7 @@ def test_the_configs_own_checks_hold_at_run_time() -> None:
     assert scene["r"].data.distance.tolist() == pytest.approx([1e-3] * 3)
 
 
-def test_state_that_is_not_finite_is_named_in_plugins_too() -> None:
+def test_non_finite_state_of_plugins_is_named() -> None:
     """NaN in one env's position: that sample is invalid, the warning names env, body and tick."""
     engine = sn.TensorEngine(3, bodies=("arm",))
     scene = sn.Scene(engine, [RangeCfg(name="r", body="arm")])
@@ -114,7 +114,7 @@ def test_torch_hooks_draw_reproducible_tensors() -> None:
     assert error.mean().abs().item() < 4 * 0.01 / 64
 
 
-def test_a_fault_in_the_middle_of_a_control_step_is_named_with_its_tick() -> None:
+def test_non_finite_state_within_a_control_step_is_named_with_its_tick() -> None:
     """NaN at tick 3 of 5 only: the warning names that tick, and the sample of tick 5 is valid again."""
 
     def motion(t: float) -> dict[str, Tensor]:
@@ -130,7 +130,7 @@ def test_a_fault_in_the_middle_of_a_control_step_is_named_with_its_tick() -> Non
 
 
 @pytest.mark.parametrize("value", [None, "far", [[1.0], [1.0, 2.0]], [None]])
-def test_what_is_no_number_is_refused_by_name(value: object) -> None:
+def test_non_numeric_value_is_refused_by_name(value: object) -> None:
     scene = sn.Scene(tumbling_engine(3), [RangeCfg(name="r", body="body")])
     with pytest.raises(
         sn.ConfigError, match=r"RangeCfg\('r'\).max_range: got .*expected a number, or one for each env"

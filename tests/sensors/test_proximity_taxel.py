@@ -187,7 +187,7 @@ def test_cells_of_any_size_list_all_points_in_reach(
     np.testing.assert_allclose(numpy(skin.data.force)[:, 0], wanted, atol=2e-5 * np.abs(wanted).max())
 
 
-def test_over_a_flat_plate_the_sum_is_its_closed_form() -> None:
+def test_sum_over_a_flat_plate_matches_the_closed_form() -> None:
     """A bounded plate of many points is within 1 % of the greatest value at 30 heights, from deep below to out of
     reach.
     """
@@ -202,7 +202,7 @@ def test_over_a_flat_plate_the_sum_is_its_closed_form() -> None:
     assert skin.data.force[0].count_nonzero() == 0 == skin.data.force[-1].count_nonzero()
 
 
-def test_over_an_unbounded_plane_it_is_exact_and_needs_no_points() -> None:
+def test_unbounded_plane_is_exact_without_points() -> None:
     """Also when tilted, sliding and rotating, the centre of the sum is the foot of the probe."""
     quat, rng = unit(0.9, 0.3, -0.2, 0.1), np.random.default_rng(3)
     up = matrix(quat)[:, 2]
@@ -232,7 +232,7 @@ def test_over_an_unbounded_plane_it_is_exact_and_needs_no_points() -> None:
     assert 4 <= felt < 16
 
 
-def test_over_a_sphere_the_sum_is_its_closed_form() -> None:
+def test_sum_over_a_sphere_matches_the_closed_form() -> None:
     away = np.linspace(0.051, 0.085, 20)
     engine = engine_of([BALL], 20)
     engine.body_pos_w[:, 1, 2] = torch.tensor(away, dtype=torch.float32)
@@ -262,7 +262,7 @@ def test_readings_converge_with_the_number_of_points_and_do_not_grow_with_it(bod
     assert errors[1] < 0.5 * errors[0] and errors[2] < 0.5 * errors[1]
 
 
-def test_apart_reads_exactly_zero() -> None:
+def test_beyond_reach_reads_exactly_zero() -> None:
     """The reading is zero also just out of reach, and with everything in motion."""
     engine = engine_of([BALL, FLOOR], 2)
     engine.body_pos_w[:, 0, 2] = 1.0
@@ -273,7 +273,7 @@ def test_apart_reads_exactly_zero() -> None:
     assert not skin.data.force.any() and not skin.data.torque.any()
 
 
-def test_box_on_box_reads_before_they_touch_and_grows_evenly() -> None:
+def test_approaching_boxes_read_before_contact_and_increase_evenly() -> None:
     """As a tip approaches and enters a box face, the force of the middle probe is the plate's closed form."""
     tip = sn.Shape("box", "tip", (0.01, 0.01, 0.005), body="tip", pos=(0.0, 0.0, -0.005))
     gaps = np.linspace(0.012, -0.004, 17)
@@ -287,7 +287,7 @@ def test_box_on_box_reads_before_they_touch_and_grows_evenly() -> None:
     assert (force[gaps > 0.0005] > 0.0).sum() >= 9 and not force[gaps > 0.01].any()
 
 
-def test_points_that_other_shapes_of_a_body_cover_do_not_count() -> None:
+def test_covered_points_do_not_count() -> None:
     """Two boxes that form one block read as the block, though their ends are inside each other."""
     whole = sn.Shape("box", "whole", (0.1, 0.05, 0.05), body="thing")
     halves = [
@@ -305,7 +305,7 @@ def test_points_that_other_shapes_of_a_body_cover_do_not_count() -> None:
     assert areas[1] == pytest.approx(areas[0], rel=0.01)
 
 
-def test_genesis_weights_points_by_their_number() -> None:
+def test_genesis_mode_weights_by_number_of_points() -> None:
     """The factor is density_scalar / n_sample_points for each shape: the reference area is that of all tracked
     shapes.
     """
@@ -339,10 +339,10 @@ def test_points_are_split_by_area_over_links_and_shapes() -> None:
     }  # fmt: skip
 
 
-# The law --------------------------------------------------------------------------------------------------------------
+# Force law ------------------------------------------------------------------------------------------------------------
 
 
-def test_sliding_reads_along_the_slide_and_approach_adds_nothing() -> None:
+def test_sliding_adds_shear_and_approach_adds_nothing() -> None:
     """A tip that slides along +x over the floor reads +x; a box that slides instead reads -x."""
     floor = sn.Shape("box", "block", (0.1, 0.1, 0.1), body="thing")
     engine = engine_of([floor])
@@ -359,7 +359,7 @@ def test_sliding_reads_along_the_slide_and_approach_adds_nothing() -> None:
     np.testing.assert_allclose(numpy(skin.data.force)[0, 0], force * np.array((-1.0, 0.0, 1.0)), atol=1e-7)
 
 
-def test_bodies_that_move_as_one_shear_nothing() -> None:
+def test_bodies_moving_together_cause_no_shear() -> None:
     """In common rotation and translation there is no relative motion of skin and surface, at any distance."""
     engine = engine_of([BALL])
     engine.body_pos_w[:, 1] = torch.tensor([0.01, 0.02, 0.05])
@@ -396,7 +396,7 @@ def test_the_torque_is_about_the_links_origin() -> None:
     assert (np.linalg.norm(torque[1:], axis=1) > 0.0).all()
 
 
-def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
+def test_coefficients_can_be_set_per_env_at_run_time() -> None:
     engine = engine_of([FLOOR], 3)
     engine.body_pos_w[:, 0, 2] = 0.004
     scene, skin = taxels(engine)
@@ -409,7 +409,7 @@ def test_coefficients_may_be_set_per_env_while_the_scene_runs() -> None:
     assert skin.data.force[:, 0, 2].tolist() == pytest.approx([before, 0.5 * before, 1.5 * before], rel=1e-6)
 
 
-def test_the_own_link_is_not_sensed_and_other_links_of_the_robot_are() -> None:
+def test_own_link_is_ignored_and_other_links_detected() -> None:
     shell = sn.Shape("sphere", "shell", (0.005,), body="tip")
     near = sn.Shape("sphere", "near", (0.005,), body="thing")
     for shapes, is_sensed in (([shell, BOX], False), ([shell, near], True)):
@@ -420,7 +420,7 @@ def test_the_own_link_is_not_sensed_and_other_links_of_the_robot_are() -> None:
         assert bool(skin.data.force.any()) == is_sensed
 
 
-def test_hidden_shapes_are_left_out_unless_asked_for() -> None:
+def test_hidden_shapes_are_omitted_unless_requested() -> None:
     """An object with a visual and a collision shape counts once."""
     seen = sn.Shape("sphere", "seen", (0.05,), body="thing", is_collision=False)
     hull = sn.Shape("sphere", "hull", (0.05,), body="thing", is_visual=False, group=3)
@@ -432,7 +432,7 @@ def test_hidden_shapes_are_left_out_unless_asked_for() -> None:
 # Imperfections --------------------------------------------------------------------------------------------------------
 
 
-def test_radius_noise_is_in_the_measured_branch_only_and_uniform() -> None:
+def test_radius_noise_is_uniform_and_in_the_measured_branch_only() -> None:
     """On the plane itself F = k pi R^3 / 3, so R is the cube root: it has U(-1, 1) noise, per probe and sample."""
     grid = np.zeros((4, 4, 3))
     scene, skin = taxels(engine_of([FLOOR], 64), probe_local_pos=grid, probe_radius_noise=0.002)
@@ -464,7 +464,7 @@ def test_radius_noise_does_not_change_a_bit_of_the_truth() -> None:
     assert torch.equal(truths[0], truths[1]) and torch.equal(truths[0], truths[2])
 
 
-def test_gain_and_noise_leave_the_truth_alone() -> None:
+def test_gain_and_noise_do_not_affect_the_truth() -> None:
     engine = engine_of([BALL], 4)
     engine.body_pos_w[:, 1, 2] = 0.053
     scene, skin = taxels(
@@ -483,7 +483,7 @@ def test_gain_and_noise_leave_the_truth_alone() -> None:
     assert 0.0 < float(off.max()) < 6e-4
 
 
-def test_a_probe_without_radius_fills_a_place_and_reads_zero() -> None:
+def test_probe_without_radius_keeps_its_place_and_reads_zero() -> None:
     scene, skin = taxels(
         engine_of([FLOOR]), probe_local_pos=THREE, probe_radius=(0.01, 0.0, 0.02), probe_radius_noise=1e-3
     )
@@ -496,7 +496,7 @@ def test_a_probe_without_radius_fills_a_place_and_reads_zero() -> None:
 # The scene ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_environment_does_not_depend_on_the_others() -> None:
+def test_envs_are_independent() -> None:
     rng = np.random.default_rng(8)
     state = random_state(rng, 5, 2, 0.03)
     many = engine_of([BALL, FLOOR], 5)
@@ -512,7 +512,7 @@ def test_an_environment_does_not_depend_on_the_others() -> None:
         assert torch.equal(alone.data.torque[0], skin.data.torque[env])
 
 
-def test_after_a_reset_the_reading_is_of_the_new_state() -> None:
+def test_reading_after_a_reset_is_of_the_new_state() -> None:
     engine = engine_of([FLOOR], 2)
     engine.body_pos_w[:, 0, 2] = 0.004
     scene, skin = taxels(engine, delay=0.003)
@@ -539,7 +539,7 @@ def test_a_grid_and_several_links_keep_their_axes() -> None:
 
 
 @pytest.mark.parametrize(("body", "name"), [(0, "tip"), (1, "thing")])
-def test_a_state_that_is_not_finite_is_flagged(body: int, name: str) -> None:
+def test_non_finite_state_is_flagged(body: int, name: str) -> None:
     engine = engine_of([BALL], 2)
     scene, skin = taxels(engine)
     scene.update()
@@ -549,7 +549,7 @@ def test_a_state_that_is_not_finite_is_flagged(body: int, name: str) -> None:
         assert skin.valid.tolist() == [True, False]
 
 
-def test_it_keeps_the_laws_of_sensors() -> None:
+def test_contract_holds() -> None:
     def make(num_envs: int) -> sn.TensorEngine:
         plain = tumbling_engine(num_envs)
         ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
@@ -580,7 +580,7 @@ HAND = """
 """
 
 
-def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
+def test_mujoco_palm_detects_a_can_before_contact() -> None:
     """At 1 cm above a wide lid the sum is the plane's, at a site whose z points down."""
     engine = sn.MujocoEngine(HAND, num_envs=2)
     cfg = sn.ProximityTaxelCfg(
@@ -617,13 +617,13 @@ def test_in_mujoco_a_palm_senses_a_can_before_it_touches() -> None:
         ({"probe_radius_noise": -1e-3}, "probe_radius_noise"),
     ],
 )  # fmt: skip
-def test_bad_input_names_field_and_fix(fields: dict[str, Any], words: str) -> None:
+def test_bad_input_error_names_field_and_fix(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(sn.ConfigError, match=words) as caught:
         sn.ProximityTaxelCfg(name="skin", link_name="tip", **fields)
     assert "ProximityTaxelCfg('skin')" in str(caught.value)
 
 
-def test_nothing_to_track_is_an_error() -> None:
+def test_no_tracked_shape_raises() -> None:
     shell = sn.Shape("sphere", "shell", (0.01,), body="tip")
     with pytest.raises(sn.SelectionError, match="no_such_thing"):
         taxels(engine_of([BALL]), targets="no_such_thing")
@@ -633,14 +633,14 @@ def test_nothing_to_track_is_an_error() -> None:
         taxels(engine_of([shell]))
 
 
-def test_points_that_are_too_many_are_refused_by_name() -> None:
+def test_too_many_points_are_refused_by_name() -> None:
     with pytest.raises(
         sn.ConfigError, match=r"Cfg\('.*'\).sample_spacing: got 1e-07, expected at most 10000000 points"
     ):
         taxels(engine_of([BALL]), sample_spacing=1e-7)
 
 
-def test_a_plane_without_an_area_is_named_where_one_is_needed() -> None:
+def test_plane_without_required_area_is_named() -> None:
     with pytest.raises(sn.ConfigError, match=r"'floor' is an unbounded plane.*exclude=\('floor',\)"):
         taxels(engine_of([BALL, FLOOR]), reference_area="tracked")
     strip = sn.Shape("plane", "strip", (0.5, 0.0))
@@ -648,7 +648,7 @@ def test_a_plane_without_an_area_is_named_where_one_is_needed() -> None:
         taxels(engine_of([BALL, strip]))
 
 
-def test_points_that_are_too_sparse_are_warned_of() -> None:
+def test_too_sparse_points_are_warned_of() -> None:
     """500 points on a hall are 0.25 m apart and raise a warning; the proposed spacing does not."""
     hall = sn.Shape("box", "hall", (2.0, 2.0, 0.001))
     with pytest.warns(UserWarning, match="points on 'hall' are 0.253 m apart.*sample_spacing=0.0033"):
@@ -656,7 +656,7 @@ def test_points_that_are_too_sparse_are_warned_of() -> None:
     taxels(engine_of([BALL, hall]), probe_radius=0.1, sample_spacing=0.033)
 
 
-def test_targets_say_what_is_seen() -> None:
+def test_targets_select_detected_shapes() -> None:
     cfg = sn.ProximityTaxelCfg(link_name="tip", targets=("thing",))
     assert cfg.targets == ("thing",) and cfg.seen.include == ("thing",)
     assert cfg.replace(targets="ball").targets == "ball"

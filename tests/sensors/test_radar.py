@@ -1,4 +1,4 @@
-"""The radar, checked against closed forms, statistical laws with their bounds, and MuJoCo's rays and velocities."""
+"""The radar, checked against closed forms, statistics with their bounds, and MuJoCo's rays and velocities."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def directions(data: Any, env: int = 0) -> Array:
 # Velocity -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_approaching_sphere_gives_the_closed_form_of_range_and_velocity() -> None:
+def test_approaching_sphere_matches_the_closed_form_of_range_and_velocity() -> None:
     """A ray along d hits a ball at d.c - sqrt((d.c)^2 - c^2 + r^2), and its velocity is d.(v_target - v_radar)."""
     centre, own, vel = np.array([12.0, 1.0, -0.5]), np.array([1.0, 0.5, -0.25]), np.array([-6.0, 0.5, 1.0])
     engine = engine_of([Shape("sphere", "ball", (2.0,), body="target")])
@@ -110,7 +110,7 @@ def test_an_approaching_sphere_gives_the_closed_form_of_range_and_velocity() -> 
     assert set(radar.data.geom_ids[0][torch.isfinite(radar.data.range[0])].tolist()) == {0}
 
 
-def test_the_velocity_of_a_sphere_that_does_not_turn_is_the_rate_of_its_range_in_the_middle() -> None:
+def test_velocity_of_a_sphere_is_its_central_range_rate() -> None:
     """Along the line of centres the range changes by velocity * time: its sign is that of the range rate."""
     engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")])
     move(engine, 1, pos=(20.0, 0.0, 0.0), vel=(-4.0, 0.0, 0.0))
@@ -209,7 +209,7 @@ MODEL = """
 """
 
 
-def test_mujoco_says_the_same_of_every_ray() -> None:
+def test_every_ray_matches_mujoco() -> None:
     """Distance and geom match `mj_ray`; velocity matches `mj_objectVelocity` of both bodies at the hit and the site."""
     envs, rng = 3, np.random.default_rng(5)
     engine = sn.MujocoEngine(MODEL, num_envs=envs)
@@ -274,7 +274,7 @@ def test_rays_lie_evenly_in_the_ellipse_of_azimuth_and_altitude(fov: tuple[float
     assert stats.kstest((np.arctan2(y, x) / (2.0 * np.pi)) % 1.0, "uniform").pvalue > 0.01
 
 
-def test_carlas_rays_are_uniform_in_the_radius_and_so_denser_in_the_middle() -> None:
+def test_carla_rays_are_uniform_in_radius() -> None:
     """The end of a ray is (R, tan(h/2) R u cos, tan(v/2) R u sin) with u uniform (Kolmogorov-Smirnov)."""
     engine = engine_of([WALL])
     radar = radar_of(engine, points=20_000, horizontal_fov_deg=80.0, vertical_fov_deg=30.0, distribution="central")
@@ -288,7 +288,7 @@ def test_carlas_rays_are_uniform_in_the_radius_and_so_denser_in_the_middle() -> 
     assert (u < 0.5).mean() == pytest.approx(0.5, abs=0.02)  # even over the area it would be a quarter
 
 
-def test_rays_are_drawn_anew_per_sample_env_episode_and_name_and_again_for_the_same_seed() -> None:
+def test_rays_are_redrawn_per_sample_env_episode_and_name_and_reproducible() -> None:
     def scene(seed: int = 0, envs: int = 2) -> sn.Scene:
         cfgs = [sn.RadarCfg(name=name, body="body", points=50) for name in ("one", "two")]
         return sn.Scene(engine_of([WALL], envs), cfgs, seed=seed)
@@ -324,7 +324,7 @@ def test_a_sample_has_the_rays_of_the_time_between_samples(
     assert radar.data.range.shape == (1, count) and radar.info.notes["rays"] == str(count)
 
 
-def test_moving_shapes_are_met_anywhere_in_a_wide_cone() -> None:
+def test_moving_shapes_are_hit_anywhere_in_a_wide_cone() -> None:
     """Static balls all around are hit at their positions: shapes near a block of rays are not culled."""
     rng = np.random.default_rng(1)
     places = rng.standard_normal((40, 3))
@@ -347,7 +347,7 @@ def test_moving_shapes_are_met_anywhere_in_a_wide_cone() -> None:
 # Fields and mounts ----------------------------------------------------------------------------------------------------
 
 
-def test_a_miss_is_infinite_and_nothing_else_is_invented() -> None:
+def test_miss_is_infinite_and_adds_no_values() -> None:
     radar = radar_of(engine_of([BEHIND]), fields="all", reference_snr=10.0)
     data = radar.data
     assert (data.range == INF).all() and (data.points_b == INF).all()
@@ -356,7 +356,7 @@ def test_a_miss_is_infinite_and_nothing_else_is_invented() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, {"range": 0.1}])
-def test_no_hit_value_is_what_a_miss_shows_and_detections_drop_it(noise: Any) -> None:
+def test_miss_shows_no_hit_value_and_is_not_a_detection(noise: Any) -> None:
     engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")])
     move(engine, 1, pos=(10.0, 0.0, 0.0), vel=(1.0, 0.0, 0.0))
     radar = radar_of(engine, no_hit_value=-1.0, noise=noise, fields="all")
@@ -412,7 +412,7 @@ def test_a_radar_does_not_see_the_body_it_sits_on_and_targets_and_limits_select(
     assert radar_of(engine, **ahead, max_distance=3.0).data.range.tolist() == [[INF]]
 
 
-def test_an_env_never_meets_what_is_in_another() -> None:
+def test_rays_never_hit_shapes_of_other_envs() -> None:
     engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")], envs=3)
     move(engine, 1, pos=(-20.0, 0.0, 0.0))
     move(engine, 1, pos=(10.0, 0.0, 0.0), vel=(-5.0, 0.0, 0.0), env=1)
@@ -427,7 +427,7 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
+def test_readings_are_independent_of_env_count() -> None:
     shots = []
     for envs in (2, 5):
         engine = engine_of([WALL], envs)
@@ -439,7 +439,7 @@ def test_numbers_do_not_depend_on_how_many_envs_there_are() -> None:
     same(*({name: rows[:2] for name, rows in shot.items()} for shot in shots))
 
 
-def test_a_saved_state_resumes_bit_by_bit() -> None:
+def test_saved_state_resumes_bit_identically() -> None:
     def build() -> sn.Scene:
         engine = engine_of([WALL], 2)
         move(engine, 0, vel=(3.0, 1.0, 0.0))
@@ -461,7 +461,7 @@ def test_a_saved_state_resumes_bit_by_bit() -> None:
     same(snapshot(scene["radar"]), snapshot(other["radar"]))
 
 
-def test_a_target_or_a_radar_without_a_finite_velocity_is_not_valid() -> None:
+def test_non_finite_velocity_of_target_or_radar_is_invalid() -> None:
     """The warning names the body; the other env is unaffected, and the next finite state is valid again."""
     for body, name in ((0, "body"), (1, "target")):
         engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")], 2)
@@ -477,7 +477,7 @@ def test_a_target_or_a_radar_without_a_finite_velocity_is_not_valid() -> None:
         assert scene["radar"].valid.tolist() == [True, True]
 
 
-def test_debug_drawing_shows_the_detections_in_the_world() -> None:
+def test_debug_draw_shows_detections_in_the_world() -> None:
     turn = Rotation.from_euler("Z", 30.0, degrees=True)
     engine = engine_of([WALL])
     move(engine, 0, pos=(1.0, 2.0, 3.0), turn=turn)
@@ -488,7 +488,7 @@ def test_debug_drawing_shows_the_detections_in_the_world() -> None:
 # Knobs ----------------------------------------------------------------------------------------------------------------
 
 
-def test_knobs_act_per_field_points_follow_and_a_miss_is_left_alone() -> None:
+def test_knobs_act_per_field_and_leave_misses_unchanged() -> None:
     """Range noise is in m, velocity noise in m/s, angles in rad; standard deviations are in the 99.9 % interval."""
     sds = {"range": 0.3, "velocity": 0.2, "azimuth": 0.02, "altitude": 0.01}
     engine = engine_of([Shape("box", "half", (0.5, 50.0, 50.0), pos=(10.5, 50.0, 0.0))])  # y > 0 only
@@ -510,7 +510,7 @@ def test_knobs_act_per_field_points_follow_and_a_miss_is_left_alone() -> None:
     )
 
 
-def test_one_noise_for_all_fields_is_refused_for_they_have_several_units() -> None:
+def test_one_noise_for_fields_of_several_units_is_refused() -> None:
     with pytest.raises(ConfigError, match="noise"):
         radar_of(engine_of([WALL]), noise=0.1)
 
@@ -537,7 +537,7 @@ def test_cells_and_limits_are_those_of_a_chirp_radar() -> None:
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.5, 0.5), (-0.9, -0.9), (1.25, -0.75), (-1.5, 0.5), (3.25, -0.75)])
-def test_velocities_fold_into_what_the_chirps_tell_apart(factor: float, expected: float) -> None:
+def test_velocities_fold_into_the_unambiguous_interval(factor: float, expected: float) -> None:
     """A velocity beyond +- lambda / (4 T_c) folds to the other side; the truth is unchanged."""
     limit = C / 77e9 / (4.0 * 5e-5)
     engine = engine_of([WALL])
@@ -574,7 +574,7 @@ def test_a_folded_velocity_lies_on_the_grid_and_below_the_limit(factor: float, f
     assert velocity == pytest.approx(expected, abs=0.5 * cell + 1e-4) and velocity < limit * (1.0 - 1e-3)
 
 
-def test_nothing_beyond_the_longest_range_is_noticed() -> None:
+def test_targets_beyond_the_maximum_range_are_not_detected() -> None:
     """With f_s T_c = 60 samples of a 0.15 m cell, the limit is 8.99 m: a wall at 10 m is missed, a ball at 8 m is
     not.
     """
@@ -598,7 +598,7 @@ def ladder(ranges: Sequence[float], **shape: Any) -> sn.TensorEngine:
     return engine
 
 
-def test_the_ratio_falls_with_the_fourth_power_of_the_range() -> None:
+def test_signal_ratio_falls_with_the_fourth_power_of_range() -> None:
     """SNR = SNR_0 sigma (R_0 / R)^4: the logarithms have slope -4."""
     ranges = (2.0, 5.0, 10.0, 30.0, 80.0)
     options = {"pattern": AheadPatternCfg(), "fields": ("snr",)}
@@ -624,7 +624,7 @@ def test_the_cross_section_falls_with_the_angle_of_incidence(exponent: float) ->
     assert numpy(radar.data.snr)[:, 0] == pytest.approx(4.0 * np.cos(angles) ** exponent, rel=1e-4)
 
 
-def test_targets_are_detected_as_often_as_swerling_says() -> None:
+def test_detection_rates_follow_swerling() -> None:
     """p_d = p_fa^(1 / (1 + SNR)): counts over 320,000 looks at each range lie in the binomial 99 % interval."""
     ranges, p_fa, looks, scans = np.array([10.0, 20.0, 30.0, 45.0, 60.0, 120.0]), 1e-3, 8000, 40
     cfg = sn.RadarCfg(
@@ -647,7 +647,7 @@ def test_targets_are_detected_as_often_as_swerling_says() -> None:
     assert (excess > 0.0).all() and stats.kstest(excess, "expon").pvalue > 0.01
 
 
-def test_range_and_velocity_scatter_with_their_cells_and_the_ratio() -> None:
+def test_range_and_velocity_noise_follow_cells_and_signal_ratio() -> None:
     """sd = cell / sqrt(2 SNR), in the 99.9 % interval of its estimate, at several ranges; it is at most one cell."""
     ranges, looks, snr = np.array([10.0, 20.0, 40.0, 90.0]), 6000, 50.0
     engine = ladder(ranges.tolist())
@@ -668,8 +668,8 @@ def test_range_and_velocity_scatter_with_their_cells_and_the_ratio() -> None:
 
 
 def test_false_alarms_are_a_poisson_process_uniform_in_range_and_velocity() -> None:
-    """The number per scan has a Poisson law (chi-square over 800 scans), and false alarms only fill rays without a
-    target.
+    """The number per scan has a Poisson distribution (chi-square over 800 scans). False alarms only fill rays without
+    a target.
     """
     rate, envs, rays = 6.0, 800, 3000
     radar = radar_of(engine_of([BEHIND], envs), points=rays, clutter_rate=rate, clutter_speed=12.0, min_distance=5.0,
@@ -685,7 +685,7 @@ def test_false_alarms_are_a_poisson_process_uniform_in_range_and_velocity() -> N
     assert stats.kstest((numpy(radar.data.velocity[is_false]) + 12.0) / 24.0, "uniform").pvalue > 0.01
 
 
-def test_false_alarms_leave_detections_alone_and_exceed_the_threshold() -> None:
+def test_false_alarms_do_not_replace_detections_and_exceed_the_threshold() -> None:
     engine = engine_of([Shape("sphere", "ball", (1.0,), body="target")])
     move(engine, 1, pos=(10.0, 0.0, 0.0), vel=(-3.0, 0.0, 0.0))
     options: dict[str, Any] = {"points": 4000, "fields": "all", "reference_snr": 1e9, "false_alarm_probability": 1e-4}
@@ -702,8 +702,8 @@ def test_false_alarms_leave_detections_alone_and_exceed_the_threshold() -> None:
     assert radar.data.velocity[is_false].abs().max() < limit and radar.data.velocity[is_false].abs().max() > 0.9 * limit
 
 
-def test_a_false_alarm_in_place_of_a_target_that_was_not_noticed_knows_nothing_of_it() -> None:
-    """Half of the looks at a plate fail; the ranges and strengths of the false alarms follow their own laws."""
+def test_false_alarm_is_independent_of_an_undetected_target() -> None:
+    """Half of the looks at a plate fail; the ranges and strengths of false alarms follow their own distributions."""
     options: dict[str, Any] = {"pattern": AheadPatternCfg(count=20_000), "fields": "all", "rcs": {"plate": 1.0}}
     snr = math.log(1e-3) / math.log(0.5) - 1.0
     radar = radar_of(ladder((20.0,)), **options, reference_snr=snr, reference_range=20.0, false_alarm_probability=1e-3,
@@ -717,7 +717,7 @@ def test_a_false_alarm_in_place_of_a_target_that_was_not_noticed_knows_nothing_o
     assert stats.kstest(numpy(radar.data.snr[is_false]) + math.log(1e-3), "expon").pvalue > 0.01
 
 
-def test_the_receiver_draws_anew_per_sample_env_and_ray_and_again_for_the_same_seed() -> None:
+def test_receiver_noise_is_redrawn_per_sample_env_and_ray_and_reproducible() -> None:
     def errors(seed: int = 0) -> list[Array]:
         engine = ladder((20.0, 20.0))
         cfg = sn.RadarCfg(
@@ -762,7 +762,7 @@ def tumbling(envs: int) -> sn.TensorEngine:
     ],
 )
 @pytest.mark.slow
-def test_it_keeps_the_contract(extra: dict[str, Any]) -> None:
+def test_contract_holds(extra: dict[str, Any]) -> None:
     """All rules of `check_sensor` hold, with drawn and fixed rays, settings, the receiver, delay and history."""
     points = {} if {"pattern", "points_per_second"} & {*extra} else {"points": 40}
     check_sensor(sn.RadarCfg(body="body", **{"fields": "all", **points, **extra}), engine=tumbling)
@@ -807,7 +807,7 @@ def test_bad_input_is_refused_by_name(fields: Mapping[str, Any], message: str) -
         sn.Scene(engine_of([WALL]), [sn.RadarCfg(**{"name": "radar", "body": "body", **fields})])
 
 
-def test_a_cross_section_of_nothing_and_a_world_without_shapes_are_refused() -> None:
+def test_unmatched_cross_section_and_world_without_shapes_are_refused() -> None:
     with pytest.raises(SelectionError, match=r"rcs\['wal'\].*wall"):
         radar_of(engine_of([WALL]), reference_snr=1.0, rcs={"wal": 2.0})
     with pytest.raises(SelectionError, match="regular expression is invalid"):

@@ -98,7 +98,7 @@ BOX = sn.Mesh(CORNERS, FACES, "box")
 UP = ((0.0, -0.35, -5.0), (0.0, 0.0, 1.0)), ((0.25, 0.35, -5.0), (0.0, 0.0, 1.0))
 
 
-def test_rays_from_below_meet_the_bottom_of_a_box() -> None:
+def test_rays_from_below_hit_the_bottom_of_a_box() -> None:
     engine = engine_of([sn.Shape("mesh", "box", mesh=BOX)], {})
     data = data_of(engine, body="world", pattern=rays(*UP), fields="all")
     assert data.distances.tolist() == [[4.5, 4.5]]
@@ -108,7 +108,7 @@ def test_rays_from_below_meet_the_bottom_of_a_box() -> None:
 
 
 @pytest.mark.parametrize("is_moving", [False, True])
-def test_two_boxes_are_told_apart(is_moving: bool) -> None:
+def test_two_boxes_are_distinguished(is_moving: bool) -> None:
     """The id is the shape's row in `geom_names`, for static boxes and for boxes on bodies."""
     up = (0.0, 0.0, 1.0)
     pattern = rays(UP[0], ((0.25, 4.5, -5.0), up), ((0.0, 9.0, -5.0), up))
@@ -145,7 +145,7 @@ def test_a_box_that_is_turned_by_half_a_turn_swaps_its_faces() -> None:
     assert data.face_ids.tolist() == [[8, 3]]
 
 
-def test_a_posed_mesh_is_met_as_one_with_turned_vertices() -> None:
+def test_posed_mesh_is_hit_like_one_with_rotated_vertices() -> None:
     """In ten random poses, a mesh on a body, the same on the world, and a mesh with baked vertices agree."""
     rng = np.random.default_rng(0)
     for _ in range(10):
@@ -173,14 +173,14 @@ def test_a_posed_mesh_is_met_as_one_with_turned_vertices() -> None:
 @pytest.mark.parametrize(
     ("alignment", "x"), [("base", -2.0 * math.tan(math.radians(30))), ("yaw", 0.0), ("world", 0.0)]
 )
-def test_a_base_that_pitches_by_30_degrees_takes_its_ray_along_or_not(alignment: str, x: float) -> None:
+def test_pitch_of_30_degrees_moves_the_ray_by_alignment(alignment: str, x: float) -> None:
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("y", 30))})
     hit = numpy(data_of(engine, ray_alignment=alignment).ray_hits_w)
     np.testing.assert_allclose(hit, [[[x, 0.0, 0.0]]], atol=20 * EPS)
 
 
 @pytest.mark.parametrize(("alignment", "x", "y"), [("world", 1.0, 0.0), ("yaw", 0.5**0.5, 0.5**0.5)])
-def test_a_start_ahead_turns_with_the_heading_or_not(alignment: str, x: float, y: float) -> None:
+def test_ray_start_turns_with_the_heading_by_alignment(alignment: str, x: float, y: float) -> None:
     """The base has yaw 45 degrees and roll; the offset is 1 m ahead."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("zx", [45, 20]))})
     hit = numpy(data_of(engine, ray_alignment=alignment, offset=sn.OffsetCfg(pos=(1.0, 0.0, 0.0))).ray_hits_w)
@@ -188,7 +188,7 @@ def test_a_start_ahead_turns_with_the_heading_or_not(alignment: str, x: float, y
 
 
 @pytest.mark.parametrize(("alignment", "expected"), [("yaw", (0.0, 3.0, 0.0)), ("yaw_starts", (2.0, 1.0, 0.0))])
-def test_yaw_turns_starts_and_directions_or_the_starts_only(alignment: str, expected: Any) -> None:
+def test_yaw_alignment_turns_starts_and_optionally_directions(alignment: str, expected: Any) -> None:
     """A ray from 1 m ahead points ahead and down at 45 degrees, on a base with yaw 90 degrees, 2 m up."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("z", 90))})
     pattern = rays(((1.0, 0.0, 0.0), (1.0, 0.0, -1.0)))
@@ -197,7 +197,7 @@ def test_yaw_turns_starts_and_directions_or_the_starts_only(alignment: str, expe
 
 
 @pytest.mark.parametrize("pitch", [-90.0, 90.0, -88.0])
-def test_the_heading_of_a_body_that_stands_upright_is_that_of_its_side(pitch: float) -> None:
+def test_heading_of_an_upright_body_is_that_of_its_side(pitch: float) -> None:
     """With the nose straight up or down yaw is still defined, by the body's y axis."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("zy", [40.0, pitch]))})
     data = data_of(engine, pattern=rays(((1.0, 0.0, 0.0), DOWN)), ray_alignment="yaw")
@@ -244,7 +244,7 @@ def test_offsets_are_full_poses_of_starts_and_directions(alignment: str) -> None
     np.testing.assert_allclose(same, 1.0, atol=1e-6)
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 TOWER = [
     sn.Shape("box", "hull", (0.2, 0.2, 0.1), body="base"),
@@ -278,7 +278,7 @@ POSES = {"base": ((0.0, 0.0, 2.0),), "leg": ((0.0, 0.0, 1.5),)}
     ],
     ids=str,
 )
-def test_shapes_are_chosen_by_geometry_group_name_path_and_label(fields: dict[str, Any], expected: str) -> None:
+def test_shapes_are_selected_by_geometry_group_name_path_and_label(fields: dict[str, Any], expected: str) -> None:
     """A tower under the sensor: its own hull, a foot on another body, a lamp and the ground (collision only)."""
     shapes = [each if each.name != "foot" else sn.Shape("box", "foot", each.size, body="leg") for each in TOWER]
     if "include_geom_groups" in fields:
@@ -291,7 +291,7 @@ def test_shapes_are_chosen_by_geometry_group_name_path_and_label(fields: dict[st
     assert sn.RayCasterCfg.from_json(cfg.to_json()) == cfg
 
 
-def test_paths_lead_to_entities_and_their_bodies() -> None:
+def test_paths_select_entities_and_their_bodies() -> None:
     """``Robot`` and ``Robot/.*`` select the whole robot, ``Robot_*`` all robots; a body without shapes gives none."""
     shapes = [sn.Shape("sphere", "Robot_1/hull", (0.1,), pos=(1.0, 0.0, 0.0), body="Robot_1/base"),
               sn.Shape("sphere", "Robot_2/hull", (0.1,), pos=(2.0, 0.0, 0.0), body="Robot_2/base"),
@@ -313,7 +313,7 @@ def test_paths_lead_to_entities_and_their_bodies() -> None:
         assert data.geom_ids.tolist() == [expected], path
 
 
-def test_every_mount_is_blind_to_its_own_body_only() -> None:
+def test_every_mount_ignores_only_its_own_body() -> None:
     shapes = [GROUND, *(sn.Shape("box", f"hull_{name}", (0.1, 0.1, 0.1), body=name) for name in ("low", "high"))]
     engine = engine_of(shapes, {"low": ((0.0, 0.0, 1.0),), "high": ((0.0, 0.0, 3.0),)})
     data = data_of(engine, bodies=("low", "high"), fields="all")
@@ -328,7 +328,7 @@ def test_the_world_is_never_a_mounts_own_body() -> None:
     assert data.pos_w.tolist() == [[0.0, 0.0, 0.0]]
 
 
-def test_environments_do_not_see_each_others_bodies() -> None:
+def test_rays_never_hit_bodies_of_other_envs() -> None:
     """A box is under the sensor in env 1 only, and at a different height in env 2."""
     box = sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")
     engine = engine_of([GROUND, box], {"base": ((0.0, 0.0, 2.0),), "box": ((5.0, 0.0, 0.5),)}, envs=4)
@@ -355,7 +355,7 @@ def test_environments_do_not_see_each_others_bodies() -> None:
     ],
     ids=str,
 )
-def test_hits_outside_the_limits_are_misses_and_no_noise_moves_a_miss(fields: dict[str, Any], distance: float) -> None:
+def test_hits_outside_the_limits_are_misses_and_stay_without_noise(fields: dict[str, Any], distance: float) -> None:
     scene = scene_of(engine_of([GROUND], envs=3), **{"fields": "all", **fields})
     for _ in range(3):
         data = scene["rays"].data
@@ -367,7 +367,7 @@ def test_hits_outside_the_limits_are_misses_and_no_noise_moves_a_miss(fields: di
         scene.update()
 
 
-def test_a_near_hit_hides_what_is_behind_it() -> None:
+def test_hit_below_min_distance_occludes() -> None:
     """A hit before `min_distance` is a miss, even if the ray would hit a farther shape."""
     shapes = [GROUND, sn.Shape("box", "lid", (0.2, 0.2, 0.01), pos=(0.0, 0.0, 1.9))]
     assert data_of(engine_of(shapes), min_distance=0.5).distances.tolist() == [[INF]]
@@ -378,7 +378,7 @@ def test_a_near_hit_hides_what_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("fields", [("distances", "ray_hits_w"), ("ray_hits_w",), ("points_b",), "all"])
-def test_measured_hits_end_where_the_measured_distances_do(fields: Any) -> None:
+def test_measured_hits_match_the_measured_distances(fields: Any) -> None:
     engine = engine_of([GROUND], {"base": ((0.3, 0.1, 2.0), turn("zy", [30, 20]))}, envs=4)
     pattern = sn.GridPatternCfg(size=(0.4, 0.2), direction=(0.3, 0.0, -1.0))
     sensor = scene_of(engine, pattern=pattern, fields=fields, noise=0.05)["rays"]
@@ -395,7 +395,7 @@ def test_measured_hits_end_where_the_measured_distances_do(fields: Any) -> None:
         np.testing.assert_allclose(moved, error[..., None] * local, atol=2e-6)
 
 
-def test_the_position_drift_moves_the_measured_scan_only_and_is_drawn_anew_at_each_reset() -> None:
+def test_position_drift_affects_the_measured_scan_and_is_redrawn_at_reset() -> None:
     envs = 64
     scene = scene_of(engine_of([GROUND], envs=envs), drift_range=(-0.1, 0.3), fields="all")
     sensor = scene["rays"]
@@ -416,7 +416,7 @@ def test_the_position_drift_moves_the_measured_scan_only_and_is_drawn_anew_at_ea
     assert (seen[0][:32] != seen[1][:32]).all() and (seen[0][32:] == seen[1][32:]).all()
 
 
-def test_a_drift_may_be_given_per_axis() -> None:
+def test_drift_can_be_given_per_axis() -> None:
     sensor = scene_of(engine_of([GROUND], envs=8), drift_range={"x": (0.1, 0.2)})["rays"]
     drift = numpy(sensor.data.pos_w - sensor.ground_truth.pos_w)
     assert (drift[:, 0] >= 0.1 - EPS).all() and (drift[:, 0] <= 0.2 + EPS).all() and not drift[:, 1:].any()
@@ -436,7 +436,7 @@ def test_the_scan_drift_moves_rays_along_the_heading_and_hits_up() -> None:
     assert (sensor.ground_truth.ray_hits_w[..., 2].abs() < 1e-6).all()
 
 
-def test_noise_and_drift_go_together() -> None:
+def test_noise_and_drift_combine() -> None:
     """The noisy distance starts at the drifted position: hits are that far below it."""
     scene = scene_of(
         engine_of([GROUND], envs=8), drift_range=(-0.1, 0.1), ray_cast_drift_range={"z": (0.5, 0.5)}, noise=0.1
@@ -446,7 +446,7 @@ def test_noise_and_drift_go_together() -> None:
     np.testing.assert_allclose(numpy(data.ray_hits_w)[:, 0, 2], expected, atol=1e-6)
 
 
-def test_a_saved_scene_goes_on_with_its_drift() -> None:
+def test_saved_scene_resumes_with_its_drift() -> None:
     fields = {"drift_range": (-0.1, 0.1), "ray_cast_drift_range": {"y": (-0.1, 0.1)}, "noise": 0.01}
     one, other = (scene_of(engine_of([GROUND], envs=3), **fields) for _ in range(2))
     one.update()
@@ -459,7 +459,7 @@ def test_a_saved_scene_goes_on_with_its_drift() -> None:
         assert torch.equal(getattr(one["rays"].data, name), getattr(other["rays"].data, name))
 
 
-def test_rate_delay_and_history_hold_whole_scans() -> None:
+def test_rate_delay_and_history_apply_to_whole_scans() -> None:
     """A base rises by 0.1 m per tick, sampled every second tick, shown one sample late, with a history of three."""
     engine = engine_of([GROUND])
     scene = scene_of(engine, update_period=0.02, delay=0.02, history_length=3)
@@ -474,7 +474,7 @@ def test_rate_delay_and_history_hold_whole_scans() -> None:
     np.testing.assert_allclose(numpy(sensor.history.distances), [[[2.6], [2.4], [2.2]]], atol=1e-6)
 
 
-def test_a_pose_that_is_not_finite_makes_the_sample_invalid_until_it_is_mended() -> None:
+def test_non_finite_pose_invalidates_samples_until_it_is_finite() -> None:
     engine = engine_of([GROUND], envs=2)
     scene = scene_of(engine)
     engine.body_pos_w[1] = math.nan
@@ -488,7 +488,7 @@ def test_a_pose_that_is_not_finite_makes_the_sample_invalid_until_it_is_mended()
     assert scene["rays"].data.distances.tolist() == [[2.0], [3.0]]
 
 
-def test_a_shape_whose_body_is_lost_makes_the_scans_of_its_env_invalid() -> None:
+def test_non_finite_shape_pose_invalidates_scans_of_its_env() -> None:
     engine = engine_of([GROUND, sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")],
                        {"base": ((0.0, 0.0, 2.0),), "box": ((0.0, 0.0, 0.5),)}, envs=2)  # fmt: skip
     scene = scene_of(engine, noise=0.0)
@@ -514,13 +514,13 @@ def test_flat_puts_the_rays_of_all_mounts_on_one_axis() -> None:
     assert single.flat.distances.shape == (2, 4)
 
 
-def test_fields_that_nobody_asked_for_are_none() -> None:
+def test_unrequested_fields_are_none() -> None:
     data = data_of(engine_of([GROUND]), fields=("distances",))
     for name in ("pos_w", "quat_w", "ray_hits_w", "normals_w", "geom_ids", "points_b"):
         assert getattr(data, name) is None
 
 
-def test_the_pattern_says_the_shape_of_the_scan() -> None:
+def test_pattern_determines_the_scan_shape() -> None:
     pattern = sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1)
     sensor = scene_of(engine_of([GROUND]), pattern=pattern)["rays"]
     assert sensor.pattern.return_shape == (11, 17) and sensor.num_rays == 187
@@ -540,7 +540,7 @@ def test_a_height_scan_is_the_mounts_height_above_the_hits() -> None:
         bare.height_scan()
 
 
-def test_it_draws_hits_misses_and_rays() -> None:
+def test_debug_draw_shows_hits_misses_and_rays() -> None:
     engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
     pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
     for fields in ("all", ("distances",)):
@@ -557,7 +557,7 @@ def test_it_draws_hits_misses_and_rays() -> None:
     assert scene_of(engine)["rays"].set_debug_vis(True)
 
 
-def test_what_is_drawn_tells_the_environments_apart() -> None:
+def test_debug_draw_distinguishes_environments() -> None:
     """The second scanner is beside the ground: the hit belongs to the first, as does one of the four misses."""
     engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
     engine.body_pos_w[1, 0, 0] = 5.0
@@ -610,7 +610,7 @@ def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.PatternBaseCfg) -> t
 
 
 @pytest.mark.parametrize("kind", ["batch", "live"])
-def test_it_agrees_with_mujocos_rays_while_things_fall(kind: str) -> None:
+def test_hits_match_mujocos_rays_while_bodies_fall(kind: str) -> None:
     """A base with an arm and a ball fall and rotate; every scan matches mj_ray at the state of that step."""
     model = mujoco.MjModel.from_xml_string(ARENA)
     pattern = sn.GridPatternCfg(size=(0.9, 0.9), resolution=0.15, direction=(0.1, 0.2, -1.0))
@@ -662,7 +662,7 @@ FLEX = """
 """
 
 
-def test_a_deformable_is_refused_by_name_and_may_be_left_out() -> None:
+def test_deformable_is_refused_by_name_unless_excluded() -> None:
     with pytest.raises(sn.ConfigError, match=r"cloth.*deformable.*exclude=\('cloth',\)"):
         scene_of(sn.MujocoEngine(FLEX))
     data = data_of(sn.MujocoEngine(FLEX), exclude="cloth")
@@ -698,7 +698,7 @@ MJLAB = """
     ],
     ids=str,
 )
-def test_mjlabs_cases_hold(fields: dict[str, Any], distance: float) -> None:
+def test_mjlab_cases(fields: dict[str, Any], distance: float) -> None:
     """Grids of 3 x 3 rays over a floor have correct hits and normals, misses, own body, groups, frames and limits."""
     mount = {} if "frame" in fields else {"body": "base"}
     given = {"pattern": sn.GridPatternCfg(size=(0.2, 0.2)), "no_hit_value": -1.0, **mount, **fields}
@@ -720,7 +720,7 @@ def test_a_roll_of_45_degrees_lengthens_the_ray_of_a_base_aligned_scan_only(alig
     np.testing.assert_allclose(numpy(data.distances), [[distance]], atol=2e-6)
 
 
-def test_a_site_stays_where_it_is_with_world_alignment() -> None:
+def test_world_alignment_keeps_the_site_position() -> None:
     """The origin is the site's position on the tilted body; only offset and rays are aligned with the world."""
     engine = engine_of([GROUND], {"base": ((0.0, 0.0, 2.0), turn("y", 90))}, sites={"eye": ("base", (1.0, 0.0, 0.0))})
     data = data_of(engine, site="eye", ray_alignment="world")
@@ -728,7 +728,7 @@ def test_a_site_stays_where_it_is_with_world_alignment() -> None:
     np.testing.assert_allclose(numpy(data.distances), [[1.0]], atol=1e-6)
 
 
-def test_a_pinhole_pattern_looks_ahead() -> None:
+def test_pinhole_pattern_points_ahead() -> None:
     """For a wall 3 m ahead, the middle ray is 3 m long and others 3 m over the cosine of their angle."""
     wall = sn.Shape("box", "wall", (0.1, 50.0, 50.0), pos=(3.1, 0.0, 0.0))
     pattern = sn.PinholeCameraPatternCfg(focal_length=1.0, horizontal_aperture=2.0, width=5, height=3)
@@ -766,9 +766,9 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
     ],
     ids=["clean", "drifting", "mjlab", "misses"],
 )  # fmt: skip
-def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
-    laws = check_sensor(cfg, tumbling)
-    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter", "lazy_equals_eager"} <= {*laws}
+def test_contract_holds(cfg: sn.SensorCfg[Any]) -> None:
+    rules = check_sensor(cfg, tumbling)
+    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter", "lazy_equals_eager"} <= {*rules}
 
 
 @pytest.mark.parametrize(
@@ -798,7 +798,7 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
     ],
     ids=str,
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         sn.RayCasterCfg(**{"body": "base", **fields})
 
@@ -821,26 +821,26 @@ def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], messag
     ],
     ids=str,
 )  # fmt: skip
-def test_a_selection_that_rays_cannot_meet_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_selection_that_rays_cannot_hit_is_refused(fields: dict[str, Any], message: str) -> None:
     poses = {"base": ((0.0, 0.0, 2.0),), "sensor": ((0.0, 0.0, 0.0),)}
     engine = engine_of([GROUND, sn.Shape("sphere", "hull", (0.1,), body="base")], poses)
     with pytest.raises(sn.ConfigError, match=message):
         scene_of(engine, **fields)
 
 
-def test_excluding_a_body_without_shapes_is_no_mistake() -> None:
+def test_excluding_a_body_without_shapes_is_allowed() -> None:
     poses = {"base": ((0.0, 0.0, 2.0),), "sensor": ((0.0, 0.0, 0.0),)}
     assert data_of(engine_of([GROUND], poses), exclude="sensor").distances.tolist() == [[2.0]]
 
 
 @pytest.mark.parametrize("patterns", ["groud", ("ground", "tabel")])
-def test_a_semantic_label_for_nothing_is_an_error_when_the_scene_is_made(patterns: Any) -> None:
+def test_unused_semantic_label_raises_at_scene_build(patterns: Any) -> None:
     shapes = [GROUND, sn.Shape("box", "table", (1.0, 1.0, 1.0))]
     with pytest.raises(sn.SelectionError, match=r"Scene.semantics\['walkable'\]: got '(groud|tabel)'"):
         sn.Scene(engine_of(shapes), [], semantics={"walkable": patterns})
 
 
-def test_an_engine_that_knows_no_shapes_is_refused() -> None:
+def test_engine_without_shapes_is_refused() -> None:
     with pytest.raises(sn.UnsupportedError, match=r"rays.*SHAPES.*TensorEngine\(..., shapes="):
         scene_of(sn.TensorEngine(bodies=("base",)))
 
@@ -875,15 +875,13 @@ LINKS = """
     ],
     ids=str,
 )
-def test_a_robots_own_links_are_invisible_to_its_sensor_unless_asked_for(
-    fields: dict[str, Any], distance: float
-) -> None:
+def test_robots_own_links_are_ignored_unless_requested(fields: dict[str, Any], distance: float) -> None:
     cfg = sn.RayCasterCfg(name="rays", body="trunk", pattern=RAY, **fields)
     scene = sn.Scene(sn.MujocoEngine(LINKS), [cfg], semantics={"limb": ["leg", "foot"]})
     np.testing.assert_allclose(numpy(scene["rays"].data.distances), [[distance]], atol=1e-6)
 
 
-def test_every_mount_of_a_robot_is_blind_to_all_of_it_and_sees_the_others() -> None:
+def test_every_mount_ignores_its_robot_and_hits_others() -> None:
     down = sn.RayCasterCfg(name="rays", bodies=("trunk", "leg", "crate"), pattern=RAY)
     scene = sn.Scene(sn.MujocoEngine(LINKS), [down])
     np.testing.assert_allclose(numpy(scene["rays"].data.distances)[0, :, 0], [2.0, 1.5, 0.5], atol=1e-6)
@@ -902,7 +900,7 @@ def test_without_a_kinematic_tree_the_links_of_its_entity_are_its_own() -> None:
     assert data_of(engine, body="ball").distances.item() == pytest.approx(1.0)
 
 
-def test_a_hit_tells_its_body_the_world_and_a_miss_apart() -> None:
+def test_body_ids_distinguish_body_world_and_miss() -> None:
     shapes = [GROUND, sn.Shape("box", "crate", (0.2, 0.2, 0.2), body="crate")]
     poses = {"base": ((0.0, 0.0, 2.0),), "crate": ((1.0, 0.0, 0.5),)}
     down, up = (0.0, 0.0, -1.0), (0.0, 0.0, 1.0)

@@ -77,7 +77,7 @@ def render(shapes: Any, pos: Any, ros: Any, k: Any, height: int, width: int) -> 
 # Fields ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_data_have_the_shapes_of_one_camera() -> None:
+def test_data_shapes_are_those_of_one_camera() -> None:
     """With one camera per env: poses [env, 3 and 4], K [env, 3, 3], images [env, height, width, channels], info of
     None.
     """
@@ -95,7 +95,7 @@ def test_the_data_have_the_shapes_of_one_camera() -> None:
     assert sensor.frame.tolist() == [1, 1, 1] and sensor.num_instances == 3
 
 
-def test_what_was_not_asked_for_is_absent() -> None:
+def test_unrequested_data_types_are_absent() -> None:
     """By default only the distance to the image plane is available; other types are None and not in `output`."""
     sensor = scene_of(sn.RayCasterCameraCfg(body="body", pattern=SMALL))["ray_caster_camera"]
     data: Any = sensor.data
@@ -106,14 +106,14 @@ def test_what_was_not_asked_for_is_absent() -> None:
     ]  # fmt: skip
 
 
-def test_output_keeps_the_order_that_was_given() -> None:
+def test_output_keeps_the_requested_order() -> None:
     types = ("geom_ids", "normals", "distance_to_image_plane")
     data: Any = scene_of(camera(data_types=list(types)))["camera"].data
     assert tuple(data.output) == types
     assert data.output["distance_to_image_plane"] is data.distance_to_image_plane
 
 
-def test_each_type_is_the_same_alone_and_with_the_others() -> None:
+def test_each_data_type_is_equal_alone_and_combined() -> None:
     together: Any = scene_of(camera(data_types=ALL), shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
     for name in ALL:
         if name != "points_b":
@@ -128,7 +128,7 @@ def test_each_type_is_the_same_alone_and_with_the_others() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_images_are_those_of_a_brute_force_render(seed: int) -> None:
+def test_images_match_a_brute_force_render(seed: int) -> None:
     """Distances, points, normals and ids of analytic shapes equal a float64 render through an off-centre lens.
 
     Pixels whose ray passes a silhouette within 1e-5 of the scene's size are omitted: float32 may hit either side.
@@ -166,7 +166,7 @@ def test_a_floor_seen_from_above_is_a_flat_image() -> None:
 
 
 @pytest.mark.parametrize(("focal", "aperture"), [(24.0, 20.955), (1.93, 3.6), (0.193, 20.955), (19.3, 20.955)])
-def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) -> None:
+def test_lens_maps_a_floor_by_its_angles(focal: float, aperture: float) -> None:
     """From 5 m up the image's edges see the floor at 5 aperture / (2 focal): the points have the lens's scale."""
     pattern = sn.PinholeCameraPatternCfg(width=32, height=24, focal_length=focal, horizontal_aperture=aperture)
     sensor: Any = scene_of(
@@ -180,7 +180,7 @@ def test_the_lens_maps_a_floor_as_its_angles_say(focal: float, aperture: float) 
     np.testing.assert_allclose(points[:, 0, 1], half * (2.0 * (np.arange(24) + 0.5) - 24) / 32, rtol=5e-5, atol=1e-4)
 
 
-def test_points_are_what_the_image_shows_in_the_world() -> None:
+def test_points_are_the_image_in_world_coordinates() -> None:
     """Rotated into the world by the ros pose, all points are on the floor, and z is the depth."""
     sensor: Any = scene_of(camera(data_types=("distance_to_image_plane", "points_b")), quat=(0.95, 0.05, 0.3, 0.1))[
         "camera"
@@ -194,7 +194,7 @@ def test_points_are_what_the_image_shows_in_the_world() -> None:
     np.testing.assert_array_equal(points[:, 2], numpy(data.distance_to_image_plane).reshape(-1))
 
 
-def test_a_moving_shape_is_seen_where_it_is_in_the_same_step() -> None:
+def test_moving_shape_is_imaged_in_the_same_step() -> None:
     ball = sn.Shape("sphere", "ball", (0.5,), body="other")
     scene = scene_of(
         camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), envs=2, pos=(0.0, 0.0, 0.0)
@@ -234,14 +234,14 @@ def clipped(behaviour: str, no_hit_value: float | None = None) -> Any:
     return sensor.data
 
 
-def test_clipping_none_keeps_what_is_far_and_shows_misses_as_infinite() -> None:
+def test_clipping_none_keeps_far_hits_and_infinite_misses() -> None:
     """Both distances are +inf for the sky and for values beyond max_distance; no value is NaN."""
     for image in clipped("none").output.values():
         assert image.isinf().any() and not image.isnan().any()
         assert image[~image.isinf()].max() > 10.0
 
 
-def test_clipping_zero_and_max_change_only_what_is_beyond() -> None:
+def test_clipping_zero_and_max_change_only_values_beyond_the_range() -> None:
     """Misses and values beyond 10 m, by each type's own distance, are 0 or exactly 10; all others are unclipped."""
     plain, zero, most = (clipped(word).output for word in ("none", "zero", "max"))
     for name, image in plain.items():
@@ -254,7 +254,7 @@ def test_clipping_zero_and_max_change_only_what_is_beyond() -> None:
     assert (most["distance_to_image_plane"][between] < 10.0).all()
 
 
-def test_a_miss_shows_what_the_config_says() -> None:
+def test_miss_value_is_configurable() -> None:
     image = clipped("none", -1.0).output["distance_to_image_plane"]
     plain = clipped("none").output["distance_to_image_plane"]
     assert torch.equal(image == -1.0, plain.isinf()) and torch.equal(image[image > 0], plain[~plain.isinf()])
@@ -332,7 +332,7 @@ def test_a_camera_follows_its_mount_with_its_offset() -> None:
         ({"ray_alignment": "world"}, ""),
     ],
 )
-def test_alignment_says_how_a_camera_follows(options: Any, kept: str) -> None:
+def test_alignment_determines_how_a_camera_follows(options: Any, kept: str) -> None:
     """base follows the whole pose, yaw only the rotation about the vertical, and world only the position.
 
     The image is taken from the reported pose: all points are on the floor.
@@ -353,7 +353,7 @@ def test_alignment_says_how_a_camera_follows(options: Any, kept: str) -> None:
 
 
 @pytest.mark.parametrize("convention", ["ros", "opengl", "world"])
-def test_a_pose_that_was_set_is_read_back(convention: Any) -> None:
+def test_set_pose_is_read_back(convention: Any) -> None:
     """`set_world_poses` in any convention, on a tilted mount, sets the given position and orientation."""
     sensor: Any = scene_of(camera(), envs=2, pos=(1.0, 2.0, 3.0), quat=(0.5, 0.5, -0.5, 0.5))["camera"]
     pos, quat = torch.tensor([POSITION] * 2), torch.tensor([SAME_CAMERA[convention]] * 2)
@@ -364,7 +364,7 @@ def test_a_pose_that_was_set_is_read_back(convention: Any) -> None:
     torch.testing.assert_close(got * got[:, :1].sign(), -torch.tensor([SAME_CAMERA["ros"]] * 2), rtol=1e-5, atol=1e-6)
 
 
-def test_a_view_that_was_set_is_read_back() -> None:
+def test_set_view_is_read_back() -> None:
     sensor: Any = scene_of(camera(body="world"), envs=2)["camera"]
     sensor.set_world_poses_from_view(torch.tensor([POSITION] * 2), torch.zeros(2, 3))
     got = sensor.data.quat_w_ros
@@ -373,7 +373,7 @@ def test_a_view_that_was_set_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world"])
-def test_a_camera_that_was_put_somewhere_keeps_following(alignment: Any) -> None:
+def test_repositioned_camera_keeps_following_its_mount(alignment: Any) -> None:
     """When the mount moves on, the camera moves with it and keeps its pose in the alignment's frame."""
     sensor: Any = (scene := scene_of(camera(ray_alignment=alignment), quat=(0.9, 0.1, 0.3, 0.3)))["camera"]
     before = Rotation.from_quat(numpy(scene.engine.body_quat_w[0, 0]), scalar_first=True)
@@ -394,7 +394,7 @@ def test_a_camera_that_was_put_somewhere_keeps_following(alignment: Any) -> None
     np.testing.assert_allclose(got.as_matrix(), (follows * own).as_matrix(), atol=2e-6)
 
 
-def test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none() -> None:
+def test_setters_affect_only_given_envs_and_skip_none() -> None:
     """Ids or a mask select envs; a position alone keeps the orientation, an orientation alone the position."""
     scene = scene_of(camera(), envs=4)
     sensor: Any = scene["camera"]
@@ -409,7 +409,7 @@ def test_setters_reach_only_the_envs_that_are_named_and_leave_what_is_none() -> 
     assert data.intrinsic_matrices[:, 0, 0].tolist() == [24.0, 24.0, 24.0, 9.0]
 
 
-def test_plural_mounts_have_an_axis_of_their_own() -> None:
+def test_plural_mounts_have_their_own_axis() -> None:
     """Two mounts give `[env, mount, ...]`, each from its own position; poses are set per mount."""
     cfg = sn.RayCasterCameraCfg(
         name="camera", bodies=("body", "other"), pattern=SMALL, data_types=ALL, offset={"convention": "world"}
@@ -454,7 +454,7 @@ def test_a_camera_rebuilt_from_its_own_matrix_is_the_same() -> None:
     torch.testing.assert_close(again.intrinsic_matrices, first.intrinsic_matrices)
 
 
-def test_each_env_may_have_its_own_lens() -> None:
+def test_each_env_can_have_its_own_lens() -> None:
     """Three focal lengths give three images, each equal to that of a camera built with that lens."""
     sensor: Any = (scene := scene_of(camera(), shapes=THINGS, envs=3, pos=(-2.0, 0.1, 0.8)))["camera"]
     k = torch.tensor([[[f, 0.0, 18.0], [0.0, f + 2.0, 16.0], [0.0, 0.0, 1.0]] for f in (20.0, 30.0, 45.0)])
@@ -470,7 +470,7 @@ def test_each_env_may_have_its_own_lens() -> None:
         assert not torch.equal(sensor.data.distance_to_image_plane[env], plain[env])
 
 
-def test_moving_shapes_are_seen_through_a_lens_that_was_widened() -> None:
+def test_widened_lens_images_moving_shapes() -> None:
     """A ball at the border of the view, outside the old lens, is visible through a wider lens."""
     ball = sn.Shape("sphere", "ball", (0.2,), body="other")
     scene = scene_of(camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), pos=(0.0, 0.0, 0.0))
@@ -511,7 +511,7 @@ def test_the_lens_of_one_env_does_not_narrow_the_view_of_another() -> None:
     assert torch.equal(sensor.data.geom_ids[0], alone) and (sensor.data.geom_ids[1] == -1).all()
 
 
-def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
+def test_lens_and_pose_persist_over_reset_and_saved_state() -> None:
     """A reset keeps the intrinsics; `load_state` restores those of the state, and the image with them."""
     scene = scene_of(camera(), shapes=THINGS, envs=2, pos=(-2.0, 0.1, 0.8))
     sensor: Any = scene["camera"]
@@ -532,7 +532,7 @@ def test_lens_and_pose_outlast_a_reset_and_a_saved_state() -> None:
     assert torch.equal(loaded.data.distance_to_image_plane, expected)
 
 
-def test_a_change_of_a_camera_with_memory_holds_from_the_next_sample_on() -> None:
+def test_change_of_a_camera_with_memory_applies_from_the_next_sample() -> None:
     """A camera with history keeps its sample, also over `update(ticks=0)`, and the next sample has the change."""
     scene = scene_of(camera(history_length=2), envs=1)
     sensor: Any = scene["camera"]
@@ -552,7 +552,7 @@ ALONG = ("distance_to_image_plane", "distance_to_camera", "points_b", "geom_ids"
 ABOVE = (-2.0, 0.1, 0.8)
 
 
-def test_noise_acts_on_the_depth_and_everything_else_follows() -> None:
+def test_depth_noise_propagates_to_all_data_types() -> None:
     """The measured depth has the given standard deviation; range and points are consistent with it."""
     scene = scene_of(camera(data_types=ALONG, noise=0.02), shapes=THINGS, envs=4, pos=ABOVE)
     sensor: Any = scene["camera"]
@@ -602,7 +602,7 @@ def test_noise_never_moves_a_miss() -> None:
                 assert (data.distance_to_camera[miss] == shown).all() and not data.points_b.isnan().any()
 
 
-def test_clipping_comes_after_the_noise_in_both_branches() -> None:
+def test_clipping_follows_the_noise_in_both_branches() -> None:
     """For a wall at 2.99 m with noise and a limit of 3 m, measured values never exceed 3 m; clipped ones are exactly 3
     m.
     """
@@ -618,7 +618,7 @@ def test_clipping_comes_after_the_noise_in_both_branches() -> None:
     assert (sensor.ground_truth.distance_to_camera <= 3.0).all()
 
 
-def test_a_stereo_camera_sees_as_its_lens_says() -> None:
+def test_stereo_camera_uses_its_lens() -> None:
     """StereoDepth rounds disparities to its quantum, and the range follows from that depth."""
     stage = sn.StereoDepth(baseline=0.05, quantum=0.125, focal_px=40.0, shadow=False)
     sensor: Any = scene_of(
@@ -645,12 +645,12 @@ def test_a_stereo_camera_sees_as_its_lens_says() -> None:
         (sn.StereoDepth(baseline=0.05, focal_px=40.0, principal_point=(10.0, 15.0)), r"stages\.0\.principal_point"),
     ],
 )
-def test_a_depth_error_of_another_lens_is_an_error(stage: Any, says: str) -> None:
+def test_depth_error_stage_of_another_lens_raises(stage: Any, says: str) -> None:
     with pytest.raises(sn.ConfigError, match=f"(?s){says}.*fx 40, fy 40"):
         scene_of(camera(pattern=SMALL.replace(horizontal_aperture=24.0), stages=(stage,)))
 
 
-def test_the_measured_image_is_taken_from_a_place_that_drifts() -> None:
+def test_measured_image_is_taken_from_a_drifting_position() -> None:
     """Drift is drawn in its range per env and axis at each reset; the measured image is taken from the drifted pose."""
     spans = {"x": (0.1, 0.3), "z": (-0.2, -0.1)}
     scene = scene_of(
@@ -689,7 +689,7 @@ def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
 
 
 @pytest.mark.parametrize("body", [0, 1])
-def test_a_state_that_is_not_finite_makes_the_image_invalid(body: int) -> None:
+def test_non_finite_state_invalidates_the_image(body: int) -> None:
     """NaN in the pose of the mount, or of a moving shape, of one env invalidates its image until the pose is finite."""
     scene = scene_of(camera(), envs=3, shapes=(GROUND, sn.Shape("sphere", "ball", (0.5,), body="other")))
     sensor: Any = scene["camera"]
@@ -714,7 +714,7 @@ def test_a_state_that_is_not_finite_makes_the_image_invalid(body: int) -> None:
         {"data_types": ("normals",), "ray_alignment": "yaw"},
     ],
 )
-def test_the_camera_keeps_the_contract(options: Any) -> None:
+def test_contract_holds(options: Any) -> None:
     def engine(envs: int) -> sn.TensorEngine:
         def motion(t: float) -> dict[str, torch.Tensor]:
             late = t + 0.3 * torch.arange(envs)[:, None, None]
@@ -725,11 +725,11 @@ def test_the_camera_keeps_the_contract(options: Any) -> None:
         return sn.TensorEngine(envs, 0.05, sites={"site": "body"}, shapes=THINGS, provides=("pose",), motion=motion)
 
     pattern = sn.PinholeCameraPatternCfg(width=6, height=4)
-    laws = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
-    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*laws}
+    rules = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
+    assert {"resuming_is_exact", "lazy_equals_eager", "config_round_trip"} <= {*rules}
 
 
-def test_the_config_survives_a_file() -> None:
+def test_config_round_trips_through_a_file() -> None:
     cfg = camera(
         data_types=("distance_to_image_plane", "normals"),
         offset={"pos": (0.1, 0, 0), "convention": "opengl"},
@@ -740,7 +740,7 @@ def test_the_config_survives_a_file() -> None:
 
 
 @pytest.mark.parametrize("word", UNSUPPORTED)
-def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
+def test_unsupported_data_types_are_refused_by_name(word: str) -> None:
     assert word in sn.RayCasterCamera.UNSUPPORTED_TYPES and len(sn.RayCasterCamera.UNSUPPORTED_TYPES) == 14
     with pytest.raises(ValueError, match=rf"data_types.*without {word}, which cast rays do not provide"):
         camera(data_types=("distance_to_camera", word))
@@ -766,12 +766,12 @@ def test_what_rays_cannot_give_is_refused_by_name(word: str) -> None:
         ({"offset": {"rot": (2.0, 0.0, 0.0, 0.0)}}, "offset.rot.*unit quaternion"),
     ],
 )
-def test_a_bad_config_names_its_field(options: Any, says: str) -> None:
+def test_bad_config_error_names_the_field(options: Any, says: str) -> None:
     with pytest.raises(sn.ConfigError, match=f"(?s){says}"):
         camera(**options)
 
 
-def test_a_camera_without_a_lens_is_an_error() -> None:
+def test_camera_without_lens_raises() -> None:
     with pytest.raises(sn.ConfigError, match="pattern: got nothing"):
         sn.RayCasterCameraCfg(body="body")
 
@@ -789,7 +789,7 @@ def test_a_camera_without_a_lens_is_an_error() -> None:
         ("set_world_poses_from_view", (torch.zeros(2, 3), torch.zeros(2, 3)), "two different finite points"),
     ],
 )
-def test_a_bad_setter_names_what_is_wrong_and_changes_nothing(call: str, arguments: Any, says: str) -> None:
+def test_bad_setter_argument_is_named_and_changes_nothing(call: str, arguments: Any, says: str) -> None:
     sensor: Any = scene_of(camera(), envs=2)["camera"]
     before = {name: tensor.clone() for name, tensor in sensor.tensors().items()}
     with pytest.raises(sn.ConfigError, match=f"(?s)RayCasterCameraCfg.*{says}|look_at.*{says}"):
@@ -802,7 +802,7 @@ def test_a_camera_has_no_height_scan() -> None:
         scene_of(camera())["camera"].height_scan()  # type: ignore[attr-defined]
 
 
-def test_a_camera_draws_its_pyramid() -> None:
+def test_debug_draw_shows_the_view_pyramid() -> None:
     """The debug shapes are eight lines per camera: four from the eye, four around the image, through the image's
     corners.
     """
@@ -814,7 +814,7 @@ def test_a_camera_draws_its_pyramid() -> None:
     np.testing.assert_allclose(lines[0, 0, 1], [0.3, half[0], 2.0 + half[1]], atol=1e-6)
 
 
-def test_cameras_with_one_selection_share_all_trees_and_say_what_they_are() -> None:
+def test_cameras_with_equal_selection_share_all_trees() -> None:
     """Cases 27 and 37: meshes are shared; a camera prints its name, its image and its pattern's size."""
     ground = sn.Mesh([[-5, -5, 0], [5, -5, 0], [5, 5, 0], [-5, 5, 0]], [[0, 1, 2], [0, 2, 3]], "ground")
     engine = sn.TensorEngine(2, shapes=[sn.Shape("mesh", "ground", mesh=ground)])

@@ -49,7 +49,7 @@ def swaying(cfg: Any) -> sn.Scene:
     return sn.Scene(engine, [cfg])
 
 
-def test_a_height_map_under_a_robot_follows_its_heading_only() -> None:
+def test_height_map_under_a_robot_follows_its_heading_only() -> None:
     """The rays of a leaning robot are the grid rotated by its heading, straight down on ground and step."""
     pattern = sn.GridPatternCfg(size=(1.2, 0.8), resolution=0.19)
     cfg = sn.RayCasterCfg(
@@ -88,7 +88,7 @@ def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
         np.testing.assert_allclose(depth[env][is_level], expected, atol=1e-5)
 
 
-def test_a_camera_gives_the_distances_to_a_mesh() -> None:
+def test_camera_measures_distances_to_a_mesh() -> None:
     """The near face of a triangle cube, 1.5 m ahead and 1 m wide, in empty space, gives z-depth, range and normals."""
     shape = sn.Shape("mesh", "cube", mesh=CUBE, pos=(2.0, 0.0, 0.0))
     image = sn.PinholeCameraPatternCfg(width=31, height=21, focal_length=10.0, horizontal_aperture=10.0)
@@ -114,7 +114,7 @@ def test_a_camera_gives_the_distances_to_a_mesh() -> None:
     [(["/World/wall"], 4.0), (["/World/wall", "{ENV_REGEX_NS}/Robot/drone"], 1.5), (["/World/back"], math.inf)],
     ids=["wall", "wall and drone", "what is behind"],
 )
-def test_a_camera_sees_only_the_meshes_it_was_given(paths: list[str], depth: float) -> None:
+def test_camera_sees_only_the_given_meshes(paths: list[str], depth: float) -> None:
     """A moving cube hides a wall only if both are given; shapes that no path names are not visible."""
     back = sn.Shape("box", "back", (0.5, 9.0, 9.0), pos=(-4.5, 0.0, 0.0))
     shapes = [GROUND, WALL, back, sn.Shape("mesh", "cube", mesh=CUBE, body="drone")]

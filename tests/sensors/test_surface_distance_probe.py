@@ -62,7 +62,7 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
 # Distances and points -------------------------------------------------------------------------------------------------
 
 
-def test_each_probe_finds_the_nearest_of_all_surfaces() -> None:
+def test_each_probe_finds_the_nearest_surface() -> None:
     """With ground at 1 m and a ball of 0.1 m at 1 m, a probe measures the ground below it, the other the ball beside
     it.
     """
@@ -75,7 +75,7 @@ def test_each_probe_finds_the_nearest_of_all_surfaces() -> None:
     assert torch.equal(probe.nearest_points, data.nearest_points_w)
 
 
-def test_probes_turn_with_their_body_and_the_offset() -> None:
+def test_probes_rotate_with_body_and_offset() -> None:
     """A body that lies on its side points its probes at the ground."""
     engine = engine_of()
     half = math.sqrt(0.5)
@@ -98,7 +98,7 @@ def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_random_scenes_of_all_kinds_agree_with_a_slow_search(seed: int) -> None:
+def test_random_scenes_match_a_slow_search(seed: int) -> None:
     """24 shapes, two thirds of them moving, meshes scaled unevenly and mirrored; 120 probes in each of two envs."""
     rng = np.random.default_rng(seed)
     shapes = random_shapes(rng, 24, bodies=3)
@@ -134,7 +134,7 @@ def _on(shape: sn.Shape, body: str) -> sn.Shape:
     return replace(shape, body=body)
 
 
-def test_over_a_slope_of_a_height_field_the_distance_is_that_to_a_plane() -> None:
+def test_distance_over_a_height_field_slope_equals_that_to_a_plane() -> None:
     """For terrain z = 0.5 x + 0.25 y, the distance at height c above it is c / sqrt(1 + 0.5^2 + 0.25^2)."""
     x, y = np.meshgrid(np.linspace(-4, 4, 65), np.linspace(-4, 4, 33))
     field = sn.HeightField(0.5 * x + 0.25 * y, (4.0, 4.0))
@@ -166,7 +166,7 @@ WORLD = """
 """
 
 
-def test_distances_are_those_that_mujoco_measures_from_a_dot() -> None:
+def test_distances_match_mujocos_from_a_point() -> None:
     """Distances match `mj_geomDistance` from a ball of 1 um at the probe to each shape, from 40 outside positions."""
     engine = sn.MujocoEngine(WORLD)
     names = ("box", "capsule", "cylinder", "ellipsoid", "sphere")
@@ -193,17 +193,17 @@ def test_distances_are_those_that_mujoco_measures_from_a_dot() -> None:
                 np.testing.assert_allclose(numpy(scene[name].data.nearest_points_w)[0, 0], fromto[3:], atol=1e-3)
 
 
-# What is seen ---------------------------------------------------------------------------------------------------------
+# Visibility -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_own_body_is_invisible_unless_it_is_asked_for() -> None:
+def test_own_body_is_ignored_unless_requested() -> None:
     _, probe = probing(engine_of())
     assert probe.data.distance.item() == pytest.approx(0.9)
     _, seeing = probing(engine_of(), exclude_parent_body=False)
     assert seeing.data.distance.item() == pytest.approx(0.02)
 
 
-def test_each_of_several_mounts_misses_only_its_own_body() -> None:
+def test_each_mount_ignores_only_its_own_body() -> None:
     """The hand detects the ball, and the ball detects the hand's shell."""
     _, near = probing(
         engine_of(), body=None, bodies=("hand", "ball"), probe_local_pos=((0, 0, 0),), exclude="ground", fields="all"
@@ -212,7 +212,7 @@ def test_each_of_several_mounts_misses_only_its_own_body() -> None:
     np.testing.assert_allclose(numpy(near.data.distance)[0], [[0.9], [0.98]], rtol=1e-6)
 
 
-def test_static_meshes_on_the_bodies_of_the_mounts_are_seen_by_the_others_only() -> None:
+def test_static_meshes_on_mount_bodies_are_detected_by_other_mounts_only() -> None:
     """A slab of uneven scale, 1.2 m above ground, is on the hand: the ball's probe detects it, the hand's probe the
     ball.
     """
@@ -228,7 +228,7 @@ def test_static_meshes_on_the_bodies_of_the_mounts_are_seen_by_the_others_only()
     np.testing.assert_allclose(numpy(probe.data.distance)[0], [[0.9], [0.2]], rtol=1e-6)
 
 
-def test_sensors_share_the_trees_of_meshes() -> None:
+def test_sensors_share_mesh_trees() -> None:
     """Meshes that were scaled beforehand give the same result."""
     mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     shapes = [
@@ -252,7 +252,7 @@ def test_sensors_share_the_trees_of_meshes() -> None:
     ],
     ids=str,
 )
-def test_names_groups_and_labels_select(selection: dict[str, Any], distance: float) -> None:
+def test_names_groups_and_labels_select_shapes(selection: dict[str, Any], distance: float) -> None:
     shapes = (
         sn.Shape("plane", "ground", labels=("floor",)),
         sn.Shape("sphere", "ball", (0.1,), body="ball", group=2),
@@ -264,7 +264,7 @@ def test_names_groups_and_labels_select(selection: dict[str, Any], distance: flo
 # Reach and misses -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_beyond_the_radius_is_found() -> None:
+def test_surfaces_beyond_the_radius_are_not_found() -> None:
     """By default a miss is +inf in all fields in metres, and -1 as shape; the radius may differ between probes."""
     places = ((0, 0, 0), (0, 0, -0.25), (0, 0, -0.5))
     _, probe = probing(engine_of(), probe_local_pos=places, probe_radius=(0.5, 0.75, 0.25), fields="all")
@@ -275,7 +275,7 @@ def test_nothing_beyond_the_radius_is_found() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, 0.001])
-def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float | None) -> None:
+def test_misses_can_be_shown_as_a_number_or_as_in_genesis(noise: float | None) -> None:
     """Noise never changes a miss."""
     places = ((0.0, 0.0, 0.0), (0.0, 0.0, -0.75))
     _, number = probing(engine_of(), probe_local_pos=places, probe_radius=0.5, no_hit_value=-1.0, noise=noise)
@@ -289,7 +289,7 @@ def test_misses_can_be_shown_as_a_number_or_as_genesis_shows_them(noise: float |
         assert abs(probe.data.distance[0, 1] - 0.25) < 0.01
 
 
-def test_a_window_with_a_miss_is_a_miss_whatever_number_readers_are_shown() -> None:
+def test_window_with_a_miss_is_a_miss_for_any_miss_value() -> None:
     """A stage that runs at every tick receives misses as infinite and does not average the miss value."""
     engine = engine_of()
     scene, probe = probing(
@@ -303,7 +303,7 @@ def test_a_window_with_a_miss_is_a_miss_whatever_number_readers_are_shown() -> N
         assert probe.ground_truth.distance.item() == heights[-1]
 
 
-def test_what_is_nearer_than_the_least_distance_is_a_miss() -> None:
+def test_distance_below_the_minimum_is_a_miss() -> None:
     _, probe = probing(engine_of(), probe_local_pos=((0, 0, -0.5), (0, 0, -0.9)), min_distance=0.2)
     assert probe.data.distance.tolist() == [[0.5, math.inf]]
 
@@ -359,7 +359,7 @@ def test_delay_shows_an_earlier_sample() -> None:
 TABLE = ((0.0, 1000.0, 0.0), (0.1, 1000.0, 0.1), (0.2, 400.0, 0.1), (0.4, 50.0, 0.2))
 
 
-def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
+def test_lookup_converts_distances_to_device_values() -> None:
     """The response is linear between the rows, and the last row's value applies beyond it and for a miss."""
     heights = np.array([0.05, 0.15, 0.3, 0.4, 0.6, 0.9])
     places = np.c_[np.zeros((6, 2)), heights - 1.0]
@@ -375,7 +375,7 @@ def test_a_lookup_turns_distances_into_the_values_of_a_device() -> None:
 @pytest.mark.parametrize("shown", [{"no_hit_value": 0.0}, {"misses_at_radius": True}], ids=str)
 @pytest.mark.parametrize("knobs", [{}, {"noise": 0.0}, {"fields": ("value",)}], ids=str)
 @pytest.mark.parametrize("noise", [0.0, 1e-9])
-def test_a_lookup_responds_to_a_miss_whatever_is_shown_for_it(noise: float, knobs: Any, shown: Any) -> None:
+def test_lookup_responds_to_a_miss_for_any_miss_value(noise: float, knobs: Any, shown: Any) -> None:
     """Beyond the table's last row its value applies: 0.4 V, in truth and measured, though the distance reads 0 m."""
     engine = sn.TensorEngine(2, shapes=[sn.Shape("plane", "ground")])
     engine.body_pos_w[:, 0, 2] = torch.tensor([0.5, 5.0])
@@ -412,7 +412,7 @@ def test_a_lookup_responds_to_the_measured_distance() -> None:
 # Faults and bad input -------------------------------------------------------------------------------------------------
 
 
-def test_a_shape_whose_pose_is_not_finite_makes_its_env_invalid_until_it_is() -> None:
+def test_non_finite_shape_pose_invalidates_its_env_until_finite() -> None:
     engine = engine_of(3)
     scene, probe = probing(engine)
     assert probe.valid.tolist() == [True] * 3
@@ -462,12 +462,12 @@ def test_bad_input_is_refused_by_name(given: dict[str, Any], match: str) -> None
         SurfaceDistanceProbeCfg(body="hand", **given)
 
 
-def test_targets_that_are_not_there_are_an_error() -> None:
+def test_unknown_targets_raise() -> None:
     with pytest.raises(sn.SensoriumError, match="bal"):
         probing(engine_of(), targets="bal")
 
 
-def test_a_config_survives_json() -> None:
+def test_config_round_trips_through_json() -> None:
     cfg = SurfaceDistanceProbeCfg(body="hand", probe_radius=2.0, targets="ball")
     again = SurfaceDistanceProbeCfg.from_json(json.dumps(json.loads(cfg.to_json())))
     assert again == cfg
@@ -491,13 +491,13 @@ def test_a_config_survives_json() -> None:
     ],
     ids=str,
 )
-def test_it_keeps_the_contract(given: dict[str, Any]) -> None:
+def test_contract_holds(given: dict[str, Any]) -> None:
     places = ((0, 0, 0), (0.1, 0, 0), (0, 0.2, -0.1))
     cfg = SurfaceDistanceProbeCfg(**{"body": "body", "probe_radius": 3.0, "probe_local_pos": places, **given})
     check_sensor(cfg, engine=tumbling_over_ground)
 
 
-def test_the_debug_lines_lead_from_the_probes_to_the_nearest_points() -> None:
+def test_debug_lines_connect_probes_to_nearest_points() -> None:
     _, probe = probing(engine_of(), probe_local_pos=((0.5, 0, 0), (0, 0, 50.0)), probe_radius=2.0)
     (shape,) = probe.debug_draw()
     np.testing.assert_allclose(shape.data, [[[0.5, 0, 1.0], [0.9, 0, 1.0]]], atol=1e-6)

@@ -30,7 +30,7 @@ def mounts(engine: sn.Engine, **given: Any) -> tuple[str, ...]:
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_link_is_looked_for_in_its_entity() -> None:
+def test_link_is_resolved_within_its_entity() -> None:
     """The default entity is "robot"; a pattern of links is also restricted to it."""
     engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
     assert mounts(engine, link_name="tip") == ("robot/tip",)
@@ -39,7 +39,7 @@ def test_a_link_is_looked_for_in_its_entity() -> None:
     assert mounts(engine, link_names=("tip", "base"), entity_name="other") == ("other/tip", "other/base")
 
 
-def test_in_a_model_without_entities_the_entity_says_nothing() -> None:
+def test_entity_is_ignored_in_a_model_without_entities() -> None:
     engine = sn.MujocoEngine(ARM)
     assert mounts(engine, link_name="tip") == ("tip",)
     assert mounts(engine, link_name="tip", entity_name="anything") == ("tip",)
@@ -54,7 +54,7 @@ def test_a_full_name_needs_no_entity() -> None:
     assert mounts(engine, body="other/tip") == ("other/tip",)
 
 
-def test_a_link_that_is_not_there_is_an_error_that_says_what_is() -> None:
+def test_unknown_link_error_lists_existing_ones() -> None:
     """The same applies if the link is only in another entity."""
     engine = sn.MujocoEngine.compose({"hand": ARM})
     with pytest.raises(sn.SelectionError, match=r"link_name: got 'tip'.*hand/tip"):
@@ -73,7 +73,7 @@ def test_the_link_must_be_named() -> None:
 # Layout ---------------------------------------------------------------------------------------------------------------
 
 
-def test_probes_are_a_list_or_a_grid_and_arrays_are_taken() -> None:
+def test_probes_are_a_list_or_grid_or_array() -> None:
     """Layout, positions and radii are row by row; TOML and JSON restore the same config."""
     grid = np.arange(18.0).reshape(2, 3, 3)
     cfg = skin(link_name="tip", probe_local_pos=grid, probe_radius=np.arange(6.0))
@@ -87,7 +87,7 @@ def test_probes_are_a_list_or_a_grid_and_arrays_are_taken() -> None:
     assert plain.places.tolist() == [[0.0, 0.0, 0.0]] and plain.probe_radius == 0.01 and plain.probe_radius_noise == 0.0
 
 
-def test_a_normal_may_be_one_for_all_or_one_for_each_in_the_layout() -> None:
+def test_normal_is_shared_or_one_per_probe() -> None:
     """Normals may have any length; they become unit vectors, row by row."""
     grid = skin(link_name="tip", probe_local_pos=np.zeros((2, 2, 3)))
     np.testing.assert_array_equal(unit_normals((0.0, 0.0, 5.0), grid), [[0.0, 0.0, 1.0]] * 4)
@@ -117,12 +117,12 @@ def test_a_normal_may_be_one_for_all_or_one_for_each_in_the_layout() -> None:
     ],
     ids=str,
 )
-def test_probes_that_cannot_be_are_refused_by_name(given: dict[str, Any], match: str) -> None:
+def test_invalid_probes_are_refused_by_name(given: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         skin(link_name="tip", **given)
 
 
-def test_a_mesh_that_is_open_has_no_inside_and_is_refused_unless_it_is_left_out() -> None:
+def test_open_mesh_is_refused_unless_excluded() -> None:
     sheet = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     shapes = [BALL, sn.Shape("mesh", "sheet", mesh=sheet, is_collision=False)]
     engine = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=shapes)
@@ -138,7 +138,7 @@ SHELL = sn.Shape("box", "shell", (0.03, 0.04, 0.05), body="tip", pos=(0.0, 0.0, 
 """A link with a diagonal, its size, of 0.1414 m."""
 
 
-def test_probes_outside_their_link_by_more_than_its_size_are_warned_of_with_how_far(
+def test_probes_far_outside_their_link_are_warned_of_with_the_distance(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Positions in mm instead of m cause a warning; just within the limit, and on a link without shapes, there is
@@ -155,7 +155,7 @@ def test_probes_outside_their_link_by_more_than_its_size_are_warned_of_with_how_
         sn.Scene(engine, [skin(link_name="tip", probe_local_pos=far)])
 
 
-def test_the_size_is_that_of_the_link_wherever_it_stands_and_the_offset_counts(
+def test_link_size_is_pose_independent_and_includes_the_offset(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     """A rotated post is welded to the world far from its origin, with probes on it, and then off it."""

@@ -123,7 +123,7 @@ def test_a_body_of_any_shape_loses_heat_through_its_own_surface(kind, grid):
     assert abs(rate * 2700.0 * 900.0 * volume / (20.0 * area) - 1.0) < 0.01
 
 
-def test_surfaces_that_cover_each_other_lose_no_heat():
+def test_mutually_covered_surfaces_lose_no_heat():
     """Two boxes joined into one link have the surface and volume of their union."""
     shapes = [box("left", 0.05, 0.05, 0.05, body="link"), box("right", 0.05, 0.05, 0.05, body="link", pos=(0.1, 0, 0))]
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(4, 2, 2), default_properties=METAL)
@@ -135,7 +135,7 @@ def test_surfaces_that_cover_each_other_lose_no_heat():
 
 
 @pytest.mark.parametrize("geometry", ["collision", "all"])
-def test_what_a_viewer_shows_and_what_collides_are_one_body(geometry):
+def test_visual_and_collision_shapes_are_one_body(geometry):
     """A link with two shapes at one position has the volume and the surface of one shape."""
     shapes = [
         box("seen", 0.05, 0.02, 0.02, body="link", is_collision=False),
@@ -198,7 +198,7 @@ def resistance(cells: Any, one: int, other: int) -> float:
 
 @pytest.mark.parametrize("degrees", [20.0, 45.0, 70.0])
 @pytest.mark.parametrize("thickness", [0.001, 0.002])
-def test_a_thin_sheet_that_is_tilted_conducts_along_itself(degrees, thickness):
+def test_tilted_thin_sheet_conducts_along_itself(degrees, thickness):
     """Walls of 1 and 2 mm of 100 mm, across oblique cells, are connected, with L / (k A) to 10 % for the staircase."""
     half = 0.5 * math.radians(degrees)
     sheet = box("s", 0.05, 0.02, 0.5 * thickness, body="link", quat=(math.cos(half), 0.0, math.sin(half), 0.0))
@@ -212,7 +212,7 @@ def test_a_thin_sheet_that_is_tilted_conducts_along_itself(degrees, thickness):
     assert abs(found * thickness * 0.04 / length - 1.0) < 0.1
 
 
-def test_a_sheet_that_is_too_thin_for_its_cells_is_refused_and_has_its_heat_as_one_cell():
+def test_sheet_too_thin_for_its_cells_is_refused_unless_one_cell():
     """A wall of 20 um at 30 degrees is missed by sample points, but a single cell needs no points."""
     sheet = box("s", 0.05, 0.02, 1e-5, body="link", quat=(math.cos(0.26), 0.0, math.sin(0.26), 0.0))
     cfg = sn.TemperatureGridCfg(body="link", grid_size=(6, 1, 6))
@@ -301,7 +301,7 @@ def test_the_flow_through_a_contact_is_that_of_the_resistances_in_series(conduct
 
 
 @pytest.mark.parametrize("quat", [(1.0, 0.0, 0.0, 0.0), (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))])
-def test_only_surfaces_that_face_the_other_touch(quat):
+def test_only_facing_surfaces_touch(quat):
     """For a block on the floor, the contact area is the bottom, 4 a b, without the sides, which start equally near."""
     cfg = sn.TemperatureGridCfg(body="block", grid_size=(4, 2, 3), contact_distance=0.003)
     shapes = [box("block", 0.05, 0.03, 0.02), sn.Shape("plane", "floor")]
@@ -312,7 +312,7 @@ def test_only_surfaces_that_face_the_other_touch(quat):
     assert (covered[..., 0] > 0.0).all() and (covered[..., 1:] == 0.0).all()
 
 
-def test_a_sphere_touches_with_the_cap_that_is_near_enough():
+def test_sphere_touches_with_its_nearest_cap():
     """Pressed in by 2 mm, with 1 mm of reach, the cap of 3 mm has an area of 2 pi R h, within 3 %."""
     cfg = sn.TemperatureGridCfg(body="ball", contact_distance=0.001, surface_samples=4000)
     shapes = [sn.Shape("sphere", "ball", (0.05,), body="ball"), sn.Shape("plane", "floor")]
@@ -321,7 +321,7 @@ def test_a_sphere_touches_with_the_cap_that_is_near_enough():
     assert abs(float(sensor._covered) / (2.0 * math.pi * 0.05 * 0.003) - 1.0) < 0.03
 
 
-def test_a_mesh_touches_as_the_box_that_it_is_does():
+def test_box_mesh_touches_like_a_box():
     """A cold bar under one half of a warm pad gives the same temperatures as a primitive and as twelve triangles."""
     corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
@@ -344,7 +344,7 @@ def test_a_mesh_touches_as_the_box_that_it_is_does():
 
 
 @pytest.mark.parametrize("order", [("pad", "table"), ("table", "pad")])
-def test_between_two_grids_a_contact_counts_once_with_the_area_of_the_finer_one(order):
+def test_contact_between_two_grids_counts_once_with_the_finer_area(order):
     """A pad of 4 cm2 is in the middle of a table whose points are 4 cm apart, with the table first or last."""
     cfg = sn.TemperatureGridCfg(bodies=order, grid_size=(2, 2, 1), **AIRLESS)
     shapes = [box("pad", 0.01, 0.01, 0.005), box("table", 0.4, 0.4, 0.02)]
@@ -377,7 +377,7 @@ def test_an_isolated_pair_keeps_its_energy_and_reaches_the_weighted_mean(is_grid
         assert abs(float(sensor.link_temperature(name)) - mean) < 1e-3
 
 
-def test_a_link_that_is_not_simulated_keeps_its_temperature():
+def test_unsimulated_link_keeps_its_temperature():
     """Without simulate_all_link_temperatures the other block stays at its base, and the warm block approaches it."""
     properties = {"hot": METAL.replace(base_temperature=90.0), "cold": METAL.replace(base_temperature=10.0)}
     cfg = sn.TemperatureGridCfg(body="hot", properties=properties, **AIRLESS)
@@ -387,7 +387,7 @@ def test_a_link_that_is_not_simulated_keeps_its_temperature():
     assert abs(float(sensor.ground_truth) - 10.0) < 0.01 and float(sensor.link_temperature("cold")) == 10.0
 
 
-def test_two_links_that_touch_the_same_object_share_its_one_temperature():
+def test_two_links_on_one_object_share_its_temperature():
     """Two fingers hold a cold cube: it absorbs heat from both, they cool equally, and all heat is conserved."""
     each = {"finger.": METAL.replace(base_temperature=60.0), "cube": METAL.replace(base_temperature=0.0)}
     cfg = sn.TemperatureGridCfg(
@@ -448,7 +448,7 @@ def test_the_order_of_the_mounts_does_not_matter(order):
     assert off[0] < 1e-3 and off[1] < off[0] / 8.0
 
 
-def test_what_is_covered_does_not_lose_heat_to_the_air():
+def test_covered_surface_does_not_lose_heat_to_the_air():
     """A hot block between two plates at its own temperature loses heat through 4 of 6 faces."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, convection=50.0)
     shapes = [box(name, 0.05, 0.05, 0.05) for name in ("cube", "low", "high")]
@@ -472,7 +472,7 @@ ROOM = """
 
 
 @pytest.mark.parametrize("joint", ["", '<joint type="hinge" axis="0 0 1"/>'])
-def test_a_link_built_at_90_degrees_yaw_gives_the_same_numbers(joint):
+def test_link_built_at_90_degrees_yaw_gives_equal_values(joint):
     """In MuJoCo, at rest and in motion, the box, the ball that heats it and the values rotate together."""
     shown = []
     for quat, ball in (((1.0, 0.0, 0.0, 0.0), "1.1 2.03 0.539"), (YAW, "0.97 2.1 0.539")):
@@ -491,7 +491,7 @@ def test_a_link_built_at_90_degrees_yaw_gives_the_same_numbers(joint):
     assert torch.allclose(shown[0], shown[1], atol=2e-4)
 
 
-def test_a_link_that_is_turned_at_run_time_gives_the_same_numbers():
+def test_link_rotated_at_run_time_gives_equal_values():
     """The two envs have the same pair of blocks, rotated about all axes in one of them."""
     cfg = sn.TemperatureGridCfg(body="a", grid_size=(3, 2, 2), properties={"b": METAL}, contact_distance=0.002)
     shapes = [box("a", 0.03, 0.02, 0.01), box("b", 0.01, 0.01, 0.01, pos=(0.02, 0.005, 0.0205), body="b")]
@@ -526,7 +526,7 @@ def test_generated_heat_warms_by_power_times_time_over_capacity():
 
 
 @pytest.mark.parametrize("dt", [1e-3, 1.0, 1e6])
-def test_any_time_step_is_stable(dt):
+def test_solver_is_stable_for_any_time_step(dt):
     """With contacts, radiation and thin cells no temperature leaves the existing range, and no heat is lost."""
     properties = {
         "hot": METAL.replace(base_temperature=300.0, emissivity=1.0),
@@ -553,7 +553,7 @@ def test_a_change_far_below_a_float32_digit_per_step_is_not_lost():
     assert abs(float(sensor.ground_truth) - 121.001) < 1e-5
 
 
-def test_a_slower_rate_takes_all_the_time_since_the_last_sample():
+def test_slower_rate_integrates_all_time_since_the_last_sample():
     """A link sampled at every fourth tick has as much heat as a link sampled at all of them."""
     cfg = sn.TemperatureGridCfg(body="cube", default_properties=METAL, heat_generation=50.0, **AIRLESS)
     slow = cfg.replace(name="slow", update_period=0.4)
@@ -563,7 +563,7 @@ def test_a_slower_rate_takes_all_the_time_since_the_last_sample():
     assert torch.allclose(scene[cfg].ground_truth, scene["slow"].ground_truth, atol=2e-5)
 
 
-def test_a_reset_brings_the_reset_environments_back_to_their_base_exactly():
+def test_reset_restores_base_temperatures_exactly():
     """The reset includes the element's lag and the other link's temperature; the other environment continues."""
     properties = {"hot": METAL.replace(base_temperature=90.0), "cold": METAL.replace(base_temperature=10.0)}
     cfg = sn.TemperatureGridCfg(
@@ -604,7 +604,7 @@ def element(tau: float, dt: float, ticks: int) -> tuple[np.ndarray, np.ndarray]:
     return truth, measured
 
 
-def test_the_element_has_63_percent_of_a_step_after_its_time_constant_and_starts_at_the_first_sample():
+def test_element_reaches_63_percent_after_its_time_constant():
     """The response starts from 121 degC, not from 0; the truth jumps at once."""
     truth, measured = element(tau=2.0, dt=0.01, ticks=200)
     assert measured[0] == 121.0 and abs(truth[1] - 171.0) < 1e-4 and (np.abs(truth[1:] - 171.0) < 1e-4).all()
@@ -614,7 +614,7 @@ def test_the_element_has_63_percent_of_a_step_after_its_time_constant_and_starts
 
 
 @pytest.mark.parametrize("share", [0.3, 0.01, 1e-6])
-def test_an_element_faster_than_the_time_step_is_at_the_truth_and_never_beyond(share):
+def test_element_faster_than_the_time_step_never_overshoots(share):
     """tau is below half the step, where an explicit filter diverges."""
     truth, measured = element(tau=0.1 * share, dt=0.1, ticks=5)
     assert measured[0] == 121.0
@@ -622,7 +622,7 @@ def test_an_element_faster_than_the_time_step_is_at_the_truth_and_never_beyond(s
         assert abs(measured[k] - (truth[k] - 50.0 * math.exp(-k / share))) < 1e-4
 
 
-def test_a_slow_element_is_not_held_back_by_rounding():
+def test_slow_element_does_not_stall_by_rounding():
     """For tau = 1000 s at 10 ms, the last part of the response moves by less than half a float32 step per sample."""
     each = METAL.replace(base_temperature=121.0)
     capacity = 2700.0 * 900.0 * 1e-3
@@ -637,7 +637,7 @@ def test_a_slow_element_is_not_held_back_by_rounding():
     assert abs(float(sensor.data) - (121.0 + 0.1 * (1.0 - math.exp(-0.05)))) < 2e-5
 
 
-def test_knobs_come_after_the_element_and_leave_truth_and_lag_alone():
+def test_knobs_follow_the_element_and_do_not_affect_truth_or_lag():
     """A bias shifts every measured cell separately; noise does not enter the recurrence."""
     cfg = sn.TemperatureGridCfg(
         body="cube", grid_size=(2, 1, 1), default_properties=METAL, convection=100.0, sensor_time_constant=5.0
@@ -679,7 +679,7 @@ def bouncing(num_envs: int) -> sn.TensorEngine:
         {"bodies": ".*", "contact_conductance": 500.0},
     ],
 )
-def test_the_sensor_keeps_the_authors_contract(options):
+def test_contract_holds(options):
     """All rules hold, with intermittent contacts, with and without a lag."""
     warm = sn.LinkThermalCfg(base_temperature=40.0, conductivity=20.0)
     cfg = sn.TemperatureGridCfg(
@@ -746,7 +746,7 @@ def test_unknown_links_and_links_without_a_volume_are_refused_with_a_hint():
     refused("once", sites=("hub", "core"))
 
 
-def test_heat_can_be_set_only_where_the_config_gives_it_and_in_shapes_that_fit():
+def test_heat_can_be_set_only_if_configured_and_of_matching_shape():
     cfg = sn.TemperatureGridCfg(body="cube", grid_size=(2, 1, 1))
     _, sensor = world(cfg, [box("cube", 0.05, 0.05, 0.05)], {"cube": (0.0, 0.0, 0.0)})
     with pytest.raises(sn.ConfigError, match=r"heat_generation=0\.0"):
@@ -759,7 +759,7 @@ def test_heat_can_be_set_only_where_the_config_gives_it_and_in_shapes_that_fit()
         sensor.link_temperature("cubs")
 
 
-def test_a_pose_that_is_nowhere_is_flagged_and_leaves_the_temperatures_alone():
+def test_non_finite_pose_is_flagged_and_keeps_temperatures():
     """NaN in the pose of a touching shape makes the sample invalid, and no heat is exchanged with that shape."""
     cfg = sn.TemperatureGridCfg(body="hot", properties={"hot": METAL}, **AIRLESS)
     shapes = [box("hot", 0.02, 0.02, 0.02), box("cold", 0.02, 0.02, 0.02)]

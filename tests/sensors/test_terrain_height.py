@@ -59,7 +59,7 @@ def test_the_rays_of_a_foot_are_reduced_to_one_height(reduction: str, expected: 
     np.testing.assert_allclose(heights, [expected], atol=1e-6)
 
 
-def test_without_a_reduction_every_ray_has_its_height() -> None:
+def test_without_reduction_every_ray_has_its_height() -> None:
     cfg = sn.TerrainHeightCfg(sites=".*_sole", pattern=CROSS, reduction="none")
     sensor = sn.Scene(engine_of([GROUND, STEP], EDGE), [cfg])[cfg]
     expected = [[[0.3] * 5, [0.3, 0.3, 0.3, 0.5, 0.3], [0.5] * 5]]
@@ -87,7 +87,7 @@ def test_the_default_is_a_ring_of_rays_that_follows_the_heading_only() -> None:
     np.testing.assert_allclose(numpy(sensor.data.heights), [[0.5]], atol=1e-6)
 
 
-def test_heights_are_vertical_though_rays_are_slanted_and_start_elsewhere() -> None:
+def test_heights_are_vertical_for_slanted_offset_rays() -> None:
     """On a slope of 20 degrees the height is z - z_hit of each hit, for inclined rays that start 0.2 m above the
     foot.
     """
@@ -137,15 +137,13 @@ ISLAND = sn.Shape("box", "island", (0.3, 0.3, 0.1))
     ],
     ids=str,
 )
-def test_misses_beside_hits_are_far_and_misses_alone_are_nothing(
-    fields: dict[str, Any], edge: float, away: float
-) -> None:
+def test_partial_misses_are_far_and_full_misses_are_no_height(fields: dict[str, Any], edge: float, away: float) -> None:
     """A foot with one ray of five beside an island, and a distant foot, are both 1 m up."""
     engine = engine_of([ISLAND], {"edge": (-0.25, 0.0, 1.0), "away": (5.0, 0.0, 1.0)})
     np.testing.assert_allclose(heights_of(engine, **fields), [[edge, away]], atol=1e-6)
 
 
-def test_every_ray_of_a_foot_over_nothing_is_nothing() -> None:
+def test_foot_without_any_hit_has_no_height() -> None:
     engine = engine_of([ISLAND], {"edge": (-0.25, 0.0, 1.0), "away": (5.0, 0.0, -1.0)})
     heights = heights_of(engine, reduction="none")
     np.testing.assert_allclose(heights, [[[0.9, 0.9, 0.9, 10.0, 0.9], [INF] * 5]], atol=1e-6)
@@ -176,7 +174,7 @@ def test_measured_heights_follow_from_noisy_distances() -> None:
         np.testing.assert_allclose(numpy(sensor.ground_truth.heights), 1.0, atol=1e-6)
 
 
-def test_the_drift_of_the_position_moves_foot_and_rays_and_that_of_the_scan_the_hits() -> None:
+def test_position_drift_moves_foot_and_rays_and_scan_drift_moves_hits() -> None:
     engine = engine_of([GROUND], {"foot": (0.0, 0.0, 1.0)}, envs=20)
     cfg = sn.TerrainHeightCfg(site="foot_sole", drift_range=(-0.2, 0.2), ray_cast_drift_range={"z": (0.05, 0.05)},
                               fields=("pos_w",))  # fmt: skip
@@ -247,9 +245,9 @@ def tumbling(envs: int) -> sn.TensorEngine:
     ],
     ids=["clean", "noisy"],
 )
-def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
-    laws = check_sensor(cfg, tumbling)
-    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter"} <= {*laws}
+def test_contract_holds(cfg: sn.SensorCfg[Any]) -> None:
+    rules = check_sensor(cfg, tumbling)
+    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter"} <= {*rules}
 
 
 @pytest.mark.parametrize(
@@ -263,6 +261,6 @@ def test_it_keeps_the_authors_contract(cfg: sn.SensorCfg[Any]) -> None:
     ],
     ids=str,
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         sn.TerrainHeightCfg(sites=".*", **fields)

@@ -44,12 +44,12 @@ def native(envs: int) -> sn.TensorEngine:
 
 
 @pytest.mark.parametrize("fields", [{"site": "a"}, {"sites": ".*"}])
-def test_the_contract_holds(fields: dict[str, Any]) -> None:
+def test_contract_holds(fields: dict[str, Any]) -> None:
     """`check_sensor` passes with and without a mount axis."""
     check_sensor(sn.TouchCfg(**fields), native)
 
 
-def test_pads_under_a_box_read_as_mujocos_and_carry_its_weight() -> None:
+def test_pads_under_a_box_match_mujoco_and_carry_its_weight() -> None:
     """Bits equal the model's own touch sensors as the pile settles; then the pads share the weight by the lever."""
     scene = sn.Scene(sn.MujocoEngine(PADS), [sn.TouchCfg(name="pads", sites=("front", "back", "top"))])
     for _ in range(60):
@@ -96,12 +96,12 @@ def test_knobs_and_stages_act_on_the_force() -> None:
         ({}, "no selector"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(fields: dict[str, Any], match: str) -> None:
+def test_contradictory_config_is_refused(fields: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
         sn.TouchCfg(**fields)
 
 
-def test_what_there_is_not_is_an_error() -> None:
+def test_unknown_names_raise() -> None:
     """A missing site, and an engine without such a sensor, raise an error and never give zeros."""
     with pytest.raises(sn.SelectionError, match=r"frond.*front"):
         sn.Scene(sn.MujocoEngine(PADS), [sn.TouchCfg(site="frond")])

@@ -41,7 +41,7 @@ def built(kind: str, **chosen: Any) -> Any:
 # Definitions ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_registered_sensor_has_a_blueprint_by_carlas_id_where_carla_has_it() -> None:
+def test_every_sensor_has_a_blueprint_with_carlas_id_if_there_is_one() -> None:
     assert {each.kind for each in ALL.values()} >= set(OURS) and len(OURS) > 25
     ids = {each.kind: id for id, each in ALL.items()}
     assert {kind: ids[kind] for kind in ("depth_camera", "lidar", "radar", "gnss", "imu")} == {
@@ -57,7 +57,7 @@ def test_every_registered_sensor_has_a_blueprint_by_carlas_id_where_carla_has_it
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_every_field_is_an_attribute_but_name_and_offset_and_selectors_that_are_refused(kind: str) -> None:
+def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(kind: str) -> None:
     """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
@@ -104,7 +104,7 @@ def test_every_field_is_an_attribute_but_name_and_offset_and_selectors_that_are_
         ("sensor.other.ray_caster", "pattern", {"type": "json", "default": '{"kind": "grid"}'}),
     ],
 )  # fmt: skip
-def test_types_units_bounds_defaults_and_choices_are_those_of_the_field(
+def test_attribute_types_units_bounds_defaults_and_choices_match_the_field(
     id: str, name: str, expected: dict[str, Any]
 ) -> None:
     attribute = ALL[id][name]
@@ -121,7 +121,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_choosing_every_default_by_its_text_changes_nothing(kind: str) -> None:
+def test_setting_every_default_as_text_changes_nothing(kind: str) -> None:
     """Types, defaults and texts are correct: the resulting config equals the config without choices."""
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
@@ -132,7 +132,7 @@ def test_choosing_every_default_by_its_text_changes_nothing(kind: str) -> None:
     }) == built(kind)  # fmt: skip
 
 
-def test_definitions_travel_as_plain_data() -> None:
+def test_definitions_round_trip_as_plain_data() -> None:
     assert {id: SensorDefinition.from_dict(each.to_dict()) for id, each in ALL.items()} == ALL
 
 
@@ -148,14 +148,14 @@ def test_definitions_travel_as_plain_data() -> None:
         ("sensor.other.joint", "JOINT_STATE"),
     ],
 )
-def test_a_definition_says_what_must_be_reserved(id: str, needs: str) -> None:
+def test_definition_lists_requirements_to_reserve(id: str, needs: str) -> None:
     assert ALL[id].needs == needs
 
 
 # Configs --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_config_out_of_text_is_the_one_written_in_python() -> None:
+def test_config_from_text_equals_the_one_in_python() -> None:
     cfg = build_cfg(
         "sensor.other.imu",
         {
@@ -195,7 +195,7 @@ def test_a_config_out_of_text_is_the_one_written_in_python() -> None:
     )
 
 
-def test_typed_values_and_patterns_are_taken_as_they_are() -> None:
+def test_typed_values_and_patterns_are_accepted_unchanged() -> None:
     pattern = sn.GridPatternCfg(size=(1.0, 2.0), resolution=0.5)
     cfg = build_cfg("ray_caster", {"pattern": pattern, "rate_hz": 20, "noise": sn.Normal(0.0, 0.01)}, attach_to=BODY)
     assert cfg == sn.RayCasterCfg(body=BODY, pattern=pattern, rate_hz=20.0, noise=sn.Normal(0.0, 0.01))
@@ -208,16 +208,16 @@ def test_a_config_is_found_by_id_and_by_kind(id: str) -> None:
     assert build_cfg(id) == sn.LidarCfg(body="world")
 
 
-def test_what_there_is_not_is_named_with_the_nearest() -> None:
+def test_unknown_blueprint_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown blueprint 'sensor\.other\.imuu'.*'sensor\.other\.imu'"):
         build_cfg("sensor.other.imuu")
     with pytest.raises(UnknownNameError, match=r"Did you mean 'imu'"):
         build_cfg("imuu")
 
 
-def test_carlas_word_for_the_period_is_taken_as_well() -> None:
+def test_carla_name_of_the_period_is_accepted() -> None:
     assert build_cfg("imu", {"sensor_tick": "0.1"}) == build_cfg("imu", {"update_period": 0.1})
-    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected it absent beside update_period"):
+    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected no value, since update_period is set"):
         build_cfg("imu", {"sensor_tick": "0.1", "update_period": "0.1"})
 
 
@@ -243,7 +243,7 @@ def test_carlas_word_for_the_period_is_taken_as_well() -> None:
         ("contact", {"on_force": -1.0}, ["on_force: got -1.0, expected a finite force >= 0 in newton"]),
     ],
 )
-def test_a_fault_names_blueprint_attribute_value_and_what_is_accepted(
+def test_error_names_blueprint_attribute_value_and_accepted_values(
     kind: str, chosen: dict[str, Any], says: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -257,7 +257,7 @@ def test_a_fault_names_blueprint_attribute_value_and_what_is_accepted(
     "value", [{"normal": 1, "x": 2}, [[[]]], {"p": {"p": {}}}, "{kind = {}}", [{"kind": {}}], 1e308]
 )
 @pytest.mark.parametrize("name", ["loss", "stages", "fields", "noise", "body", "gravity_bias", "delay"])
-def test_values_of_any_form_make_a_config_or_a_config_error(name: str, value: Any) -> None:
+def test_any_value_gives_a_config_or_a_config_error(name: str, value: Any) -> None:
     """Received values never cause any other error."""
     try:
         assert isinstance(build_cfg("imu", {name: value}), sn.ImuCfg)
@@ -265,7 +265,7 @@ def test_values_of_any_form_make_a_config_or_a_config_error(name: str, value: An
         assert name in str(error) or "attach_to" in str(error)
 
 
-def test_a_preset_gives_the_fields_that_were_not_chosen() -> None:
+def test_preset_supplies_unset_fields() -> None:
     offered = definitions(presets=presets())["sensor.other.imu"]["preset"]
     assert offered.restrict_to_recommended and offered.default == "" and "bmi088" in offered.recommended_values
     chosen = {"preset": "bmi088", "gyro_noise_density": "0"}
@@ -280,7 +280,7 @@ def test_a_preset_gives_the_fields_that_were_not_chosen() -> None:
 # Attachment -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sensor_sits_on_the_body_or_the_world_and_a_selector_of_its_own_wins() -> None:
+def test_sensor_is_mounted_on_body_or_world_unless_a_selector_is_given() -> None:
     assert build_cfg("imu", attach_to=BODY) == sn.ImuCfg(body=BODY)
     assert build_cfg("imu") == sn.ImuCfg(body="world")
     assert build_cfg("imu", {"site": "imu"}, attach_to=BODY) == sn.ImuCfg(site="imu")
@@ -304,27 +304,35 @@ def test_contacts_are_measured_on_the_body_and_joints_on_its_robot() -> None:
 @pytest.mark.parametrize(
     ("kind", "attach", "says"),
     [
-        ("touch", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set site"),
+        (
+            "touch",
+            BODY,
+            "attach_to: got 'robot/base', expected no value, since this sensor is not mounted on a body. Set site",
+        ),
         ("touch", None, "attach_to: got None, expected a place. Set site."),
-        ("builtin", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set obj"),
-        ("contact", None, "attach_to: got None, expected the name of a body. Give attach_to, or set geom."),
+        (
+            "builtin",
+            BODY,
+            "attach_to: got 'robot/base', expected no value, since this sensor is not mounted on a body. Set obj",
+        ),
+        ("contact", None, "attach_to: got None, expected the name of a body. Set attach_to or geom."),
         ("contact", "world", "attach_to: got 'world', expected a body or a geom"),
         (
             "force_torque",
             None,
-            "attach_to: got None, expected the name of a body. Give attach_to, or set site or joint.",
+            "attach_to: got None, expected the name of a body. Set attach_to or site or joint.",
         ),
         ("collision_events", None, "primary: got nothing, expected a value"),
         ("joint", None, "joints: got no selector, expected exactly one of joint and joints"),
     ],
 )
-def test_attaching_where_it_makes_no_sense_is_refused_with_what_to_set(kind: str, attach: Any, says: str) -> None:
+def test_unsuitable_attachment_is_refused_with_the_attribute_to_set(kind: str, attach: Any, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         build_cfg(kind, attach_to=attach)
     assert str(error.value).startswith(f"Blueprint('sensor.other.{kind}').{says}")
 
 
-def test_a_pose_is_refused_where_a_sensor_has_none() -> None:
+def test_pose_is_refused_for_sensors_without_pose() -> None:
     up = Pose((0.0, 0.0, 1.0))
     with pytest.raises(ConfigError, match=r"transform: got Pose.*expected the identity\. A joint has no pose"):
         build_cfg("joint", attach_to=BODY, transform=up)
@@ -335,7 +343,7 @@ def test_a_pose_is_refused_where_a_sensor_has_none() -> None:
     assert build_cfg("joint", attach_to=BODY, transform=Pose()) == build_cfg("joint", attach_to=BODY)
 
 
-def test_a_spawned_imu_reads_what_its_pose_says() -> None:
+def test_spawned_imu_uses_its_pose() -> None:
     """Turned by 90 degrees about y, the x axis of the IMU points down: at rest it reads -g there."""
     half = 0.5**0.5
     cfg = build_cfg("imu", attach_to="body", transform=Pose(rot=(half, 0.0, half, 0.0)))
@@ -344,7 +352,7 @@ def test_a_spawned_imu_reads_what_its_pose_says() -> None:
     torch.testing.assert_close(scene["imu"].data.lin_acc_b, expected, rtol=1e-6, atol=1e-5)
 
 
-def test_a_spawned_camera_looks_along_x_as_every_other_sensor_does() -> None:
+def test_spawned_camera_looks_along_x() -> None:
     """Half a metre ahead of the body and 2 m from a wall, the camera sees the wall at 1.5 m, upright."""
     wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # the wall's face is at x = 2
     floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # the floor's face is at z = -1
@@ -371,7 +379,7 @@ DIRECTED = [
 
 @pytest.mark.parametrize(("kind", "values", "device"), DIRECTED)
 @pytest.mark.parametrize("attach", ["body", None])
-def test_what_looks_somewhere_looks_along_x_of_its_transform(
+def test_directional_sensors_look_along_x_of_their_transform(
     kind: str, values: dict[str, Any], device: str, attach: str | None
 ) -> None:
     """Turned by 90 degrees to the left and 30 degrees down, the sensor sees a ball 2 m away in its centre."""
@@ -429,7 +437,7 @@ class Guard:
         return make_generic_sensor_definition("other", "guard", [Attribute(id="range", type="float", default="1.0")])
 
 
-def test_definitions_of_others_are_added_and_the_library_stays_in_order() -> None:
+def test_added_definitions_keep_the_library_sorted() -> None:
     lanes, ours = SensorDefinition(id="sensor.other.lanes", where="client"), definitions()
     found = definitions([Guard, lanes, Guard])
     assert found["sensor.other.guard"] == Guard.definition() and found["sensor.other.lanes"] is lanes
@@ -455,19 +463,19 @@ class Formless:
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (Broken, r"Broken.* is left out of the blueprints: RuntimeError: no idea"),
-        (Formless, r"Formless.* is left out of the blueprints: TypeError: .*no SensorDefinition"),
-        (SensorDefinition(id="sensor.other.imu"), r"there is another blueprint 'sensor\.other\.imu', which stays"),
+        (Broken, r"Broken.* has no blueprint: RuntimeError: no idea"),
+        (Formless, r"Formless.* has no blueprint: TypeError: .*expected a SensorDefinition"),
+        (SensorDefinition(id="sensor.other.imu"), r"another sensor already has the blueprint 'sensor\.other\.imu'"),
     ],
 )
-def test_a_broken_definition_is_left_out_by_name_and_the_others_stay(other: Any, says: str) -> None:
+def test_broken_definition_is_omitted_by_name(other: Any, says: str) -> None:
     ours = definitions()
     with pytest.warns(SensoriumWarning, match=says):
         found = definitions([other, Guard])
     assert found == {**ours, "sensor.other.guard": Guard.definition()}
 
 
-def test_a_config_class_that_cannot_be_described_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undescribable_config_class_is_omitted_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     class OddCfg(SensorCfg[Any]):
         """A sensor whose kind is not an identifier."""
 
@@ -477,5 +485,5 @@ def test_a_config_class_that_cannot_be_described_is_left_out_by_name(monkeypatch
 
     ours = definitions()
     monkeypatch.setitem(registry._pairs, OddCfg, object)
-    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' is left out of the blueprints: ConfigError"):
+    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' has no blueprint: ConfigError"):
         assert definitions() == ours

@@ -12,7 +12,7 @@ from streaming import PATIENCE, build, running
 from test_server import Listener
 
 import sensorium as sn
-from sensorium.client.requests import ServerError
+from sensorium.client.session import ServerError
 
 MIRROR = {"kind": "rotating_mirror", "elevation_range": (-7.0, 52.0)}
 GRID = {"kind": "grid", "size": (100.0, 100.0), "resolution": 0.02}
@@ -52,7 +52,7 @@ def peak() -> float:
         ("radar", {"points": 3_000_000}, r"RadarCfg\('radar'\)\.points: got 3000000.* 6000000 rays"),
     ],
 )
-def test_a_sensor_that_is_too_large_is_refused_before_memory_is_taken(
+def test_oversized_sensor_is_refused_before_allocation(
     world: sn.Scene, kind: str, values: dict[str, Any], says: str
 ) -> None:
     """The config's error states size, bound and the way to raise it; the server continues."""
@@ -75,7 +75,7 @@ def _blueprint(client: sn.Client, kind: str, values: dict[str, Any]) -> Any:
     return blueprint
 
 
-def test_the_bound_is_on_the_sum_and_destroying_gives_it_back(world: sn.Scene) -> None:
+def test_memory_bound_is_on_the_sum_and_freed_by_destroy(world: sn.Scene) -> None:
     options: dict[str, Any] = {"max_spawned_mb": 30.0, "max_spawned_rays": 1500}
     with serving(world, **options) as (_, client):
         large = _blueprint(client, "imu", {"history_length": 100_000})  # 2 envs x 48 bytes: 9.6 MB, and the same again
@@ -107,12 +107,12 @@ def test_the_owner_of_the_server_is_not_bounded(world: sn.Scene) -> None:
 
 @pytest.mark.parametrize("name", ["max_queued_mb", "max_spawned_mb", "max_spawned_rays"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True, None])
-def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
+def test_invalid_bound_is_refused(name: str, value: Any) -> None:
     with pytest.raises(sn.ConfigError, match=rf"ServerOptions\.{name}: got"):
         sn.serve(build(columns=0), "tcp://127.0.0.1:0", **{name: value})
 
 
-def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
+def test_non_reading_clients_stay_within_the_memory_bound() -> None:
     """Sixteen lossless subscriptions to 0.5 MB per step keep 8 MB over 100 steps; an active reader misses nothing."""
     scene = build(columns=32768)
     with sn.serve(scene, "tcp://127.0.0.1:0", max_queued_mb=8.0, shared_memory=False) as server:
@@ -124,8 +124,8 @@ def test_clients_that_read_nothing_take_no_more_than_the_bound() -> None:
         for _ in range(100):
             scene.step()
             server.poll()
-            assert server._hub.delivery.held <= 8_000_000 + 5 * 140_000
+            assert server._table.delivery.held <= 8_000_000 + 5 * 140_000
         assert not reader.session.subscriptions[number].ended
         ended = [each.reason for listener in hoarders for each in listener.take() if hasattr(each, "reason")]
         assert ended and all("max_queued_mb" in reason for reason in ended)
-        assert any("max_queued_mb" in each for each in server.complaints())
+        assert any("max_queued_mb" in each for each in server.slow_client_reports())

@@ -12,7 +12,7 @@ from streaming import PATIENCE, build, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def client(server: sn.Server) -> Iterator[sn.Client]:
         yield made
 
 
-def test_steps_of_several_clients_are_each_taken_once(server: sn.Server, client: sn.Client) -> None:
+def test_each_step_of_several_clients_runs_once(server: sn.Server, client: sn.Client) -> None:
     """Three threads of two clients step at the same time: frames are distinct, and the tick is their sum."""
     with sn.connect(server.address) as second:
         frames: list[int] = []
@@ -45,7 +45,7 @@ def test_steps_of_several_clients_are_each_taken_once(server: sn.Server, client:
         assert len(set(frames)) == 150 and server.scene.tick == 300
 
 
-def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Client) -> None:
+def test_reset_sends_a_frame_to_listeners(server: sn.Server, client: sn.Client) -> None:
     """All or some environments are reset; invalid ids are refused without effect, and an empty list has no effect."""
     got: list[int] = []
     client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
@@ -57,7 +57,7 @@ def test_a_reset_is_a_frame_that_listeners_see(server: sn.Server, client: sn.Cli
         with pytest.raises(sn.ConfigError, match=r"reset\.env_ids"):
             client.reset(wrong)
         with pytest.raises(sn.ServerError, match=r"reset\.env_ids.*each once"):
-            client._session.ask(say.Reset, tuple(wrong))
+            client._session.ask(msg.Reset, tuple(wrong))
     assert client.reset([]) == frame + 1
     assert server.frame == frame + 1
 
@@ -71,26 +71,26 @@ def test_a_knob_is_set_for_some_environments(server: sn.Server, client: sn.Clien
     with pytest.raises(StreamError, match="no_such_knob"):
         client.sensors["gauge"].set("no_such_knob", 1.0)
     with pytest.raises(StreamError, match="nobody"):
-        client._session.ask(say.Set, "nobody", "vec_noise", 1.0, None)
+        client._session.ask(msg.Set, "nobody", "vec_noise", 1.0, None)
     with pytest.raises(sn.ServerError, match=r"set\('vec_noise'\)\.env_ids.*0 to 3"):
-        client._session.ask(say.Set, "gauge", "vec_noise", 1.0, (7,))
+        client._session.ask(msg.Set, "gauge", "vec_noise", 1.0, (7,))
     assert client.step() == 2
 
 
-def test_controls_of_a_wrong_shape_or_that_are_not_finite_are_refused(server: sn.Server, client: sn.Client) -> None:
+def test_controls_of_wrong_shape_or_non_finite_are_refused(server: sn.Server, client: sn.Client) -> None:
     """This engine has no controls to set; the simulation has not moved."""
     with pytest.raises(StreamError, match="NaN or infinity"):
         client.step([float("nan")])
     with pytest.raises(StreamError):
         client.control([1.0, 2.0])
     with pytest.raises(sn.ServerError, match=r"step\.substeps"):
-        client._session.ask(say.Step, 0, (), b"")
+        client._session.ask(msg.Step, 0, (), b"")
     with pytest.raises(sn.ConfigError, match="ctrl"):
         client.step(torch.zeros(2, 2, 2))
     assert server.scene.tick == 0 and client.step() == 1
 
 
-def test_an_error_in_the_simulation_is_answered_and_the_server_goes_on(server: sn.Server, client: sn.Client) -> None:
+def test_simulation_error_is_sent_to_the_client_and_the_server_continues(server: sn.Server, client: sn.Client) -> None:
     """The exception's message and class reach the client; the next step works."""
 
     def fail() -> None:
@@ -104,14 +104,14 @@ def test_an_error_in_the_simulation_is_answered_and_the_server_goes_on(server: s
     assert client.step() == 2 and client.is_connected
 
 
-def test_a_simulation_that_runs_freely_cannot_be_stepped() -> None:
+def test_free_running_simulation_cannot_be_stepped() -> None:
     """The error states how to enable stepping."""
     with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match="lockstep=True"):
             client.step()
 
 
-def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> None:
+def test_request_during_a_blocked_loop_is_reported_and_done_later() -> None:
     """The request times out with a message; when the loop polls again, the late answer has no effect."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as client:
@@ -124,12 +124,12 @@ def test_a_request_while_the_loop_does_not_poll_says_so_and_is_done_later() -> N
             assert len(client._session.requests) == 0
 
 
-def test_more_requests_than_can_wait_end_that_client_alone() -> None:
+def test_too_many_pending_requests_disconnect_only_that_client() -> None:
     """A client that floods an unpolled loop gets the reason; another client stays connected."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as flooder, sn.connect(server.address) as other:
             for i in range(400):
-                flooder._session.link.tell(say.Reset(10_000 + i, None))
+                flooder._session.link.send_control(msg.Reset(10_000 + i, None))
             until(lambda: flooder._session.refusal)
             assert "256 requests" in flooder._session.refusal
             until(lambda: server.clients == 1)
@@ -138,7 +138,7 @@ def test_more_requests_than_can_wait_end_that_client_alone() -> None:
             assert server.frame == 0  # no caller waits for these requests
 
 
-def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
+def test_pending_requests_fail_with_a_reason_when_the_server_ends() -> None:
     """Requests fail at once, not at the time-out."""
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     with sn.connect(server.address, timeout=PATIENCE) as client:
@@ -152,12 +152,12 @@ def test_requests_fail_with_words_when_the_server_ends_in_their_midst() -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        until(lambda: server._doorkeeper.commands)
+        until(lambda: server._access.commands)
         server.close("the lights went out")
         thread.join(PATIENCE / 2)
         assert failed and "the lights went out" in str(failed[0])
         client.timeout = 0.2
-        with pytest.raises(StreamError, match=r"lights went out|nobody answered"):
+        with pytest.raises(StreamError, match=r"lights went out|no server answered"):
             client.step()
 
 
@@ -174,7 +174,7 @@ def test_requests_from_a_listener_are_answered(server: sn.Server, client: sn.Cli
     assert done == [1, 2, 3, 4, 5]
 
 
-def test_a_client_in_this_process_steps_in_this_thread_and_serves_others_meanwhile() -> None:
+def test_local_client_steps_in_its_thread_and_serves_others() -> None:
     """Both clients step the same scene; requests of other threads are executed while this thread waits."""
     with build(columns=0).local_client() as local:
         got: list[int] = []

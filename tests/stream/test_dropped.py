@@ -85,7 +85,7 @@ def unclosed() -> Any:
 
 
 @both
-def test_an_idle_client_that_is_let_go_ends_at_once_with_a_warning(transport: str) -> None:
+def test_unreferenced_idle_client_ends_with_a_warning(transport: str) -> None:
     """The client ends without a garbage collection: after steps, listening, a spawned sensor and kept data."""
     with opener(transport) as (opened, _), without_collection():
         client = opened()
@@ -110,7 +110,7 @@ def test_an_idle_client_that_is_let_go_ends_at_once_with_a_warning(transport: st
 
 
 @both
-def test_a_closed_client_is_let_go_in_silence(transport: str) -> None:
+def test_closed_client_is_released_without_warning(transport: str) -> None:
     """Warnings are errors here."""
     with opener(transport) as (opened, _), without_collection():
         with opened() as client:
@@ -143,9 +143,7 @@ def test_a_sensor_keeps_its_client(transport: str) -> None:
 
 @both
 @pytest.mark.parametrize("listen", [to_sensor, to_bodies, to_frames])
-def test_a_client_that_listens_goes_on_though_nobody_holds_it(
-    transport: str, listen: Callable[..., Callable[[], None]]
-) -> None:
+def test_listening_client_stays_alive_unreferenced(transport: str, listen: Callable[..., Callable[[], None]]) -> None:
     """The listener hears of every step; the client ends when the last listener is stopped."""
     with opener(transport) as (opened, _), without_collection():
         got: list[int] = []
@@ -165,7 +163,7 @@ def test_a_client_that_listens_goes_on_though_nobody_holds_it(
             gone(mine)
 
 
-def test_nobody_need_hold_anything_to_listen() -> None:
+def test_listening_requires_no_reference() -> None:
     """A single line suffices; when the server ends the stream, the client is idle and ends."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, without_collection():
         server.spawn("sensor.other.test_ticker", name="ticker")
@@ -180,7 +178,7 @@ def test_nobody_need_hold_anything_to_listen() -> None:
             until(lambda: server.clients == 0, "the end of the client")
 
 
-def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
+def test_listener_can_release_the_last_reference_to_its_client() -> None:
     """The drop occurs on a worker thread, which ends as well."""
     with opener("network") as (opened, _), without_collection():
         client = opened()
@@ -192,7 +190,7 @@ def test_a_listener_may_let_go_of_the_last_that_holds_its_client() -> None:
             gone(mine)
 
 
-def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() -> None:
+def test_client_released_during_a_step_does_not_disturb_the_scene() -> None:
     """The drop may occur at any time, as by a garbage collection: here before and after the server reads the frame."""
     with opener("in-process") as (opened, scene), without_collection():
         for _ in range(2):
@@ -209,7 +207,7 @@ def test_a_client_that_is_let_go_amid_a_step_of_its_scene_does_not_disturb_it() 
 
 
 @both
-def test_a_sensor_that_runs_in_a_client_is_closed_with_it(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_side_sensor_is_closed_with_its_client(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Client and sensor reference each other, so a garbage collection finds them; a listening sensor keeps both."""
     closed: list[str] = []
     monkeypatch.setattr(Pedometer, "close", lambda self: closed.append(self.name))

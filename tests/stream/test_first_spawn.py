@@ -46,7 +46,7 @@ class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
 
 @pytest.mark.parametrize("compiles", [False, True])
 @pytest.mark.parametrize("local", [False, True])
-def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_waits_for_a_long_request(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
     """The time-out does not expire while the server works; the client's log reports a compilation of kernels."""
     caplog.set_level(logging.WARNING, "sensorium.client")
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
@@ -65,12 +65,12 @@ def test_a_request_that_takes_long_is_waited_for(local: bool, compiles: bool, ca
         else:
             with running(server), sn.connect(server.address, timeout=PATIENCE) as client:
                 use(client)
-    told = [each.getMessage() for each in caplog.records if "is at work" in each.getMessage()]
+    told = [each.getMessage() for each in caplog.records if "waiting for the server" in each.getMessage()]
     assert len(told) == compiles
-    assert all("compiles kernels, on the first run only; waiting for its answer" in text for text in told)
+    assert all("compiles kernels, on the first run only" in text for text in told)
 
 
-def test_others_wait_behind_it_as_well() -> None:
+def test_other_clients_wait_for_a_long_request() -> None:
     """A second client's request during the server's work for the first client is answered as well."""
     with serving(world={"columns": 0}) as server, sn.connect(server.address, timeout=PATIENCE) as first:
         with sn.connect(server.address, timeout=PATIENCE) as second:
@@ -84,7 +84,7 @@ def test_others_wait_behind_it_as_well() -> None:
             assert "slow" in server.streams
 
 
-def test_kernels_that_a_step_of_the_owner_compiles_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_kernel_compilation_in_the_owners_step_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A request waits while the owner's step compiles, although the server is not polled meanwhile."""
     caplog.set_level(logging.WARNING, "sensorium.client")
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
@@ -104,13 +104,11 @@ def test_kernels_that_a_step_of_the_owner_compiles_are_told_of(caplog: pytest.Lo
     assert done and "compiles kernels" in caplog.text
 
 
-def test_a_loop_that_stands_is_named_in_time() -> None:
+def test_blocked_loop_is_reported_in_time() -> None:
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
         client.timeout = SHORT
         start = time.monotonic()
-        with pytest.raises(
-            StreamError, match=r"did not answer within 0\.4 s\. .*does its loop run, and call server\.po"
-        ):
+        with pytest.raises(StreamError, match=r"did not answer within 0\.4 s\. .*loop runs and calls server\.po"):
             client.reset()
         assert time.monotonic() - start < 2.0 * SHORT
 
@@ -155,12 +153,12 @@ try:
         blueprint = next(each for each in client.blueprints if each.definition.kind == kind)
         for name, value in values.items():
             blueprint.set_attribute(name, value)
-        start, heard = time.monotonic(), threading.Event()
+        start, received = time.monotonic(), threading.Event()
         sensor = client.spawn(blueprint, attach_to=attach)
         took = time.monotonic() - start
-        sensor.listen(lambda data: heard.set())
-        heard.wait(60.0)
-        print(json.dumps({"took": took, "heard": heard.is_set()}))
+        sensor.listen(lambda data: received.set())
+        received.wait(60.0)
+        print(json.dumps({"took": took, "received": received.is_set()}))
 finally:
     over.set()
     thread.join()
@@ -183,7 +181,7 @@ def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kin
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
-    assert found["heard"] or kind == "collision_events"
+    assert found["received"] or kind == "collision_events"
     assert any((tmp_path / "cache").rglob("*.o")) or any((tmp_path / "cache").rglob("*.ptx"))
     if found["took"] > 5.0:
         assert "compiles kernels" in ended.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
 from sensorium.stream import frame_counter, streamed_sensors
@@ -19,7 +19,7 @@ from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_defi
 class Keeper(sn.StreamedSensor):
     """Takes a capture of each frame and keeps it."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -32,7 +32,7 @@ class Keeper(sn.StreamedSensor):
 class Worker(sn.StreamedSensor):
     """Blocks a thread in each frame until it is released."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     gate = threading.Event()
     begun = threading.Event()
 
@@ -49,21 +49,21 @@ class Worker(sn.StreamedSensor):
         self.stream.send_async(self.work)
 
 
-def test_the_sensor_that_a_frame_waits_for_is_named_once_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
             until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
-            assert [text for text in server.complaints() if "'keeper'" in text and f"frame {first}" in text]
+            assert [text for text in server.slow_client_reports() if "'keeper'" in text and f"frame {first}" in text]
             for capture in server.streamed.sensors["keeper"].captures:  # type: ignore[attr-defined]
                 capture.drop()
             assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last
         assert sum("keeper" in note for note in client.notes) == 1 and not other.notes
 
 
-def test_work_that_does_not_end_holds_up_the_end_of_the_server_for_a_bounded_time_and_is_named(
+def test_endless_work_delays_server_close_for_a_bounded_time_and_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(streamed_sensors, "PATIENCE", 0.3)

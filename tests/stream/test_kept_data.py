@@ -73,7 +73,7 @@ def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, 
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport: str, tmp_path: Path) -> None:
+def test_copy_owns_its_memory_and_released_data_return_their_slot(transport: str, tmp_path: Path) -> None:
     """The received object is freed with its last view; the copy remains."""
     with linked(transport, tmp_path) as (server, client):
         box: list[Any] = []
@@ -98,7 +98,7 @@ def test_a_copy_is_memory_of_its_own_and_what_is_let_go_is_given_back(transport:
         until(lambda: server.counts.slots_lent == 0)
 
 
-def test_a_client_that_sits_on_all_slots_gets_copies_and_a_warning_and_others_are_not_slowed() -> None:
+def test_client_holding_all_slots_gets_copies_and_others_are_not_slowed() -> None:
     """All kept data are correct; the other client had every frame through shared memory, without a warning."""
     with serving(lockstep=True, world={"columns": 8192}) as server:
         with sn.connect(server.address, name="hoarder") as hoarder, sn.connect(server.address) as other:
@@ -123,7 +123,7 @@ def test_a_client_that_sits_on_all_slots_gets_copies_and_a_warning_and_others_ar
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
+def test_two_clients_receive_the_same_data(transport: str, tmp_path: Path) -> None:
     """Their data agree bit for bit, also where a client takes a part of the environments."""
     with linked(transport, tmp_path) as (server, client):
         second = server.scene.local_client(server=server) if transport == "in-process" else sn.connect(server.address)
@@ -144,7 +144,7 @@ def test_two_clients_see_the_same_data(transport: str, tmp_path: Path) -> None:
             assert all(part[frame] == mine[frame][row : 3 * row] for frame in frames)
 
 
-def test_slots_that_are_let_go_in_any_thread_and_order_are_each_given_back_once() -> None:
+def test_slots_released_in_any_thread_and_order_are_returned_once() -> None:
     """Four threads keep and drop views at random while frames continue; at the end all slots are free."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         lock = threading.Lock()

@@ -133,19 +133,19 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
-def test_killed_clients_leave_nothing_and_others_go_on(nursery: Nursery, shared_memory: bool) -> None:
+def test_killed_clients_leave_nothing_and_others_continue(nursery: Nursery, shared_memory: bool) -> None:
     """Clients are killed a few times, at random moments."""
     killed_clients(nursery, KILLS, shared_memory)
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc", "network"])
-def test_after_a_killed_server_the_client_connects_again(nursery: Nursery, tmp_path: Any, transport: str) -> None:
+def test_client_reconnects_after_the_server_was_killed(nursery: Nursery, tmp_path: Any, transport: str) -> None:
     """The client reconnects within two seconds of the new server's start, with its listeners and spawned sensors."""
     killed_servers(nursery, max(3, KILLS // 2), transport, tmp_path)
 
 
 @pytest.mark.soak
-def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
+def test_kills_of_clients_and_servers_leave_nothing(nursery: Nursery, tmp_path: Any) -> None:
     """Each side is killed a hundred times: half of them with shared memory, half without."""
     killed_clients(nursery, 50)
     killed_clients(nursery, 50, shared_memory=False)
@@ -153,7 +153,7 @@ def test_two_hundred_kills(nursery: Nursery, tmp_path: Any) -> None:
     killed_servers(nursery, 50, "network", tmp_path)
 
 
-def test_a_client_that_is_stopped_for_longer_than_the_lease_starts_anew(nursery: Nursery) -> None:
+def test_client_suspended_beyond_the_lease_reconnects(nursery: Nursery) -> None:
     """The server forgets the client, and the others continue; once resumed, the client connects and listens again."""
     import signal
 

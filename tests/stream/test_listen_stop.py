@@ -43,7 +43,7 @@ def test_listening_twice_replaces_the_first_listener(server: sn.Server, client: 
     until(lambda: server.counts.subscriptions == 1)
 
 
-def test_stop_is_idempotent_and_is_listening_tells(server: sn.Server, client: sn.Client) -> None:
+def test_stop_is_idempotent_and_is_listening_is_updated(server: sn.Server, client: sn.Client) -> None:
     """This holds also before the first `listen`, and on both sides."""
     gauge, got = client.sensors["gauge"], []
     assert not gauge.is_listening
@@ -60,7 +60,7 @@ def test_stop_is_idempotent_and_is_listening_tells(server: sn.Server, client: sn
 
 
 @pytest.mark.parametrize("policy", ["latest", "lossless"])
-def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy: Any) -> None:
+def test_listener_can_stop_itself(server: sn.Server, client: sn.Client, policy: Any) -> None:
     """The stopped listener is not called again; the others continue."""
     mine, other = [], []
     gauge = client.sensors["gauge"]
@@ -78,7 +78,7 @@ def test_a_listener_may_stop_itself(server: sn.Server, client: sn.Client, policy
     assert len(mine) == 5 and not gauge.is_listening
 
 
-def test_a_listener_may_replace_itself_and_close_the_client(server: sn.Server) -> None:
+def test_listener_can_replace_itself_and_close_the_client(server: sn.Server) -> None:
     """Neither call, made from within a listener, waits for itself, and all threads end."""
     before = threading.active_count()
     client = sn.connect(server.address)
@@ -102,7 +102,7 @@ def test_a_listener_may_replace_itself_and_close_the_client(server: sn.Server) -
         client.sensors["gauge"].read(timeout=0.1)
 
 
-def test_what_a_listener_raises_is_reported_with_the_sensors_name_and_not_lost(
+def test_listener_exception_is_reported_with_the_sensors_name(
     server: sn.Server, client: sn.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every exception is logged and counted; the next sample still arrives; `check` raises the first exception."""
@@ -125,7 +125,7 @@ def test_what_a_listener_raises_is_reported_with_the_sensors_name_and_not_lost(
     assert client.errors == []
 
 
-def test_an_error_of_a_listener_is_raised_where_the_connection_is_left(server: sn.Server) -> None:
+def test_listener_error_is_raised_on_leaving_the_connection(server: sn.Server) -> None:
     """Without a call of `check`, the `with` block raises the exception at its end."""
 
     def broken(data: Any) -> None:
@@ -137,7 +137,7 @@ def test_an_error_of_a_listener_is_raised_where_the_connection_is_left(server: s
             until(lambda: client.callbacks.errors.count)
 
 
-def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, client: sn.Client) -> None:
+def test_wrong_options_are_refused_before_listening_starts(server: sn.Server, client: sn.Client) -> None:
     """The error names the sensor and the option; an existing listener stays."""
     got: list[int] = []
     gauge = client.sensors["gauge"]
@@ -156,7 +156,7 @@ def test_wrong_options_are_refused_before_anything_begins(server: sn.Server, cli
     assert gauge.is_listening and server.counts.subscriptions == 1
 
 
-def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client: sn.Client) -> None:
+def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn.Client) -> None:
     """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, nothing is left."""
     with sn.connect(server.address) as second:
         sensors = [each.sensors[name] for each in (client, second) for name in ("gauge", "world")]
@@ -203,7 +203,7 @@ def test_many_threads_listen_and_stop_at_the_same_time(server: sn.Server, client
             sensor.stop()
 
 
-def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server, client: sn.Client) -> None:
+def test_removed_sensor_ends_listening_with_a_reason(server: sn.Server, client: sn.Client) -> None:
     """Listening to a destroyed sensor ends; `why_ended` gives the reason, and listening again is refused."""
     ticker = client.spawn("sensor.other.test_ticker", name="ticker")
     got: list[int] = []
@@ -219,7 +219,7 @@ def test_a_sensor_that_goes_away_ends_the_listening_with_words(server: sn.Server
             theirs.listen(print)
 
 
-def test_a_sensor_that_the_owner_removes_from_the_scene_ends_with_words() -> None:
+def test_sensor_removed_by_the_owner_ends_listening_with_a_reason() -> None:
     """The loop continues, and the other sensors still send."""
     with sn.serve(build(columns=0, gauges=2), "tcp://127.0.0.1:0") as server:
         with sn.connect(server.address) as client:

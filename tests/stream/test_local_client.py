@@ -60,25 +60,27 @@ def connected(transport: str) -> Iterator[sn.Client]:
 
 def a_program(client: sn.Client) -> dict[str, Any]:
     """Use every feature of a client, and return the results."""
-    heard: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
+    arrived: dict[str, list[Any]] = {"gauge": [], "sheet": [], "events": [], "frames": []}
     client.sensors["gauge"].listen(
-        lambda d: heard["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
+        lambda d: arrived["gauge"].append((d.frame, d["vec"].tobytes(), d.truth["vec"].tobytes())),
         policy="lossless", envs=slice(1, 3), truth=True,
     )  # fmt: skip
-    client.sensors["sheet"].listen(lambda d: heard["sheet"].append((d.frame, d["cells"].tobytes())), policy="lossless")
+    client.sensors["sheet"].listen(
+        lambda d: arrived["sheet"].append((d.frame, d["cells"].tobytes())), policy="lossless"
+    )
     blueprint = client.blueprints.find("sensor.other.test_ticker")
     blueprint.set_attribute("burst", "3")
     ticker = client.spawn(blueprint, Pose((0.0, 0.0, 1.0)), "body", env=2)
-    ticker.listen(lambda event: heard["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
+    ticker.listen(lambda event: arrived["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
     walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
-    walker.listen(heard["frames"].append)
+    walker.listen(arrived["frames"].append)
     with sn.FrameSync(client, ["gauge"]) as sync:
         frames = [client.step(substeps=k) for k in (1, 2, 1)]
         synced = [sync.get(frame, timeout=PATIENCE)["gauge"].frame for frame in frames]
     client.reset([3])
     last = client.step()
-    until(lambda: heard["gauge"][-1][0] == heard["sheet"][-1][0] == heard["frames"][-1] == last)
-    until(lambda: [frame for frame, *_ in heard["events"][-3:]] == [last] * 3)
+    until(lambda: arrived["gauge"][-1][0] == arrived["sheet"][-1][0] == arrived["frames"][-1] == last)
+    until(lambda: [frame for frame, *_ in arrived["events"][-3:]] == [last] * 3)
     walker.destroy()
     client.destroy(ticker)
     with pytest.raises(sn.UnknownNameError, match="gage"):
@@ -86,10 +88,10 @@ def a_program(client: sn.Client) -> dict[str, Any]:
     with pytest.raises(sn.ServerError, match="test_ticker"):
         client.destroy("test_ticker")
     about = (client.num_envs, client.dt, client.is_lockstep, client.bodies["body"], client.description.to_dict())
-    return {**heard, "about": about, "steps": frames, "synced": synced, "blueprints": client.blueprints.ids}
+    return {**arrived, "about": about, "steps": frames, "synced": synced, "blueprints": client.blueprints.ids}
 
 
-def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
+def test_local_program_has_the_results_of_the_network_one() -> None:
     """Listening with every option, spawning, destroying, stepping, resetting, frames and errors give equal results."""
     with connected("in-process") as client:
         here = a_program(client)
@@ -106,7 +108,7 @@ def test_the_same_program_has_the_same_results_as_over_the_network() -> None:
 def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the list of memory that the server has written for listeners."""
     written: list[Any] = []
-    delivery = client.server._hub.delivery
+    delivery = client.server._table.delivery
     offer = delivery.offer
 
     def note(payload: Any, receivers: Any) -> None:
@@ -117,7 +119,7 @@ def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return written
 
 
-def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """One listener or two clients get read-only data without a copy, unchanged for as long as they are held."""
     scene = build(columns=COLUMNS)
     with scene.local_client() as client, scene.local_client(server=client.server) as second:
@@ -142,7 +144,7 @@ def test_a_large_frame_is_the_servers_memory_itself(monkeypatch: pytest.MonkeyPa
         assert not client.notes and not client.errors
 
 
-def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_memory_is_reused() -> None:
     """Hundreds of frames, four of which are held at a time, use a handful of memory blocks."""
     with build(columns=COLUMNS).local_client() as client:
         places: set[int] = set()
@@ -153,17 +155,18 @@ def test_memory_that_is_let_go_is_used_again(monkeypatch: pytest.MonkeyPatch) ->
             places.add(kept[-1].__array_interface__["data"][0])
             del kept[:-4]
 
-        client.sensors["sheet"].listen(take, policy="lossless")
-        for _ in range(300):
+        sheet = client.sensors["sheet"]
+        sheet.listen(take, policy="lossless")
+        for count in range(1, 301):
             client.step()
-        until(lambda: client.sensors["sheet"].stats.received >= 300)
+            until(lambda count=count: sheet.stats.received >= count)  # a slow listener would hold more blocks
         assert len(places) <= 12
 
 
 # Threads --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
+def test_loop_thread_can_send_any_request() -> None:
     """No request waits for a loop that is itself waiting."""
     engine = sn.MujocoEngine(CART, 2)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="robot/cart", acc_noise=0.0)])
@@ -193,7 +196,7 @@ def test_the_thread_of_the_loop_may_ask_for_everything() -> None:
     assert frames == [*range(frames[0], frames[0] + 60)]
 
 
-def test_other_threads_may_ask_while_the_owner_polls() -> None:
+def test_other_threads_can_send_requests_while_the_owner_polls() -> None:
     """Four threads spawn, listen, destroy and step simultaneously; everything is executed on the owner's thread."""
     scene = build(columns=0)
     with sn.Server(scene, lockstep=True) as server, running(server) as loop:
@@ -225,7 +228,7 @@ def test_other_threads_may_ask_while_the_owner_polls() -> None:
         assert not server.counts.sessions or server.counts.sessions <= 1
 
 
-def test_a_thread_that_takes_over_the_loop_is_heard() -> None:
+def test_thread_that_takes_over_the_loop_is_served() -> None:
     """After the thread that ran the loop has ended, the thread that created the client executes requests again."""
     scene = build(columns=0)
     with scene.local_client() as client:
@@ -235,7 +238,7 @@ def test_a_thread_that_takes_over_the_loop_is_heard() -> None:
         assert client.step() == first + 2
 
 
-def test_a_request_that_nobody_does_names_the_loop() -> None:
+def test_unserved_request_error_names_the_loop() -> None:
     """A request from another thread without polling raises an error with a message in time."""
     with build(columns=0).local_client(timeout=0.2) as client:
         with pytest.raises(sn.StreamError, match=r"did not answer within 0\.2 s.* server\.poll\(\)"):
@@ -243,7 +246,7 @@ def test_a_request_that_nobody_does_names_the_loop() -> None:
         assert client.step() > 0  # the request is executed now, and its answer is discarded
 
 
-def test_a_listener_may_ask_while_the_owner_polls() -> None:
+def test_listener_can_send_requests_while_the_owner_polls() -> None:
     """The listener spawns and destroys from its callback, on a worker thread."""
     with build(columns=0).local_client() as client:
         made: list[str] = []
@@ -263,42 +266,42 @@ def test_a_listener_may_ask_while_the_owner_polls() -> None:
 # Several clients and shutdown -----------------------------------------------------------------------------------------
 
 
-def test_two_clients_of_one_server_are_each_for_itself() -> None:
+def test_two_local_clients_of_one_server_are_independent() -> None:
     """Each client has separate listeners and sensors; both may step; the client that started the server ends it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client(server=first.server) as second:
-        heard: dict[str, list[int]] = {"first": [], "second": []}
-        first.sensors["gauge"].listen(lambda d: heard["first"].append(d.frame), policy="lossless")
-        second.sensors["gauge"].listen(lambda d: heard["second"].append(d.frame), policy="lossless", every=2)
+        arrived: dict[str, list[int]] = {"first": [], "second": []}
+        first.sensors["gauge"].listen(lambda d: arrived["first"].append(d.frame), policy="lossless")
+        second.sensors["gauge"].listen(lambda d: arrived["second"].append(d.frame), policy="lossless", every=2)
         mine = first.spawn("sensor.other.test_ticker", attach_to="body")
-        with pytest.raises(sn.ServerError, match="Only its own can a client destroy"):
+        with pytest.raises(sn.ServerError, match="only destroy sensors that it spawned"):
             second.destroy(mine.name)
         assert second.sensors[mine.name].kind == mine.kind
         frames = [client.step() for client in (first, second) * 5]
         assert frames == [*range(frames[0], frames[0] + 10)]
-        until(lambda: heard["first"][-1:] == frames[-1:] and len(heard["second"]) >= 5)
+        until(lambda: arrived["first"][-1:] == frames[-1:] and len(arrived["second"]) >= 5)
         second.close()
         assert first.step() == frames[-1] + 1 and first.server.clients == 1
 
 
-def test_two_clients_with_servers_of_their_own_look_at_one_scene() -> None:
+def test_two_local_clients_with_own_servers_share_one_scene() -> None:
     """Both clients hear of every step, whichever client takes it."""
     scene = build(columns=0)
     with scene.local_client() as first, scene.local_client() as second:
-        heard: list[list[int]] = [[], []]
+        arrived: list[list[int]] = [[], []]
         for k, client in enumerate((first, second)):
-            client.sensors["gauge"].listen(lambda d, k=k: heard[k].append(d.tick), policy="lossless")
+            client.sensors["gauge"].listen(lambda d, k=k: arrived[k].append(d.tick), policy="lossless")
         start = scene.tick
         first.step()
         second.step()
         scene.step()
-        until(lambda: all(ticks[-1:] == [start + 3] for ticks in heard))
-        assert heard[0][-3:] == heard[1][-3:] == [start + 1, start + 2, start + 3]
+        until(lambda: all(ticks[-1:] == [start + 3] for ticks in arrived))
+        assert arrived[0][-3:] == arrived[1][-3:] == [start + 1, start + 2, start + 3]
         first.close()
         assert second.step() > 0
 
 
-def test_a_client_of_a_server_for_others_leaves_it_open() -> None:
+def test_local_client_leaves_a_shared_server_open() -> None:
     """Remote listeners continue when the local client is closed; the server's end closes it."""
     with sn.serve(build(), "tcp://127.0.0.1:0", lockstep=True) as server:
         with sn.connect(server.address) as remote:
@@ -318,7 +321,7 @@ def test_a_client_of_a_server_for_others_leaves_it_open() -> None:
 
 
 @pytest.mark.parametrize("order", gate(["client first", "server first", "both at once"], {"both at once"}))
-def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
+def test_closing_in_any_order_leaves_nothing(order: str) -> None:
     """No thread, descriptor, memory or sensor is left, and the scene continues or can be collected."""
 
     def once() -> weakref.ref[Any]:
@@ -363,7 +366,7 @@ def test_whatever_is_closed_first_nothing_is_left(order: str) -> None:
     }
 
 
-def test_a_client_keeps_its_scene() -> None:
+def test_local_client_keeps_its_scene_alive() -> None:
     """A program that holds only the client can continue; after the client's end the scene is released."""
     client = build(columns=0).local_client()
     scene = weakref.ref(client.server.scene)
@@ -375,7 +378,7 @@ def test_a_client_keeps_its_scene() -> None:
     assert scene() is None
 
 
-def test_it_may_be_closed_by_its_own_listener() -> None:
+def test_client_can_be_closed_by_its_own_listener() -> None:
     """Once the close has returned, everything has ended."""
     with build(columns=0).local_client() as client:
         server = client.server
@@ -407,7 +410,7 @@ print("the end")
 """
 
 
-def test_a_program_that_closes_nothing_ends_cleanly() -> None:
+def test_program_without_close_exits_cleanly() -> None:
     """The program exits with active listeners, held data and spawned sensors."""
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", FORGETFUL, str(Path(__file__).parents[1])],

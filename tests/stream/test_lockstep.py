@@ -39,7 +39,7 @@ def bits(value: Any) -> bytes:
     return np.ascontiguousarray(value).tobytes()
 
 
-def test_a_thousand_steps_bring_every_frame_once_in_order_with_the_servers_bits(server: Child, tmp_path: Path) -> None:
+def test_thousand_steps_deliver_every_frame_once_in_order_bit_identical(server: Child, tmp_path: Path) -> None:
     """Frames agree for small and large readings, all and some envs, all and each third, with and without truth."""
     got: dict[str, list[Any]] = {}
     with sn.connect(server.address) as client:
@@ -138,7 +138,7 @@ def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
         assert got[-20:] == frames
 
 
-def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else() -> None:
+def test_listener_that_never_reads_is_named_and_ended_without_blocking_others() -> None:
     """After `patience` the step continues; both clients get a message, and the others had every frame."""
     with serving(lockstep=True, patience=0.3, world={"columns": 8192}) as server:
         with sn.connect(server.address, name="the slow one") as slow, sn.connect(server.address) as quick:
@@ -157,7 +157,7 @@ def test_a_listener_that_never_takes_is_named_and_ended_and_holds_up_nobody_else
             assert server.counts.subscriptions == 1
 
 
-def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
+def test_client_stop_releases_a_waiting_step() -> None:
     """The waiting step ends as soon as the client has unsubscribed, long before the time-out."""
     with serving(lockstep=True, patience=PATIENCE, world={"columns": 8192}) as server:
         with sn.connect(server.address) as slow, sn.connect(server.address) as quick:
@@ -178,7 +178,7 @@ def test_a_client_that_stops_in_the_midst_lets_the_waiting_step_go_on() -> None:
             thread.join(PATIENCE)
 
 
-def test_frames_of_a_reset_and_of_steps_with_substeps_are_counted_alike(server: Child) -> None:
+def test_frames_of_resets_and_substeps_are_counted_equally(server: Child) -> None:
     """A reset is a single frame; a step of many ticks makes as many frames as there are sampled ticks."""
     with sn.connect(server.address) as client:
         frames: list[int] = []

@@ -27,7 +27,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
         yield child
 
 
-def test_a_slow_reader_of_the_latest_gets_new_frames_and_the_right_count_of_drops(server: Child) -> None:
+def test_slow_latest_listener_gets_new_frames_and_the_drop_count(server: Child) -> None:
     """A listener that takes 100 ms per frame at 60 frames per second gets recent frames, and memory does not grow."""
     with sn.connect(server.address) as client:
         ages: list[float] = []
@@ -54,7 +54,7 @@ def test_a_slow_reader_of_the_latest_gets_new_frames_and_the_right_count_of_drop
     assert (grown < 24.0).all(), f"3 s of frames are 90 MiB; grown by {grown} MiB"
 
 
-def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
+def test_max_rate_limits_frames_evenly(server: Child) -> None:
     """At 60 frames per second `max_rate=10` gives 10 per second, each the newest; `every=4` gives each fourth frame."""
     with sn.connect(server.address) as client:
         bounded: list[tuple[float, float]] = []
@@ -69,7 +69,7 @@ def test_a_rate_bounds_what_comes_evenly(server: Child) -> None:
         assert np.diff(fourth).tolist() == [4] * (len(fourth) - 1)
 
 
-def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_reason() -> None:
+def test_slow_lossless_listener_of_a_free_simulation_ends_with_a_reason() -> None:
     """It got all frames up to its end in order. The simulation was not delayed, and another listener had everything."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         gate, slow, quick = threading.Event(), [], []
@@ -83,7 +83,7 @@ def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_
         until(lambda: slow)
         frame = server.frame
         until(lambda: server.frame > frame + 100)
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for the listener"):
             gate.set()
             until(lambda: client.sensors["sheet"].why_ended)
             until(lambda: client.notes)
@@ -93,7 +93,7 @@ def test_a_lossless_listener_that_is_too_slow_for_a_free_simulation_ends_with_a_
         assert np.diff(quick).tolist() == [1] * (len(quick) - 1)
 
 
-def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> None:
+def test_listener_restarted_after_being_too_slow_receives_data() -> None:
     """The ended subscription has no further effect."""
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         for _ in range(3):
@@ -116,7 +116,7 @@ def test_a_listener_that_begins_anew_after_it_was_too_slow_gets_data_again() -> 
         until(lambda got=got: len(got) > 20)
 
 
-def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have_been() -> None:
+def test_lost_events_are_counted_in_a_record_at_their_position() -> None:
     """Received and lost events add up to all sent events, in order; the record has the time of the last lost event."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         ticker = client.spawn("sensor.other.test_ticker", name="ticker")
@@ -162,7 +162,7 @@ def test_events_that_find_no_place_are_counted_in_a_record_where_they_would_have
         gate.set()
 
 
-def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_environments() -> None:
+def test_subscription_started_within_a_frame_gets_only_its_environments() -> None:
     """While listeners with other environments start and stop constantly, each gets its rows, and the loop continues."""
     with serving(step=True, world={"num_envs": 8, "columns": 0}) as server, sn.connect(server.address) as client:
         wrong: list[Any] = []
@@ -199,7 +199,7 @@ def test_a_subscription_that_begins_in_the_midst_of_a_frame_gets_only_its_enviro
         until(lambda: server.counts.subscriptions == 0)
 
 
-def test_the_sample_that_a_new_listener_is_greeted_with_counts_for_its_bounded_rate() -> None:
+def test_first_sample_counts_towards_max_rate() -> None:
     """At one sample per thousand seconds no sample follows the greeting."""
     with build(columns=0).local_client() as client:
         server = client.server

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, MarksSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
 from sensorium.client.checks import ListenOptions
@@ -16,7 +16,7 @@ from sensorium.client.session import Session
 from sensorium.client.subscription import Subscription
 from sensorium.errors import SensoriumWarning
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.world import Snapshot
 
@@ -24,7 +24,7 @@ from sensorium.wire.world import Snapshot
 class Later(StreamedSensor):
     """Sends the frame's number from a worker thread, once a gate is open."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     gate: ClassVar[threading.Event] = threading.Event()
 
     @classmethod
@@ -42,7 +42,7 @@ class Later(StreamedSensor):
 class Failing(StreamedSensor):
     """Fails at its second frame."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -53,30 +53,30 @@ class Failing(StreamedSensor):
             raise RuntimeError("it is broken")
 
 
-def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_welcome_starts_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is busy for longer than a client waits before its next greeting."""
     learnt: list[Any] = []
-    learn = Session._learn
+    learn = Session._process_catalogue
 
-    def note(self: Session, catalogue: say.Catalogue) -> None:
+    def note(self: Session, catalogue: msg.Catalogue) -> None:
         learnt.append(catalogue)
         learn(self, catalogue)
 
-    monkeypatch.setattr(Session, "_learn", note)
+    monkeypatch.setattr(Session, "_process_catalogue", note)
     with serving(lockstep=True, world={"columns": 0}) as server:
-        welcome, hear = server._doorkeeper._welcome, server._doorkeeper._hear
+        welcome, hear = server._access._welcome, server._access._handle_message
 
         def slow_welcome(*args: Any) -> None:
             threading.Event().wait(0.8)  # the server is busy with another task
             welcome(*args)
 
         def count(session: Any, message: Any) -> None:
-            again.extend([message] if isinstance(message, say.Hello) else [])
+            again.extend([message] if isinstance(message, msg.Hello) else [])
             hear(session, message)
 
         again: list[Any] = []
-        monkeypatch.setattr(server._doorkeeper, "_welcome", slow_welcome)
-        monkeypatch.setattr(server._doorkeeper, "_hear", count)
+        monkeypatch.setattr(server._access, "_welcome", slow_welcome)
+        monkeypatch.setattr(server._access, "_handle_message", count)
         with sn.connect(server.address) as client:
             got: list[int] = []
             client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
@@ -87,7 +87,7 @@ def test_a_greeting_that_is_answered_twice_begins_everything_once(monkeypatch: p
             assert got[-20:] == frames
 
 
-def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_next_one() -> None:
+def test_messages_of_a_broken_connection_give_no_credit_to_the_next() -> None:
     """A lossless listener is at work, with messages waiting, during a server restart: it continues in order."""
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
@@ -116,23 +116,23 @@ def test_what_was_under_way_when_the_connection_broke_gives_no_credit_to_the_nex
             for _ in range(200):
                 last = client.step()
             until(lambda: got[-1] == last)
-            assert second._doorkeeper.refused == 0 and second.clients == 1
+            assert second._access.refused == 0 and second.clients == 1
             assert got[-200:] == list(range(last - 199, last + 1))
 
 
-def test_a_subscription_that_began_before_the_catalogue_came_is_not_there_twice() -> None:
+def test_subscription_started_before_the_catalogue_is_not_duplicated() -> None:
     """A listener starts between the answer to the greeting and the catalogue: the server has a single subscription."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
         until(lambda: server.counts.subscriptions == 1)
-        catalogue = server._doorkeeper._catalogue()
-        client._session._learn(catalogue)  # as if it had arrived only now
+        catalogue = server._access._catalogue()
+        client._session._process_catalogue(catalogue)  # as if it had arrived only now
         client.step()
         until(lambda: server.counts.subscriptions == 1)
         assert len(client._session.subscribers) == 1
 
 
-def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_loop_polls() -> None:
+def test_frame_is_complete_after_the_last_worker_without_polling() -> None:
     """The owner of the loop waits for requests; the end-of-frame message arrives as soon as the data have arrived."""
     Later.gate.clear()
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
@@ -149,7 +149,7 @@ def test_a_frame_is_complete_once_the_last_worker_has_sent_whether_or_not_the_lo
             assert int(bundle["later"][0]) == 1
 
 
-def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
+def test_sensor_failing_as_its_client_leaves_is_removed_once() -> None:
     """The loop continues, and a sensor that has taken over the name stays."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         client = sn.connect(server.address)
@@ -168,7 +168,7 @@ def test_a_sensor_that_fails_as_its_client_goes_is_removed_once() -> None:
         assert "weak" in server.streams
 
 
-def test_where_warnings_are_errors_the_connection_lives() -> None:
+def test_connection_survives_warnings_as_errors() -> None:
     """The server's note about a client that keeps too much is stored in `notes`, and all data arrive."""
     with serving(lockstep=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         kept: list[Any] = []
@@ -178,7 +178,7 @@ def test_where_warnings_are_errors_the_connection_lives() -> None:
             for _ in range(20):
                 last = client.step()
             until(lambda: kept and kept[-1].frame == last)
-        assert client.is_connected and any("kept alive" in text for text in client.notes)
+        assert client.is_connected and any("views keep" in text for text in client.notes)
         kept.clear()
 
 
@@ -195,7 +195,7 @@ def test_the_server_closes_while_clients_are_busy() -> None:
                 clients[0].step()
         asking = threading.Thread(target=lambda client=clients[1]: _swallow(client.reset))
         asking.start()
-        until(lambda server=server: server._doorkeeper.commands)
+        until(lambda server=server: server._access.commands)
         server.close()
         asking.join(PATIENCE)
         assert not asking.is_alive()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from streaming import DT, PATIENCE, GaugeCfg, MarksSerializer, Sheet, SheetCfg, build, held
+from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSerializer, build, held
 from synthetic import advance, world
 
 import sensorium as sn
@@ -22,7 +22,7 @@ from sensorium.stream.delivery import SMALL
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session, Subscription, Topic
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.header import EVENTS, HEADER_BYTES, Header
@@ -51,8 +51,8 @@ class Listener:
     _routes = itertools.count()
 
     def __init__(self, server: sn.Server) -> None:
-        self.server, self.table = server, server._hub
-        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", hears_frames=True)
+        self.server, self.table = server, server._table
+        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", listens_to_frames=True)
         self.session.outbox, self.session.last_seen = _Said(), math.inf
         self.streams: dict[int, StreamInfo] = {}
         with self.table.lock:
@@ -65,7 +65,7 @@ class Listener:
         """Subscribe and return the subscription number."""
         number, info = len(self.streams) + 1, self.server.streams[name]
         self.streams[number] = info
-        wish = say.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
+        wish = msg.Subscribe(number, info.id, lossless, every, rate, first, count, truth, 64, 1024)
         self.table.subscribe(self.session, wish)
         return number
 
@@ -79,7 +79,7 @@ class Listener:
         records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
         for kind, number, _, content in records:
             if kind == CONTROL:
-                said.append(say.decode_at_client(content))
+                said.append(msg.decode_at_client(content))
                 continue
             head, *bodies = content if kind == PARTS else (content,)
             body = bodies[0] if bodies else None
@@ -116,9 +116,9 @@ def steps(server: sn.Server, count: int) -> None:
 # Frames ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates: sn.Server) -> None:
+def test_each_listener_gets_each_sample_once_in_its_frame(rates: sn.Server) -> None:
     """Each listener gets no sample twice and no old sample, whenever it starts, with or without polling."""
-    scene, ears = rates.scene, []
+    scene, listeners = rates.scene, []
     names = ("gauge", "third", "fifth", "late", "later")
     came: dict[str, dict[int, int]] = {name: {} for name in names}
     for k in range(40):
@@ -132,10 +132,10 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
         if k < 20:
             listener = Listener(rates)
             at = rates.frame
-            ears.append((listener, at, k % 2, {name: listener.listen(name, truth=k % 3 == 0) for name in names}))
+            listeners.append((listener, at, k % 2, {name: listener.listen(name, truth=k % 3 == 0) for name in names}))
             if k % 4 == 0:
                 rates.poll()
-    for listener, begun, is_polled, numbers in ears:
+    for listener, begun, is_polled, numbers in listeners:
         said = listener.take()
         for name, number in numbers.items():
             of_it = [each[1] for each in said if isinstance(each, tuple) and each[0] == number]
@@ -151,7 +151,7 @@ def test_each_listener_has_each_sample_once_in_the_frame_at_which_it_comes(rates
             assert early.items() <= {begun: came[name].get(begun, got.get(begun))}.items(), (name, is_polled)
 
 
-def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates: sn.Server) -> None:
+def test_new_listener_gets_the_last_frames_sample_once(rates: sn.Server) -> None:
     steps(rates, 15)
     listener = Listener(rates)
     for name in ("fifth", "third", "late"):
@@ -165,7 +165,7 @@ def test_a_listener_between_two_frames_has_the_sample_of_the_last_one_once(rates
     assert sorted(got) == [("late", 18, 16), ("third", 16, 16)]
 
 
-def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates: sn.Server) -> None:
+def test_end_of_frame_lists_subscriptions_with_data(rates: sn.Server) -> None:
     """A listener of arrivals is not asked to wait for data that only a listener of the truth gets immediately."""
     listener = Listener(rates)
     plain, true = listener.listen("late"), listener.listen("late", truth=True)
@@ -174,7 +174,7 @@ def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates:
     for _ in range(12):
         steps(rates, 1)
         said = listener.take()
-        (done,) = (each for each in said if isinstance(each, say.FrameDone))
+        (done,) = (each for each in said if isinstance(each, msg.FrameDone))
         had = sorted(each[0] for each in said if isinstance(each, tuple))
         assert done.subscriptions == tuple(had)
         assert (plain in had) == bool(rates.scene["late"].is_new[0])
@@ -185,7 +185,7 @@ def test_the_end_of_a_frame_names_those_subscriptions_that_had_data_of_it(rates:
 class InTurn(StreamedSensor):
     """Sends an event of one environment in each frame, a different environment each time."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     events: ClassVar[bool] = True
 
     @classmethod
@@ -196,7 +196,7 @@ class InTurn(StreamedSensor):
         self.stream.send(np.zeros(2, np.int64), env=snapshot.frame % len(self.envs))
 
 
-def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
+def test_frames_are_complete_for_listeners_of_some_environments() -> None:
     """Beside a listener of all environments, a listener of some does not wait for data that only the other gets."""
     with build(columns=0).local_client() as client:
         sensor = client.spawn("sensor.other.test_in_turn")
@@ -208,7 +208,7 @@ def test_frames_are_complete_for_a_listener_of_some_environments() -> None:
                 assert bundle["gauge"] is not None and (bundle[sensor.name] is not None) == (frame % 4 == 1)
 
 
-def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
+def test_every_counts_samples_available_to_the_listener(rates: sn.Server) -> None:
     """A listener with `every` gets the first sample and each second from there, also between the samples of others."""
     listener = Listener(rates)
     whole, half = listener.listen("late"), listener.listen("late", every=2)
@@ -220,7 +220,7 @@ def test_every_counts_what_a_listener_could_have_had(rates: sn.Server) -> None:
     assert len(everything) > 10
 
 
-def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> None:
+def test_values_poses_and_truth_equal_the_scenes_bit_for_bit() -> None:
     """Delays, jitter, loss and histories agree, for all envs and slices at both ends, at every tick with an arrival."""
     cfgs = [
         sn.ImuCfg(name="a", body="body", rate_hz=50.0, acc_noise=0.1, delay=0.03, jitter=0.02),
@@ -268,7 +268,7 @@ def test_values_poses_and_the_truth_are_what_the_scene_showed_bit_for_bit() -> N
         assert seen > 4 * 3 * 30
 
 
-def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
+def test_sensors_with_history_send_each_sample_once() -> None:
     """Their `data` holds the last samples; the message holds the newest of them, as for every other sensor."""
     block = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
     engine = sn.TensorEngine(3, 0.001, bodies=("tip", "thing"), shapes=[block])
@@ -292,7 +292,7 @@ def test_of_sensors_that_show_their_history_each_sample_is_sent_once() -> None:
         assert np.abs(forces[-1] - forces[-2]).max() > 0.0
 
 
-def test_events_go_to_those_whose_environments_had_some() -> None:
+def test_events_are_sent_to_listeners_of_their_environments() -> None:
     """Each sample is sent once, with the bounds of its environments; without events no message is sent or counted."""
     match = sn.ContactMatch(mode="body", pattern="left|right")
     cfg = sn.CollisionEventsCfg(name="hits", primary=match)
@@ -335,7 +335,7 @@ def test_events_go_to_those_whose_environments_had_some() -> None:
         assert got[2] and got[3] and set(got[2]).isdisjoint(got[3])
 
 
-def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
+def test_last_environment_alone_can_be_selected() -> None:
     for num_envs in (1, 512):
         with sn.Server(build(num_envs=num_envs, columns=0)) as server:
             listener = Listener(server)
@@ -349,7 +349,7 @@ def test_of_one_environment_and_of_many_the_last_can_be_had_alone() -> None:
 # Actions of the scene's owner -----------------------------------------------------------------------------------------
 
 
-def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() -> None:
+def test_replaced_sensor_with_equal_config_is_detected() -> None:
     """The counts of listeners are correct, and the sensor is computed only for active listeners."""
     scene = sn.Scene(sn.TensorEngine(2, DT), [SheetCfg(name="sheet", columns=300, rate_hz=0.25 / DT)])
 
@@ -366,7 +366,7 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
         scene.remove("sheet")
         scene.add(cfg)
         server.poll()
-        ends = [each for each in listener.take() if isinstance(each, say.Eos)]
+        ends = [each for each in listener.take() if isinstance(each, msg.Eos)]
         assert [end.subscription for end in ends] == [first]
         assert scene["sheet"].buffers.listeners == 0
         assert computed(40) <= 1
@@ -378,7 +378,7 @@ def test_a_sensor_put_in_the_place_of_another_with_the_same_config_is_noticed() 
     assert scene["sheet"].buffers.listeners == 0
 
 
-def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
+def test_owner_can_remove_sensors_spawned_by_clients() -> None:
     """The stream of a removed sensor ends, its name is free, and its client's end has no effect."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -390,7 +390,7 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
         scene.remove(info.name)
         steps(server, 1)
         assert info.name not in server.streams and "imu" not in scene.sensors
-        assert [each.reason for each in listener.take() if isinstance(each, say.Eos)] == [
+        assert [each.reason for each in listener.take() if isinstance(each, msg.Eos)] == [
             "it was removed from its scene"
         ]
         with pytest.raises(sn.UnknownNameError, match="spawned sensor"):
@@ -401,7 +401,7 @@ def test_what_clients_spawned_may_be_removed_by_the_owner() -> None:
         server.poll()
 
 
-def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_was() -> None:
+def test_body_sensors_survive_the_server_that_streamed_the_bodies() -> None:
     """Two servers on a scene share the states of the bodies; neither removes them from the other."""
     scene = build(columns=0)
     first = sn.Server(scene)
@@ -419,10 +419,10 @@ def test_sensors_that_look_at_bodies_outlive_the_server_whose_stream_of_them_it_
     assert list(scene) == ["gauge"]
 
 
-def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way() -> None:
+def test_scene_sensor_named_world_is_reported_as_conflict() -> None:
     scene = sn.Scene(sn.TensorEngine(2, DT), [GaugeCfg(name="world")])
     with sn.Server(scene) as server:
-        with pytest.raises(sn.ConfigError, match="give it another name"):
+        with pytest.raises(sn.ConfigError, match="Rename the other sensor"):
             server.spawn("sensor.other.test_ticker", attach_to="body")
         listener = Listener(server)
         listener.listen("world")
@@ -431,7 +431,7 @@ def test_a_scene_with_a_sensor_of_its_own_called_world_says_what_is_in_the_way()
     assert list(scene) == ["world"]
 
 
-def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() -> None:
+def test_two_servers_do_not_share_pose_state() -> None:
     """After a listener of the other server stops, poses of this server continue, and end with its last listener."""
     scene = world([sn.ImuCfg(name="imu", body="body", rate_hz=20.0, delay=0.03)])
     with sn.Server(scene) as one, sn.Server(scene) as other:
@@ -458,7 +458,7 @@ def test_two_servers_and_their_listeners_do_not_take_poses_from_one_another() ->
 class Faulty(StreamedSensor):
     """A sensor with a selectable fault."""
 
-    serializer = MarksSerializer
+    serializer = TickerDataSerializer
     fault: ClassVar[str] = ""
     server: ClassVar[Any] = None
 
@@ -493,7 +493,7 @@ class Faulty(StreamedSensor):
 
 
 @pytest.mark.parametrize("fault", ["set", "set_owner", "tick", "env", "close", "nobody", "removal"])
-def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faulty_sensor_removes_only_itself(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others continue, each frame ends, and nothing of the faulty sensor is left."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -515,10 +515,10 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
         steps(server, 2)
         said = listener.take()
         frames = [each[1].frame for each in said if isinstance(each, tuple) and each[0] == gauge]
-        done = [each.frame for each in said if isinstance(each, say.FrameDone)]
+        done = [each.frame for each in said if isinstance(each, msg.FrameDone)]
         assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
         assert set(server.streams) == {"gauge", "world"}
-        assert not server.streamed.sensors and not server.streamed.readings
+        assert not server.streamed.sensors and server.streamed.world is None
         assert server.failures.count == {"tick": 2, "env": 2, "close": 2}.get(fault, 0)
     assert list(scene) == ["gauge"]
 
@@ -526,7 +526,7 @@ def test_a_faulty_sensor_takes_only_itself_down(fault: str, monkeypatch: pytest.
 # The loop -------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
+def test_short_lived_listeners_leave_nothing() -> None:
     """Descriptors, threads, subscriptions, poses and pending work are as before."""
     scene = build(columns=0)
     with sn.Server(scene) as server:
@@ -539,30 +539,30 @@ def test_nothing_is_kept_of_listeners_that_come_and_go() -> None:
                 steps(server, 1)
             for number in numbers[k % 2 :]:
                 listener.stop(number)
-            server._hub.remove_session(listener.session)
+            server._table.remove_session(listener.session)
         steps(server, 2)
         after = held()
         assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
-        assert server.counts[:2] == (0, 0) and not server._hub.fresh and not server._hub._ready
+        assert server.counts[:2] == (0, 0) and not server._table.fresh and not server._table._ready
         assert scene["gauge"].buffers.listeners == 0 and scene["world"].buffers.listeners == 0
         assert scene["world"].buffers.poses is None
 
 
-def test_who_never_polls_keeps_nothing_of_those_who_come_and_go() -> None:
+def test_server_without_polling_keeps_nothing_of_short_lived_clients() -> None:
     """Subscriptions that started and ended, and clients that requested frame messages, are forgotten."""
     with sn.Server(build(columns=0)) as server:
-        doorkeeper = server._doorkeeper
+        access = server._access
         for _ in range(50):
             listener = Listener(server)
             for _ in range(20):
-                doorkeeper._hear(listener.session, say.Frames(True))
+                access._handle_message(listener.session, msg.Frames(True))
                 listener.stop(listener.listen("gauge"))
-            assert len(server._hub.fresh) == 0 and len(doorkeeper.new_hearers) == 1
-            doorkeeper.end(listener.session)
-        assert not doorkeeper.new_hearers
+            assert len(server._table.fresh) == 0 and len(access.new_frame_listeners) == 1
+            access.end(listener.session)
+        assert not access.new_frame_listeners
 
 
-def test_the_speed_of_the_loop_is_checked() -> None:
+def test_loop_speed_is_validated() -> None:
     with sn.Server(build(columns=0)) as server:
         for speed in (-1.0, float("nan"), float("inf")):
             with pytest.raises(sn.ConfigError, match=r"Server\.run\.speed"):
@@ -572,7 +572,7 @@ def test_the_speed_of_the_loop_is_checked() -> None:
 # The subscription table against a model -------------------------------------------------------------------------------
 
 
-def test_shared_memory_goes_when_the_last_message_of_an_ended_stream_was_read() -> None:
+def test_shared_memory_is_freed_after_the_last_message_of_an_ended_stream() -> None:
     """This holds also for a message in transit through the socket when its stream ends."""
     model = Model(0)
     model.subscribe()
@@ -638,7 +638,7 @@ class Model:
         session, topic = self.random.choice([*self.table.sessions.values()]), self.random.choice([*self.table.topics])
         number, lossless = next(self.numbers), self.random.random() < 0.5
         window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
-        wish = say.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
+        wish = msg.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
         self.table.subscribe(session, wish)
         kind = "events" if topic == 3 else "lossless" if lossless else "latest"
         expected = Expected(session.subscriptions[number], kind, window, limit)
@@ -667,8 +667,8 @@ class Model:
         for session, records in self.table.outgoing():
             for kind, number, dropped, content in records:
                 if kind == CONTROL:
-                    message = say.decode_at_client(content)
-                    if isinstance(message, say.Eos):
+                    message = msg.decode_at_client(content)
+                    if isinstance(message, msg.Eos):
                         self.by_number[session.route, message.subscription].ended = message.reason
                     continue
                 expected = self.by_number[session.route, number]
@@ -769,7 +769,7 @@ class Model:
 
 
 @pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
-def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
+def test_memory_held_for_clients_is_counted_and_bounded(most: int) -> None:
     """Subscriptions with the most waiting messages are ended; none waits for ever, and at the end nothing is held."""
     model = Model(most, most_held=most)
     operations = {
@@ -795,7 +795,7 @@ def test_what_is_held_for_clients_is_counted_and_bounded(most: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_table_does_what_the_policies_say_whatever_happens(seed: int) -> None:
+def test_subscription_table_matches_the_policy_model(seed: int) -> None:
     """Lossless gives all in order or an end, latest counts drops, events count losses; held slots stay unchanged."""
     model = Model(seed)
     operations = {

@@ -31,17 +31,17 @@ def server(nursery: Nursery) -> Iterator[Child]:
 
 @pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("what", KINDS)
-def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: str, cycles: int) -> None:
+def test_thousand_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, cycles: int) -> None:
     """Descriptors, threads, memory, streams and sensors of the scene stay constant on both sides."""
     with sn.connect(server.address, timeout=PATIENCE) as client:
         blueprint = client.blueprints.find(KINDS[what]["blueprint"])
         attach_to = KINDS[what].get("attach_to")
-        heard = [0]
+        received = [0]
 
         def cycle(i: int) -> None:
             sensor = client.spawn(blueprint, attach_to=attach_to)
             if i % 5 == 0:
-                sensor.listen(lambda data: heard.__setitem__(0, heard[0] + 1))
+                sensor.listen(lambda data: received.__setitem__(0, received[0] + 1))
                 client.step()
             sensor.destroy()
 
@@ -61,11 +61,11 @@ def test_a_thousand_sensors_that_come_and_go_leave_nothing(server: Child, what: 
             for key in ("fds", "threads"):
                 assert b[key] <= a[key] + 2, (side, key)
             assert b["rss"] - a["rss"] < 12 * 2**20, f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
-        assert heard[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
+        assert received[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
         assert len(client._session.subscribers) == 0 and not client.errors
 
 
-def test_sensors_go_away_with_their_client(server: Child) -> None:
+def test_sensors_are_removed_with_their_client(server: Child) -> None:
     """They are removed with or without a goodbye of the client; sensors of other clients stay."""
     with sn.connect(server.address) as other:
         other.spawn("sensor.other.test_ticker", name="theirs")
@@ -78,13 +78,15 @@ def test_sensors_go_away_with_their_client(server: Child) -> None:
     until(lambda: server.ask("held")["topics"] == 2)
 
 
-def test_only_its_own_sensors_can_a_client_destroy(server: Child) -> None:
+def test_client_can_destroy_only_its_own_sensors(server: Child) -> None:
     """Destroying sensors of another client or of the scene is refused with a message, and they stay."""
     with sn.connect(server.address) as owner, sn.connect(server.address) as other:
         mine = owner.spawn("sensor.other.test_ticker", name="mine")
         until(lambda: "mine" in other.streams)
         for name in ("mine", "gauge", "world", "nothing"):
-            with pytest.raises(StreamError, match=r"a sensor that this client spawned|Only its own"):
+            with pytest.raises(
+                StreamError, match=r"a sensor that this client spawned|only destroy sensors that it spawned"
+            ):
                 other.destroy(name)
         got: list[int] = []
         mine.listen(lambda data: got.append(data.frame))
@@ -95,7 +97,7 @@ def test_only_its_own_sensors_can_a_client_destroy(server: Child) -> None:
             owner.destroy("mine")
 
 
-def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
+def test_failed_spawn_leaves_nothing(server: Child) -> None:
     """Invalid blueprints, bodies, attributes, names and environments give an error message and leave no trace."""
     with sn.connect(server.address) as client:
         before = server.ask("held")
@@ -109,20 +111,20 @@ def test_what_cannot_be_spawned_leaves_nothing(server: Child) -> None:
         with pytest.raises(sn.UnknownNameError):
             client.spawn("sensor.other.no_such_thing")
         with pytest.raises(StreamError):
-            client._session.spawn(_wish(client, "burst", {"a": 1}), "wrong")
+            client._session.spawn(_order(client, "burst", {"a": 1}), "wrong")
         after = server.ask("held")
         assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
 
 
-def _wish(client: sn.Client, attribute: str, value: Any) -> Any:
-    from sensorium.client.session import Wish
+def _order(client: sn.Client, attribute: str, value: Any) -> Any:
+    from sensorium.client.session import SpawnOrder
 
     blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
     blueprint._chosen = {attribute: value}  # bypasses the checks of this side
-    return Wish(blueprint, sn.Pose(), "", None)
+    return SpawnOrder(blueprint, sn.Pose(), "", None)
 
 
-def test_after_a_restart_of_the_server_sensors_are_spawned_again_and_listeners_go_on() -> None:
+def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -> None:
     """Sensors of all three kinds return under their names; no data of the first server follow those of the second."""
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
@@ -169,7 +171,7 @@ def test_pedometers_of_two_clients_see_every_frame() -> None:
 
 
 @pytest.mark.parametrize("name", ["x\ny", "\x1b[31mred", " x", "x" * 129])
-def test_a_name_that_would_spoil_the_tables_of_others_is_refused(name: str) -> None:
+def test_unprintable_name_is_refused(name: str) -> None:
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         with pytest.raises(StreamError, match="printable characters"):
             client.spawn("sensor.other.test_ticker", name=name)

@@ -55,7 +55,7 @@ def connected(transport: str) -> Iterator[sn.Client]:
 
 
 @pytest.mark.parametrize("transport", ["in-process", "socket"])
-def test_warnings_of_a_spawn_come_with_its_answer_each_time(transport: str) -> None:
+def test_spawn_warnings_are_sent_with_each_answer(transport: str) -> None:
     """They are Python warnings attributed to the caller and notes of the client; the server shows them as usual."""
     with connected(transport) as client:
         client.blueprints  # noqa: B018 - what that warns of is another matter
@@ -74,7 +74,7 @@ def test_warnings_of_a_spawn_come_with_its_answer_each_time(transport: str) -> N
 
 
 @pytest.mark.parametrize("transport", ["in-process", "socket"])
-def test_where_a_warning_is_an_error_there_is_no_sensor(transport: str) -> None:
+def test_spawn_fails_if_its_warning_is_an_error(transport: str) -> None:
     """This holds for warnings that are errors on the server or only in the client."""
     with connected(transport) as client:
         with pytest.raises(StreamError, match="it is dark") as refused:
@@ -91,7 +91,7 @@ def test_where_a_warning_is_an_error_there_is_no_sensor(transport: str) -> None:
         assert "lookout" not in client.sensors and not client.errors
 
 
-def test_warnings_of_sensors_that_are_spawned_again_are_notes() -> None:
+def test_warnings_of_respawned_sensors_are_notes() -> None:
     """After a server restart no caller waits for an answer, so they become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

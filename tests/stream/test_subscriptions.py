@@ -91,7 +91,7 @@ def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
 
 @pytest.mark.parametrize("kind", ["test_counter", "test_event_counter"])
 @pytest.mark.parametrize("policy", ["latest", "lossless"])
-def test_what_deserialize_raises_costs_that_message_and_no_other(
+def test_exception_in_deserialize_drops_only_that_message(
     lockstep: tuple[sn.Server, sn.Client], policy: Any, kind: str
 ) -> None:
     """The listener gets all other messages, in bundles too; its credits return, and the report blames no listener."""
@@ -107,17 +107,17 @@ def test_what_deserialize_raises_costs_that_message_and_no_other(
     if policy == "lossless" or kind == "test_event_counter":
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
-    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    unreturned = client.sensors["counter"]._slot.subscription._unreturned
+    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
+    unreturned = client.sensors["counter"]._subscription._unreturned
     until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
     errors = client.errors
     assert errors
     for error in errors:
-        assert str(error) == "data of 'counter' cannot be read: KeyError: 'a field'"
+        assert str(error) == "cannot read data of 'counter': KeyError: 'a field'"
         assert error.sensor == "counter" and "deserialize" in error.traceback
 
 
-def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do(
+def test_unknown_data_type_ends_listening_with_a_fix(
     lockstep: tuple[sn.Server, sn.Client],
 ) -> None:
     """The alternative would be a listener that waits for ever."""
@@ -125,7 +125,7 @@ def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do
     info = client._session.streams["gauge"]
     client._session.streams["gauge"] = replace(info, type_name="their_package.Thing/3")
     sensor = client.sensors["gauge"]
-    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: its data cannot be read here"):
+    with pytest.warns(sn.SensoriumWarning, match=r"listening to 'gauge' ended: this process cannot read its data"):
         sensor.listen(lambda data: None)
         client.step()
         until(lambda: sensor.why_ended and client.notes)
@@ -138,7 +138,7 @@ def test_a_type_of_data_that_this_process_has_not_ends_listening_with_what_to_do
 # Failed starts of listeners -------------------------------------------------------------------------------------------
 
 
-def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_listener_is_not_restored_on_reconnection(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exception of its start reaches the caller, and the client continues with the others."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         got: list[int] = []
@@ -152,13 +152,13 @@ def test_a_listener_that_cannot_begin_is_none_after_a_new_connection_either(monk
             with pytest.raises(OverflowError, match="too large"):
                 client.sensors["world"].listen(lambda data: None)
         assert len(client._session.subscribers) == 1 and not client.sensors["world"].is_listening
-        client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+        client._session._process_catalogue(server._access._catalogue())  # as on a new connection
         last = client.step()
         until(lambda: got[-1:] == [last])
         assert server.counts.subscriptions == 1 and client.is_connected
 
 
-def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listener_that_cannot_resume_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The listener gets the reason; the connection's thread and all other listeners continue."""
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
         got: list[int] = []
@@ -174,7 +174,7 @@ def test_a_listener_that_cannot_begin_anew_ends_alone(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Subscription, "begin", fail)
         reason = "listening again failed: OverflowError: a number that is too large"
         with pytest.warns(sn.SensoriumWarning, match=reason):
-            client._session._learn(server._doorkeeper._catalogue())  # as on a new connection
+            client._session._process_catalogue(server._access._catalogue())  # as on a new connection
             until(lambda: client.notes)
         assert client.sensors["world"].why_ended == reason
         last = client.step()
@@ -209,7 +209,7 @@ def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list
     return {name: [seen[0], seen[-1]] for name, seen in got.items()}
 
 
-def test_who_listens_to_all_environments_gets_all_of_a_server_that_was_started_anew_with_more() -> None:
+def test_listener_of_all_environments_gets_all_of_a_restarted_larger_server() -> None:
     """An open slice behaves likewise; a listener of a single environment gets that environment."""
     asked = {"all": None, "rest": slice(1, None), "one": 1}
     assert restarted(2, asked, 5) == {
@@ -219,18 +219,18 @@ def test_who_listens_to_all_environments_gets_all_of_a_server_that_was_started_a
     }
 
 
-def test_who_listens_to_all_environments_goes_on_where_there_are_fewer() -> None:
+def test_listener_of_all_environments_continues_with_fewer() -> None:
     assert restarted(2, {"all": None}, 1) == {"all": [[0, 1], [0]]}
 
 
-def test_who_asked_for_an_environment_that_is_there_no_more_ends_with_that_reason() -> None:
+def test_listener_of_a_removed_environment_ends_with_that_reason() -> None:
     first = sn.serve(build(2, columns=0), "tcp://127.0.0.1:0", lockstep=True)
     with sn.connect(first.address, timeout=PATIENCE) as client:
         sensor = client.sensors["gauge"]
         with running(first):
             sensor.listen(lambda data: None, envs=1)
         first.close()
-        reason = "the server has 1 envs now, and envs=1 was asked for"
+        reason = "the server now has 1 envs, but envs=1 was requested"
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)
@@ -240,7 +240,7 @@ def test_who_asked_for_an_environment_that_is_there_no_more_ends_with_that_reaso
 # Counters -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_frame_of_a_client_is_never_older_than_data_that_it_got() -> None:
+def test_clients_newest_frame_is_never_older_than_its_data() -> None:
     """In a free-running simulation no frame messages arrive, so data update the newest frame."""
     with serving(step=True, world=SMALL) as server, sn.connect(server.address) as client:
         behind: list[tuple[int, int]] = []
@@ -257,9 +257,7 @@ def test_the_newest_frame_of_a_client_is_never_older_than_data_that_it_got() -> 
 
 
 @pytest.mark.parametrize("policy", ["latest", "lossless"])
-def test_a_listener_that_stops_within_its_call_has_counted_that_call(
-    lockstep: tuple[sn.Server, sn.Client], policy: Any
-) -> None:
+def test_listener_that_stops_itself_counts_that_call(lockstep: tuple[sn.Server, sn.Client], policy: Any) -> None:
     _, client = lockstep
     sensor = client.sensors["gauge"]
     within: list[Any] = []
@@ -274,7 +272,7 @@ def test_a_listener_that_stops_within_its_call_has_counted_that_call(
     assert within[0].received == sensor.stats.received == 1 and sensor.stats.nbytes > 0
 
 
-def test_each_event_of_a_bundle_is_counted_before_its_call(lockstep: tuple[sn.Server, sn.Client]) -> None:
+def test_each_event_of_a_bundle_is_counted_before_its_callback(lockstep: tuple[sn.Server, sn.Client]) -> None:
     _, client = lockstep
     ticker = client.blueprints.find("sensor.other.test_ticker")
     ticker.set_attribute("burst", 20)
@@ -286,7 +284,7 @@ def test_each_event_of_a_bundle_is_counted_before_its_call(lockstep: tuple[sn.Se
     assert counts == [*range(1, 21)]
 
 
-def test_the_word_that_events_were_lost_is_no_sample_of_the_statistics(lockstep: tuple[sn.Server, sn.Client]) -> None:
+def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Server, sn.Client]) -> None:
     """Frame, age and latency stay those of the last received event."""
     _, client = lockstep
     ticker = client.blueprints.find("sensor.other.test_ticker")
@@ -333,7 +331,7 @@ def test_an_error_log_that_overflows_raises_the_first_and_the_true_count(
 
 
 @pytest.mark.parametrize("queue", [1, 3])
-def test_a_lossless_listener_of_small_messages_is_behind_by_what_it_says_and_as_many_under_way(queue: int) -> None:
+def test_lossless_backlog_of_small_messages_is_queue_plus_window(queue: int) -> None:
     """In lock-step the next step waits for the listener, here for so long that the listener is ended."""
     with serving(lockstep=True, patience=0.2, world=SMALL) as server, sn.connect(server.address) as client:
         gate, got = threading.Event(), list[int]()
@@ -355,7 +353,7 @@ def test_a_lossless_listener_of_small_messages_is_behind_by_what_it_says_and_as_
         assert last - first == 2 * queue  # the first of them is the message in its callback
 
 
-def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that_much() -> None:
+def test_lossless_listener_ends_when_its_backlog_exceeds_the_limit() -> None:
     with serving(step=True, world=SMALL) as server, sn.connect(server.address) as client:
         gate, got = threading.Event(), list[int]()
 
@@ -363,7 +361,7 @@ def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that
             got.append(data.frame)
             gate.wait(PATIENCE)
 
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for the listener"):
             client.sensors["gauge"].listen(take, policy="lossless", queue=5)
             until(lambda: got and server.counts.subscriptions == 0, timeout=2.0)
             assert len(got) == 1
@@ -371,7 +369,7 @@ def test_a_lossless_listener_in_a_free_simulation_ends_once_it_is_behind_by_that
             until(lambda: client.notes)
 
 
-def test_why_listening_ended_is_there_as_soon_as_it_has_though_the_listener_still_works() -> None:
+def test_reason_of_the_end_is_available_while_the_listener_still_runs() -> None:
     with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address) as client:
         gate, entered = threading.Event(), threading.Event()
         server.spawn("sensor.other.test_ticker", name="ticker")
@@ -395,7 +393,7 @@ def test_why_listening_ended_is_there_as_soon_as_it_has_though_the_listener_stil
 # Bursts ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_listener_of_the_latest_gets_all_of_a_burst(
+def test_idle_latest_listener_gets_all_of_a_burst(
     bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of steps with 20 samples each none is omitted, however busy the machine is."""
@@ -412,9 +410,7 @@ def test_an_idle_listener_of_the_latest_gets_all_of_a_burst(
 
 
 @pytest.mark.parametrize("substeps", [2, 14, 400])
-def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
-    bursts: tuple[sn.Server, sn.Client], substeps: int
-) -> None:
+def test_received_and_dropped_counts_sum_to_all_samples(bursts: tuple[sn.Server, sn.Client], substeps: int) -> None:
     """Omissions on the server and in the client are both counted: here for bursts while the listener waits for each."""
     _, client = bursts
     turn, got = threading.Semaphore(0), list[int]()
@@ -437,7 +433,7 @@ def test_what_a_listener_got_and_what_was_left_out_for_it_are_all_samples(
     assert stats.dropped > 0 or substeps < 400
 
 
-def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn.Server, sn.Client]) -> None:
+def test_slow_latest_listener_gets_the_newest_sample(bursts: tuple[sn.Server, sn.Client]) -> None:
     """After a thousand samples during its work, more than may be in transit, the listener gets the last sample next."""
     server, client = bursts
     gate, got = threading.Event(), list[int]()
@@ -453,8 +449,8 @@ def test_a_slow_listener_of_the_latest_gets_the_newest_there_is(bursts: tuple[sn
     threading.Event().wait(2.0 * subscriptions.PROMPT)  # duration of its work, not a synchronisation
     for _ in range(10):
         last = client.step(substeps=200)
-    (subscription,) = (each for session in server._hub.sessions.values() for each in session.subscriptions.values())
-    waiting = sensor._slot.subscription._queue.items
+    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
+    waiting = sensor._subscription._queue.items
     until(lambda: len(waiting) == 1 and not subscription.queue and subscription.credit >= subscription.window - 2)
     before = len(got)
     gate.set()

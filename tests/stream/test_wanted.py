@@ -18,7 +18,7 @@ def computed(of: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("where", ["tcp", "in-process"])
-def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> None:
+def test_large_sensor_is_computed_only_with_listeners(where: str) -> None:
     """With none, one, two, one and no listener, each listener has every computed frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
@@ -49,7 +49,7 @@ def test_a_large_sensor_is_computed_only_while_somebody_listens(where: str) -> N
             assert got["a"][-20:] == list(range(11, 31)) and got["b"][-20:] == list(range(21, 41))
 
 
-def test_a_client_that_is_gone_wants_nothing() -> None:
+def test_disconnected_client_requests_no_computation() -> None:
     """The computation ends with the connection."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
@@ -64,7 +64,7 @@ def test_a_client_that_is_gone_wants_nothing() -> None:
             assert computed(stepper.step) == 0
 
 
-def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_same() -> None:
+def test_sensors_read_by_the_owner_or_set_to_always_are_computed() -> None:
     """Reading a sensor in the server's process works without listeners; a config with `always` is unaffected."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0") as server:
@@ -76,7 +76,7 @@ def test_what_the_owner_reads_and_configs_that_ask_for_it_are_computed_all_the_s
         assert computed(always.step) == 1
 
 
-def test_a_sensor_that_is_listened_to_at_a_rate_still_shows_the_newest() -> None:
+def test_rate_limited_listener_gets_the_newest_sample() -> None:
     """A subscription to every fifth sample gets the value of its frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):

@@ -86,7 +86,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_ray_meets_what_geometry_says(case: str) -> None:
+def test_ray_hits_known_geometry(case: str) -> None:
     """Each kind is hit or missed correctly from outside, from inside, aslant, beside and behind."""
     shape, start, direction, distance, normal, face = CASES[case]
     hits = reference_cast([shape], start, direction)
@@ -118,7 +118,7 @@ def test_face_ids_are_rows_of_the_given_faces() -> None:
     assert reference_cast([Shape("mesh", "s", mesh=mesh)], [0.2, 0.2, 1.0], -Z).face.tolist() == [1]
 
 
-def test_the_nearest_shape_is_hit_and_the_second_is_known() -> None:
+def test_nearest_shape_is_hit_and_the_second_recorded() -> None:
     """Distances are in metres at any length of the direction; shapes can be excluded, and far shapes are missed."""
     shapes = [Shape("sphere", name, (1.0,), pos=(x, 0.0, 0.0)) for name, x in (("far", 8.0), ("near", 5.0))]
     hits = reference_cast(shapes, [0.0, 0.0, 0.0], 7.0 * X)
@@ -144,7 +144,7 @@ def test_a_shape_moves_with_its_body() -> None:
 
 
 @pytest.mark.parametrize("direction", [[0.0, 0.0, 0.0], [np.nan, 0.0, 1.0]])
-def test_a_ray_without_a_direction_is_refused(direction: list[float]) -> None:
+def test_ray_without_direction_is_refused(direction: list[float]) -> None:
     with pytest.raises(ValueError, match="no direction of length 0"):
         reference_cast([Shape("plane", "s")], [0.0, 0.0, 1.0], direction)
 
@@ -333,7 +333,7 @@ def test_one_wrong_ray_is_found(change: str, message: str) -> None:
         compare_casts(hits, distance, shape, normal=normal, face=face)
 
 
-def test_shapes_that_coincide_stand_for_each_other() -> None:
+def test_coincident_shapes_are_interchangeable() -> None:
     """For two boxes whose faces are 0.5e-4 m apart either hit is valid; at 2e-4 m only the correct one is."""
     for gap, is_same in ((0.5e-4, True), (2e-4, False)):
         boxes = [Shape("box", str(x), (1.0, 1.0, 1.0), pos=(x, 0.0, 0.0)) for x in (5.0, 5.0 + gap)]
@@ -347,7 +347,7 @@ def test_shapes_that_coincide_stand_for_each_other() -> None:
 
 @pytest.mark.parametrize("beside", [0.5e-5, -0.5e-5, 2e-5, -2e-5])
 @pytest.mark.parametrize("kind", ["box", "sphere", "cylinder", "capsule", "ellipsoid", "rectangle", "mesh", "sheet"])
-def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
+def test_ray_at_a_silhouette_is_skipped(kind: str, beside: float) -> None:
     """A ray is omitted within 1e-5 of the scene's size, on either side, and no farther, whatever it reports."""
     one = (1.0, 1.0, 1.0)
     triangle = Mesh([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], [[0, 1, 2], [0, 2, 3]])
@@ -373,7 +373,7 @@ def test_a_ray_at_a_silhouette_is_left_out(kind: str, beside: float) -> None:
             compare_casts(hits, distance, hit, most_left_out=2.0)
 
 
-def test_a_crease_is_no_silhouette() -> None:
+def test_crease_is_not_a_silhouette() -> None:
     """The edge between visible faces of a box, the line where a ball enters a floor, and a field's ridges are kept."""
     box = Shape("box", "s", (1.0, 1.0, 1.0), quat=(np.cos(np.pi / 8), 0.0, np.sin(np.pi / 8), 0.0))
     hits = reference_cast([box], [0.0, 0.3, 5.0], -Z)
@@ -385,7 +385,7 @@ def test_a_crease_is_no_silhouette() -> None:
     assert not reference_cast(field, [0.0, 0.5, 4.0], -Z).is_edge[0]
 
 
-def test_a_tangent_ray_is_left_out() -> None:
+def test_tangent_ray_is_skipped() -> None:
     """A ray at 0.05 degrees to a plane is omitted, a ray at 0.2 degrees is not."""
     for angle, is_out in ((0.05, True), (0.2, False)):
         tilt = np.radians(angle)
@@ -399,7 +399,7 @@ def test_a_tangent_ray_is_left_out() -> None:
                 compare_casts(hits, [99.0], [0], most_left_out=2.0)
 
 
-def test_many_left_out_are_an_error() -> None:
+def test_too_many_skipped_rays_raise() -> None:
     """Below 0.1 % means that none of 1000 rays may be omitted, and a single one of 1001."""
     hits = [
         reference_cast([Shape("sphere", "s", (1.0,))], [[0.0, 1.0, 5.0]] + [[0.0, 0.5, 5.0]] * n, -Z)
@@ -410,7 +410,7 @@ def test_many_left_out_are_an_error() -> None:
     assert compare_casts(hits[1], hits[1].distance, hits[1].shape).left_out == 1
 
 
-def test_a_hit_at_the_limit_may_be_missed() -> None:
+def test_hit_at_the_limit_can_be_a_miss() -> None:
     """A wall 0.5e-4 m before or behind the maximal distance may be a hit or a miss."""
     wall = Shape("plane", "s")
     for z in (1.0 - 0.5e-4, 1.0 + 0.5e-4):
@@ -433,7 +433,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 # Random scenes --------------------------------------------------------------------------------------------------------
 
 
-def test_random_scenes_have_everything_and_leave_few_rays_out() -> None:
+def test_random_scenes_have_all_shapes_and_few_skipped_rays() -> None:
     """Shapes of all kinds are hit, from inside too; less than 0.1 % of the rays are omitted."""
     rng = np.random.default_rng(5)
     shapes, poses = random_shapes(rng, 32, bodies=4), random_poses(rng, 4)

@@ -41,7 +41,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_simple_cases_have_the_answer_that_one_sees(case: str) -> None:
+def test_simple_cases_have_known_answers(case: str) -> None:
     shape, p, distance, point, gradient = CASES[case]
     found = reference_distance(shape, [p])
     np.testing.assert_allclose(found.distance, [distance], atol=1e-12)
@@ -65,7 +65,7 @@ def test_a_search_over_the_surface_finds_nothing_nearer(kind: str, size: tuple[f
 
 
 @pytest.mark.parametrize("kind", ["sphere", "capsule", "ellipsoid", "cylinder", "box", "plane"])
-def test_the_gradient_is_that_of_the_distance_by_central_differences(kind: str) -> None:
+def test_gradient_matches_central_differences(kind: str) -> None:
     size = {"sphere": (0.5,), "capsule": (0.2, 0.5), "cylinder": (0.3, 0.5), "plane": ()}.get(kind, (0.5, 1.0, 0.2))
     shape = Shape(kind, "s", size, pos=(0.1, 0.2, 0.3), quat=(0.5, 0.5, -0.5, 0.5))  # type: ignore[arg-type]
     p = np.random.default_rng(1).normal(size=(300, 3))
@@ -91,14 +91,14 @@ def test_a_box_of_triangles_or_of_a_flat_height_field_is_a_box() -> None:
         np.testing.assert_allclose(found.gradient[outside], box.gradient[outside], atol=1e-9)
 
 
-def test_balls_of_triangles_come_near_a_sphere() -> None:
+def test_triangulated_balls_converge_to_a_sphere() -> None:
     points, faces = icosphere(3)
     p = np.random.default_rng(3).normal(size=(300, 3))
     found = reference_distance(Shape("mesh", "s", mesh=Mesh(points, faces)), p)
     np.testing.assert_allclose(found.distance, reference_distance(Shape("sphere", "s", (1.0,)), p).distance, atol=0.011)
 
 
-def test_the_distance_to_triangles_is_that_by_planes_and_edges() -> None:
+def test_distance_to_triangles_matches_planes_and_edges() -> None:
     rng = np.random.default_rng(4)
     corners = rng.normal(size=(40, 3, 3))
     p = rng.normal(size=(200, 3)) * 1.5
@@ -108,7 +108,7 @@ def test_the_distance_to_triangles_is_that_by_planes_and_edges() -> None:
     np.testing.assert_allclose(np.linalg.norm(normal, axis=1), 1.0)
 
 
-def test_the_winding_number_counts_how_often_a_surface_is_wound_around_a_point() -> None:
+def test_winding_number_counts_windings_around_a_point() -> None:
     """The test covers a star-shaped body, whose inside follows from the ray from its middle, a ring, and a cavity."""
     rng = np.random.default_rng(5)
     mesh = bumpy(rng)
@@ -136,7 +136,7 @@ def test_a_mesh_wound_inwards_is_the_same_solid() -> None:
     np.testing.assert_allclose(out.distance, inwards.distance, atol=1e-12)
 
 
-def test_below_a_height_field_is_inside_and_beside_it_is_outside() -> None:
+def test_points_below_a_height_field_are_inside_and_beside_it_outside() -> None:
     field = HeightField([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], (1.0, 1.0))
     p = [[0.0, 0.0, 0.5], [0.0, 0.0, 2.0], [0.9, 0.9, -3.0], [1.1, 0.0, -3.0]]
     assert (reference_distance(Shape("hfield", "s", hfield=field), p).distance < 0.0).tolist() == [
@@ -144,7 +144,7 @@ def test_below_a_height_field_is_inside_and_beside_it_is_outside() -> None:
     ]  # fmt: skip
 
 
-def test_shapes_are_where_their_bodies_are() -> None:
+def test_shapes_move_with_their_bodies() -> None:
     rng = np.random.default_rng(8)
     pos, quat = random_poses(rng, 3)
     turn = Rotation.from_quat(np.roll(quat[2], -1))

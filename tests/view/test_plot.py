@@ -92,7 +92,7 @@ def test_short_constant_and_lost_samples_are_drawn(tmp_path: Path, rows: int) ->
     assert size(tmp_path / "x.png")[0] > 1400
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_omitted_parts_are_mentioned(tmp_path: Path) -> None:
     """Sensors and axes beyond the limits are named in the picture."""
     many = [sensor(f"s{i}", [field(f"f{k}", ["xyz"], [3]) for k in range(3)]) for i in range(5)]
     text = plot_recording(recording(*many), tmp_path / "many.svg").read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert "not drawn: " not in text
 
 
-def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
+def test_undrawable_fields_are_named(tmp_path: Path) -> None:
     """Unknown sensors, kinds and envs, and recordings without numbers over time, raise errors that name them."""
     one = recording(sensor("s", [ACC]))
     with pytest.raises(UnknownNameError, match=r"'lidar'.*Known: imu"):
@@ -183,7 +183,7 @@ def test_many_numbers_are_drawn_as_a_map(tmp_path: Path, spec: dict[str, Any], w
     assert "ms close-up" not in text  # no lines
 
 
-def test_few_rays_are_lines(tmp_path: Path) -> None:
+def test_few_rays_are_drawn_as_lines(tmp_path: Path) -> None:
     """Nine rays are numbered lines; heights of feet are lines by name, whichever rays they come from."""
     text = svg(scanner(ray("distances", [9], "range")), tmp_path)
     assert "ray 0" in text and "ms close-up" in text
@@ -196,7 +196,7 @@ def test_few_rays_are_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("miss", [np.inf, -1.0])
-def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
+def test_misses_are_not_drawn_as_errors(tmp_path: Path, miss: float) -> None:
     """Misses of both branches are ignored, and misses of the measured value alone are counted separately."""
     cfg = {"no_hit_value": miss} if miss < 0.0 else {}
     made = scanner(SCAN, **cfg)
@@ -211,7 +211,7 @@ def test_misses_are_no_errors(tmp_path: Path, miss: float) -> None:
 
 
 @pytest.mark.parametrize("spec", [SCAN, IMAGE, CLOUD])
-def test_maps_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_maps_of_empty_and_single_captures_are_drawn(tmp_path: Path, spec: dict[str, Any]) -> None:
     """Samples that never arrived, captures with misses only, constants, and a single capture are drawn."""
     lost = scanner(spec)
     lost.valid[:] = False
@@ -240,7 +240,7 @@ def test_the_error_of_a_delayed_scan_is_that_of_the_same_captures(tmp_path: Path
     assert np.array_equal(arrivals, np.arange(3, 60)) and np.array_equal(captures, np.arange(57))
 
 
-def test_ids_of_an_image_differ_or_not(tmp_path: Path) -> None:
+def test_id_images_show_equality(tmp_path: Path) -> None:
     """An image of ids has no error but a count of differing pixels."""
     ids = ray("geom_ids", [4, 4, 1], "image", ("height", "width", "channel"), dtype="int32", kind="id")
     made = scanner(ids)
@@ -334,7 +334,7 @@ def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording,
     assert "ms close-up" not in text  # no lines
 
 
-def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
+def test_few_taxels_are_drawn_as_lines(tmp_path: Path) -> None:
     """Three vectors are nine numbers and therefore lines; four are a map, and so are a few on each of several links."""
     assert "ms close-up" in svg(skin((3,)), tmp_path)
     assert "ms close-up" not in svg(skin((4,)), tmp_path)
@@ -358,7 +358,7 @@ def test_few_numbers_of_taxels_are_lines(tmp_path: Path) -> None:
         ((0.0, -0.8, -0.1), ("x", "about z")),
     ],
 )
-def test_a_skin_is_seen_from_outside(
+def test_skin_is_drawn_from_outside(
     tmp_path: Path, normal: tuple[float, float, float], labels: tuple[str, str]
 ) -> None:
     """The picture's right and up are axes of the link that make a right-handed frame with the normal."""
@@ -389,7 +389,7 @@ def test_arrows_on_a_bent_grid_follow_its_rows_and_columns() -> None:
     assert np.allclose(layout.up, (0.0, 1.0, 0.0))
 
 
-def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
+def test_loads_match_the_vectors(tmp_path: Path) -> None:
     """The parts along the normal and along the skin are those of the force, at any normal, and so are the sums."""
     from sensorium.view import taxels
 
@@ -398,7 +398,7 @@ def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
     made = skin((12,), probe_local_pos=random.normal(size=(12, 3)).tolist(), probe_local_normal=normals.tolist())
     force = random.normal(size=made.truth["force"].shape)
     spec, unit = made.info["fields"][0], normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    felt = taxels._felt(force, np.arange(60), 1, spec, skin_layout(made))
+    felt = taxels._taxel_values(force, np.arange(60), 1, spec, skin_layout(made))
     along = force[:, 1] @ np.eye(3) - (force[:, 1] * unit).sum(-1, keepdims=True) * unit
     assert np.allclose(felt.normal, (force[:, 1] * unit).sum(-1))
     assert np.allclose(felt.net_shear, np.linalg.norm(along.sum(axis=1), axis=-1))
@@ -409,7 +409,7 @@ def test_loads_are_those_of_the_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "made", [skin((4, 5), **FLAT), skin((20,)), skin((3, 4, 2), axes=("x", "y", "z"), vector=False)]
 )
-def test_skins_of_nothing_and_of_one_capture_are_drawn(tmp_path: Path, made: SensorRecording) -> None:
+def test_skins_of_empty_and_single_captures_are_drawn(tmp_path: Path, made: SensorRecording) -> None:
     """Samples that never arrived, zero load, non-finite values, and a single capture are drawn."""
     lost = dataclasses.replace(made, valid=np.full_like(made.valid, False))
     assert "force: no sample arrived" in svg(lost, tmp_path)
@@ -431,13 +431,13 @@ def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> N
         assert word in text, word
 
 
-def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
+def test_rounding_errors_are_not_drawn_as_load(tmp_path: Path) -> None:
     """Where the load along the normals is rounding compared with that along the skin, the colours show zero load."""
     from sensorium.view import taxels
 
     normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
     spec = {"dtype": "float32", "role": "scalar"}
-    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._Felt(normal, along)))
+    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._TaxelValues(normal, along)))
     assert (low, high) == (0.0, pytest.approx(0.02 * 0.2))
     both = np.array([-1.0, 0.0, 3.0])
     assert taxels._scale(both, both, spec, 0.0) == (-3.0, 3.0, "RdBu_r")
@@ -446,7 +446,7 @@ def test_rounding_errors_are_no_load(tmp_path: Path) -> None:
     assert taxels._scale(warm, warm + 1.0, spec, 0.0) == (20.0, 22.0, "viridis")
 
 
-def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
+def test_real_skin_is_drawn_at_its_position(tmp_path: Path) -> None:
     """A recorded tactile sensor contains its places: a ball pressed at x = 4 mm, y = -2 mm appears there."""
     layout = sn.taxel_grid(6, 8, 0.002)
     ball = sn.Shape("sphere", "ball", (0.008,), body="ball")
@@ -467,7 +467,7 @@ def test_a_real_skin_is_seen_where_it_is(tmp_path: Path) -> None:
     assert np.allclose((force[:, None] * at).sum(axis=0) / force.sum(), (4.0, -2.0), atol=0.2)
 
 
-def test_places_without_a_taxel_are_left_out(tmp_path: Path) -> None:
+def test_positions_without_taxel_are_omitted(tmp_path: Path) -> None:
     """A probe of radius 0 fills a place of the layout, but has neither colour nor arrow."""
     radii = [0.0, *[0.001] * 19]
     assert "arrows" not in svg(skin((4, 5), probe_radius=radii, **FLAT), tmp_path)

@@ -69,7 +69,7 @@ def safe_distance() -> SensorDefinition:
         ("json", "[{kind = 'low_pass', tau = 0.1}]", [{"kind": "low_pass", "tau": 0.1}]),
     ],
 )
-def test_a_value_is_understood_as_text_and_as_a_python_value(type: Any, value: Any, meant: Any) -> None:
+def test_value_is_accepted_as_text_and_python_value(type: Any, value: Any, meant: Any) -> None:
     parsed = Attribute(id="it", type=type).parse(value)
     assert parsed == meant and parsed.__class__ is meant.__class__
 
@@ -99,7 +99,7 @@ def test_a_value_is_understood_as_text_and_as_a_python_value(type: Any, value: A
         ("json", object(), "JSON or TOML"),
     ],
 )
-def test_what_is_not_of_the_type_is_refused_with_blueprint_attribute_value_and_what_is_accepted(
+def test_wrong_type_error_names_blueprint_attribute_value_and_accepted_values(
     type: Any, value: Any, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -110,20 +110,20 @@ def test_what_is_not_of_the_type_is_refused_with_blueprint_attribute_value_and_w
 
 
 @pytest.mark.parametrize("type", ["bool", "int", "float", "vector", "json"])
-def test_nothing_and_empty_text_are_not_chosen(type: Any) -> None:
+def test_none_and_empty_text_mean_unset(type: Any) -> None:
     attribute = Attribute(id="it", type=type)
     assert attribute.parse(None) is None and attribute.parse("  ") is None and attribute.value is None
 
 
 @pytest.mark.parametrize("value", [0.1, -1e-300, math.inf, 7, True, "raw", [0.1, [2, {"a": "b"}]], "ä ö", (1.0, 0.1)])
-def test_text_of_a_value_means_that_value(value: Any) -> None:
+def test_text_of_a_value_parses_to_that_value(value: Any) -> None:
     """Every double survives as Python's shortest text."""
     kinds: dict[type, Any] = {bool: "bool", int: "int", float: "float", str: "string", tuple: "vector"}
     attribute = Attribute(id="it", type=kinds.get(type(value), "json"))
     assert attribute.parse(attribute.text(attribute.parse(value))) == value
 
 
-def test_words_are_taken_as_they_are_where_they_are_allowed() -> None:
+def test_words_are_accepted_if_allowed() -> None:
     """In a structure with words, ``all`` is a word, a list is a list, and a pattern that is no list is a word."""
     fields = Attribute(id="fields", type="json", words=True)
     assert [fields.parse(text) for text in ("all", '["a", "b"]', "['a']", "[lr]_foot")] == [
@@ -146,7 +146,7 @@ def test_words_are_taken_as_they_are_where_they_are_allowed() -> None:
         ({"type": "json", "low": 0.0}, (1, [0, 1], {"normal": [-1, 1]}), (-1, [1, -1], "-1"), "with numbers >= 0"),
     ],
 )
-def test_bounds_and_sizes_are_kept(options: Any, good: Any, wrong: Any, says: str) -> None:
+def test_bounds_and_sizes_are_enforced(options: Any, good: Any, wrong: Any, says: str) -> None:
     attribute = Attribute(id="it", **options)
     for value in good:
         attribute.parse(value)
@@ -156,7 +156,7 @@ def test_bounds_and_sizes_are_kept(options: Any, good: Any, wrong: Any, says: st
         assert error.value.faults[0].expected.endswith(says)
 
 
-def test_a_restricted_attribute_takes_its_recommended_values_alone_and_names_the_nearest() -> None:
+def test_restricted_attribute_accepts_only_recommended_values_and_suggests_nearest() -> None:
     mode = Attribute(id="mode", recommended_values=("fast", "exact"), restrict_to_recommended=True)
     assert mode.parse("exact") == "exact" and mode.default == "fast"
     with pytest.raises(ConfigError, match=r"got 'exakt', expected one of fast, exact\. Did you mean 'exact'"):
@@ -173,11 +173,11 @@ def test_a_restricted_attribute_takes_its_recommended_values_alone_and_names_the
             attribute.parse(value)
 
 
-def test_recommended_values_do_not_restrict_by_themselves() -> None:
+def test_recommended_values_do_not_restrict_by_default() -> None:
     assert FRONT.parse("2.5") == 2.5 and FRONT.value == 1.0
 
 
-def test_the_default_is_the_first_recommended_value_unless_another_or_none_is_said() -> None:
+def test_default_is_the_first_recommended_value_unless_given() -> None:
     assert FRONT.default == "1.0"
     assert Attribute(id="a", recommended_values=("x", "y")).default == "x"
     assert Attribute(id="a", recommended_values=("x",), default="").default == ""
@@ -198,7 +198,7 @@ def test_the_default_is_the_first_recommended_value_unless_another_or_none_is_sa
         ({"id": "a", "type": "float", "low": 0.0, "default": -1.0}, "default"),
     ],
 )
-def test_an_attribute_that_contradicts_itself_is_refused(options: Any, field: str) -> None:
+def test_contradictory_attribute_is_refused(options: Any, field: str) -> None:
     with pytest.raises(ConfigError) as error:
         Attribute(**options)
     assert [fault.field for fault in error.value.faults] == [field]
@@ -208,7 +208,7 @@ def test_text_is_read_as_json_first() -> None:
     assert read_text("null") is None and read_text('"1"') == "1" and read_text("1e3") == 1000.0
 
 
-def test_a_text_that_is_nested_without_end_is_refused() -> None:
+def test_deeply_nested_text_is_refused() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         read_text("[" * 100_000)
 
@@ -216,10 +216,10 @@ def test_a_text_that_is_nested_without_end_is_refused() -> None:
 # Definitions ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_definition_of_the_tutorial_has_its_attributes_and_defaults() -> None:
+def test_tutorial_definition_has_its_attributes_and_defaults() -> None:
     definition = safe_distance()
     assert definition.id == "sensor.other.safe_distance" and definition.tags == ("sensor", "other", "safe_distance")
-    assert {each.id: each.default for each in definition.variations} == {
+    assert {each.id: each.default for each in definition} == {
         "safe_distance_front": "1.0",
         "safe_distance_back": "0.5",
         "safe_distance_lateral": "0.5",
@@ -241,17 +241,17 @@ def test_a_definition_is_a_collection_of_attributes_by_id() -> None:
 
 
 @pytest.mark.parametrize("id", ["safe_distance", "sensor.other.", "sensor..x", "Sensor.Other.X", "sensor.other.a b"])
-def test_an_id_is_words_with_dots_between(id: str) -> None:
-    with pytest.raises(ConfigError, match="words with dots between"):
+def test_id_is_dot_separated_words(id: str) -> None:
+    with pytest.raises(ConfigError, match="words separated by dots"):
         SensorDefinition(id=id)
 
 
-def test_two_attributes_of_one_id_are_refused() -> None:
+def test_duplicate_attribute_id_is_refused() -> None:
     with pytest.raises(ConfigError, match="safe_distance_front"):
         safe_distance().with_attributes(FRONT)
 
 
-def test_a_description_names_all_faults_at_once() -> None:
+def test_description_error_names_all_faults() -> None:
     definition = safe_distance().with_attributes(Attribute(id="mode", required=True))
     with pytest.raises(ConfigError) as error:
         definition.describe({"safe_distance_front": "far", "safe_distance_bak": 1.0})
@@ -262,7 +262,7 @@ def test_a_description_names_all_faults_at_once() -> None:
     assert definition.describe({"mode": "x", "safe_distance_front": "2"})["safe_distance_front"] == 2.0
 
 
-def test_choices_are_without_what_was_not_chosen() -> None:
+def test_choices_omit_unset_attributes() -> None:
     assert safe_distance().choose({"safe_distance_front": "2", "safe_distance_back": None}) == {
         "safe_distance_front": 2.0
     }
@@ -285,7 +285,7 @@ def test_a_definition_is_found_by_its_id_and_by_its_kind(name: str) -> None:
 # On the wire ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_definition_survives_the_way_through_json() -> None:
+def test_definition_round_trips_through_json() -> None:
     """Its defaults survive as well: none, the first recommended value, and another value."""
     definition = SensorDefinition(
         id="sensor.other.thing",
@@ -329,19 +329,19 @@ def test_a_definition_survives_the_way_through_json() -> None:
         {"id": "x"},
     ],
 )
-def test_plain_data_that_is_no_definition_is_refused_as_such(data: Any) -> None:
+def test_plain_data_without_definition_is_refused(data: Any) -> None:
     with pytest.raises(WireError):
         SensorDefinition.from_dict(data)
 
 
-def test_what_a_newer_version_says_besides_is_left_out() -> None:
+def test_unknown_keys_of_a_newer_version_are_ignored() -> None:
     assert SensorDefinition.from_dict({**safe_distance().to_dict(), "colour": "red"}) == safe_distance()
 
 
 # Descriptions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_description_reads_text_and_typed_values_alike() -> None:
+def test_description_reads_text_and_typed_values() -> None:
     for values in ({"f": "2.5", "i": "3", "b": "true", "s": "x", "v": "[1, 2]"},
                    {"f": 2.5, "i": 3, "b": True, "s": "x", "v": (1, 2)}):  # fmt: skip
         description = ActorDescription("sensor.other.x", values)
@@ -350,7 +350,7 @@ def test_a_description_reads_text_and_typed_values_alike() -> None:
         assert description.get_vector("v", ()) == (1.0, 2.0) and "f" in description and description.get("g") is None
 
 
-def test_a_description_gives_the_default_for_what_was_not_chosen() -> None:
+def test_description_returns_defaults_of_unset_attributes() -> None:
     description = ActorDescription("sensor.other.x", {"f": None})
     assert description.get_float("f", 1.5) == 1.5 and description.get_float("g", 1.5) == 1.5
     assert description.get_bool("b", True) is True and description.get_str("s", "y") == "y"
@@ -358,6 +358,6 @@ def test_a_description_gives_the_default_for_what_was_not_chosen() -> None:
         description["g"]
 
 
-def test_a_description_refuses_what_is_not_of_the_type_asked_for() -> None:
+def test_description_refuses_values_of_another_type() -> None:
     with pytest.raises(ConfigError, match=r"Blueprint\('sensor.other.x'\).f: got 'far', expected a number"):
         ActorDescription("sensor.other.x", {"f": "far"}).get_float("f", 1.0)

@@ -68,7 +68,7 @@ def collector_at_every_step() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_the_table_of_the_contract() -> None:
+def test_buffer_operations_of_the_contract() -> None:
     """1024 allocates; 512 keeps the memory, size 512 of 1024; 2048 allocates new memory."""
     buffer = Buffer()
     assert (buffer.size, buffer.capacity) == (0, 0)
@@ -95,7 +95,7 @@ def test_a_buffer_from_an_empty_pool_has_no_memory() -> None:
     assert (pool.returned, pool.in_pool) == (0, 0), "there was no memory to return"
 
 
-def test_the_next_buffer_has_the_memory_of_the_one_before() -> None:
+def test_next_buffer_reuses_the_previous_memory() -> None:
     """The memory returns when the buffer goes out of scope, without any call, at any size set meanwhile."""
     pool = BufferPool()
 
@@ -137,7 +137,7 @@ VIEWS: dict[str, Callable[[Buffer], Any]] = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_memory_stays_out_while_any_view_lives(name: str) -> None:
-    """The buffer is gone and its pool is asked for another; the content of the view does not change."""
+    """The buffer is gone and its pool lends another; the content of the view does not change."""
     pool = BufferPool()
     buffer = from_pool(pool, 1024, 3)
     kept = VIEWS[name](buffer)
@@ -157,7 +157,7 @@ def test_memory_stays_out_while_any_view_lives(name: str) -> None:
     assert (pool.returned, pool.in_pool) == (2, 2)
 
 
-def test_the_pool_keeps_no_more_pieces_than_it_may() -> None:
+def test_pool_limits_the_number_of_pieces() -> None:
     """The last returned piece is kept, and is reused first."""
     pool = BufferPool(max_count=3)
     buffers = [from_pool(pool, 100) for _ in range(5)]
@@ -170,7 +170,7 @@ def test_the_pool_keeps_no_more_pieces_than_it_may() -> None:
     assert pool.in_pool == 0
 
 
-def test_the_pool_keeps_no_more_bytes_than_it_may() -> None:
+def test_pool_limits_the_number_of_bytes() -> None:
     pool = BufferPool(max_bytes=1000)
     small, large, too_large = from_pool(pool, 300), from_pool(pool, 800), from_pool(pool, 1001)
     del small
@@ -181,7 +181,7 @@ def test_the_pool_keeps_no_more_bytes_than_it_may() -> None:
     assert (pool.bytes_in_pool, pool.in_pool, pool.discarded) == (800, 1, 2)
 
 
-def test_a_pool_of_nothing_keeps_nothing() -> None:
+def test_pool_of_size_zero_keeps_nothing() -> None:
     for pool in (BufferPool(max_count=0), BufferPool(max_bytes=0)):
         from_pool(pool, 10)
         assert (pool.returned, pool.discarded, pool.in_pool, pool.bytes_in_pool) == (1, 1, 0, 0)
@@ -197,7 +197,7 @@ def test_clear_frees_what_is_in_the_pool() -> None:
     assert pool.in_pool == 1
 
 
-def test_a_pool_may_die_before_its_buffers() -> None:
+def test_pool_can_be_released_before_its_buffers() -> None:
     pool = BufferPool()
     from_pool(pool, 64)
     buffer, other = from_pool(pool, 64, 5), from_pool(pool, 64, 6)
@@ -230,7 +230,7 @@ def test_pop_moves_the_memory_out() -> None:
     assert (pool.returned, pool.bytes_in_pool) == (2, 150)
 
 
-def test_resize_keeps_what_the_buffer_holds() -> None:
+def test_resize_keeps_the_content() -> None:
     buffer = Buffer(10)
     buffer.array(np.uint8)[:] = np.arange(10)
     buffer.resize(1000)
@@ -312,7 +312,7 @@ def test_copy_from_another_buffer_is_a_copy() -> None:
         (lambda: BufferPool(max_bytes=-1), "BufferPool.max_bytes: got -1"),
     ],
 )
-def test_what_is_not_possible_is_an_error(call: Callable[[], object], words: str) -> None:
+def test_invalid_operations_raise(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         call()
 
@@ -333,7 +333,7 @@ def test_memory_returns_from_another_thread() -> None:
     assert (pool.in_pool, pool.returned) == (1, 1)
 
 
-def test_no_memory_is_ever_out_twice() -> None:
+def test_memory_is_never_lent_twice() -> None:
     """Four threads write distinct marks, pass buffers to each other, and always find the written mark."""
     pool = BufferPool(max_count=4)
     shelf: list[tuple[int, Any]] = []
@@ -354,7 +354,7 @@ def test_no_memory_is_ever_out_twice() -> None:
     assert pool.hits > 3000
 
 
-def test_the_collector_may_return_memory_in_the_midst_of_a_call(collector_at_every_step: None) -> None:
+def test_garbage_collector_can_return_memory_during_a_call(collector_at_every_step: None) -> None:
     """Buffers in reference cycles die whenever the collector runs, also while this thread is inside the pool."""
     pool = BufferPool(max_count=3, max_bytes=1000)
 
@@ -385,7 +385,7 @@ def test_memory_returns_while_the_same_thread_holds_the_lock() -> None:
     assert (pool.in_pool, pool.hits) == (2, 1)
 
 
-def test_buffers_may_live_until_the_interpreter_ends() -> None:
+def test_buffers_can_live_until_interpreter_exit() -> None:
     """Buffers live in globals, in cycles, and in an endless thread, also in one that holds the pool's lock for ever."""
     program = """
 import threading

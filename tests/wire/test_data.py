@@ -56,17 +56,17 @@ IDS = make_info((), 4, "test.ids/1")
 
 
 def ids(*numbers: int, **header: int) -> Ids:
-    return Ids(RawData.read(make_message(IDS, np.array(numbers, "<u4"), **header), IDS))
+    return Ids(RawData(make_message(IDS, np.array(numbers, "<u4"), **header), IDS))
 
 
 def fields(truth: bool = False) -> FieldData:
     reading = make_reading()
     memory = field_message(reading, truth=truth, poses=random_poses(4, 2))
-    return FieldData(RawData.read(memory, make_info()))
+    return FieldData(RawData(memory, make_info()))
 
 
 def ragged(envs: int = 4) -> FieldData:
-    return FieldData(RawData.read(field_message(make_reading(RAGGED, envs), truth=True), make_info(RAGGED, envs)))
+    return FieldData(RawData(field_message(make_reading(RAGGED, envs), truth=True), make_info(RAGGED, envs)))
 
 
 # As an array ----------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_an_array_of_ids_is_used_like_a_list() -> None:
             event[index]
 
 
-def test_past_the_end_is_an_index_error() -> None:
+def test_index_past_the_end_raises_index_error() -> None:
     event = ids(5, 3, 9)
     for index in (3, -4, 2**40):
         with pytest.raises(IndexError, match="out of bounds"):
@@ -100,8 +100,8 @@ def test_past_the_end_is_an_index_error() -> None:
 
 
 @pytest.mark.parametrize("index", [1.0, "0", None, [0, 1], np.array([True, False, True])])
-def test_other_indices_are_a_type_error(index: Any) -> None:
-    with pytest.raises(TypeError, match="takes integers and slices"):
+def test_other_indices_raise_type_error(index: Any) -> None:
+    with pytest.raises(TypeError, match="is an integer or a slice"):
         ids(5, 3, 9)[index]
 
 
@@ -109,59 +109,59 @@ def test_an_array_without_items_is_empty() -> None:
     assert (len(ids()), list(ids()), bool(ids())) == (0, [], False)
 
 
-def test_a_long_array_is_looped_over_as_python_numbers() -> None:
+def test_iteration_over_a_long_array_gives_python_numbers() -> None:
     numbers = np.arange(10_000, dtype="<u4")
-    event = Ids(RawData.read(make_message(IDS, numbers), IDS))
+    event = Ids(RawData(make_message(IDS, numbers), IDS))
     assert list(event) == numbers.tolist()
 
 
-def test_records_and_rows_are_items_too() -> None:
-    hits = Hits(RawData.read(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
+def test_records_and_rows_can_be_items() -> None:
+    hits = Hits(RawData(make_message(IDS, np.array([(7, 0.5), (8, 0.25)], "<u4,<f4")), IDS))
     assert [(each["body"], each["depth"]) for each in hits] == [(7, 0.5), (8, 0.25)]
     assert hits[1]["depth"] == 0.25
     assert hits.array["body"].tolist() == [7, 8]
-    corners = Corners(RawData.read(make_message(IDS, np.arange(6, dtype="<f4")), IDS))
+    corners = Corners(RawData(make_message(IDS, np.arange(6, dtype="<f4")), IDS))
     assert corners.array.shape == (3, 2)
     assert [each.tolist() for each in corners] == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(ValueError, match="read-only"):
         corners[0][0] = 1
 
 
-def test_items_are_little_endian_whatever_was_declared() -> None:
+def test_items_are_always_little_endian() -> None:
     assert Hits.dtype == np.dtype([("body", "<u4"), ("depth", "<f4")])
 
 
-def test_a_body_of_a_part_of_an_item_is_a_wire_error() -> None:
-    with pytest.raises(WireError, match=r"data of 'unit': a body of 7 bytes is no whole number of items of 4 bytes"):
-        Ids(RawData.read(make_message(IDS, b"1234567"), IDS))
+def test_body_with_a_partial_item_raises_wire_error() -> None:
+    with pytest.raises(WireError, match=r"'unit' has a body of 7 bytes.* 4 bytes"):
+        Ids(RawData(make_message(IDS, b"1234567"), IDS))
 
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", "S0", [("a", "O")]])
-def test_an_item_must_be_of_plain_numbers(dtype: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"\.dtype = "):
+def test_item_must_consist_of_plain_numbers(dtype: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"\.dtype: got "):
         type("Bad", (ArrayData,), {"dtype": dtype})
 
 
-def test_numpy_takes_it_as_an_array_without_a_copy() -> None:
+def test_numpy_uses_the_data_without_copy() -> None:
     event = ids(5, 3, 9)
     assert np.shares_memory(np.asarray(event), event.array)
     assert np.asarray(event, np.float64).tolist() == [5.0, 3.0, 9.0]
     assert not np.shares_memory(np.array(event, copy=True), event.array)
-    with pytest.raises(ValueError, match="needs a copy"):
-        np.asarray(event, dtype=np.float64, copy=False)
+    with pytest.raises(ValueError, match="float64 without a copy"):
+        event.__array__(np.float64, copy=False)  # called by NumPy >= 2
 
 
 # Message metadata -----------------------------------------------------------------------------------------------------
 
 
-def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
+def test_data_have_frame_times_envs_and_transforms() -> None:
     poses = random_poses(2, 3)
     info = replace(IDS, num_envs=9)
     memory = make_message(
         info, b"", poses, seq=11, frame=12, tick=120, time_ns=600_000_000, capture_ns=595_000_000, first_env=4,
         wall_ns=1_700_000_000_500_000_000, lost=2,
     )  # fmt: skip
-    data = SensorData(RawData.read(memory, info))
+    data = SensorData(RawData(memory, info))
     assert (data.sensor, data.seq, data.frame, data.tick, data.events_lost) == ("unit", 11, 12, 120, 2)
     assert (data.time, data.timestamp) == pytest.approx((0.6, 0.595), abs=1e-12)
     assert data.age == pytest.approx(0.005, abs=1e-12)
@@ -176,37 +176,37 @@ def test_it_says_frame_times_envs_and_where_the_sensor_was() -> None:
     assert data.info is info
 
 
-def test_a_sensor_that_sits_nowhere_has_no_transform() -> None:
+def test_sensor_without_pose_has_no_transform() -> None:
     assert ids(1).transform is None
     assert ids(1).transforms is None
 
 
 def test_a_message_of_no_envs_has_no_first_transform() -> None:
-    data = SensorData(RawData.read(make_message(IDS, b"", random_poses(0, 2)), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", random_poses(0, 2)), IDS))
     assert data.transforms is not None
     assert data.transforms.shape == (0, 2, 7)
     assert data.transform is None
     assert data.env_ids.tolist() == []
 
 
-def test_a_transform_that_is_no_pose_is_a_wire_error_only_when_it_is_asked_for() -> None:
+def test_invalid_transform_raises_wire_error_on_access() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 3:] = 2.0
-    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
-    with pytest.raises(WireError, match="data of 'unit': the first transform is no pose"):
+    with pytest.raises(WireError, match="first transform of 'unit'"):
         _ = data.transform
 
 
-def test_a_transform_that_is_not_known_is_none() -> None:
+def test_unknown_transform_is_none() -> None:
     poses = random_poses(1, 1)
     poses[0, 0, 2] = np.nan
-    data = SensorData(RawData.read(make_message(IDS, b"", poses), IDS))
+    data = SensorData(RawData(make_message(IDS, b"", poses), IDS))
     assert data.transforms is not None
     assert data.transform is None
 
 
-def test_its_repr_tells_what_it_is() -> None:
+def test_repr_describes_the_data() -> None:
     assert repr(ids(5, 3, frame=4, time_ns=250_000_000)) == (
         "Ids('unit', frame=4, time=0.25 s, age=0.25 s, envs 0..3, 2 items of uint32)"
     )
@@ -260,20 +260,20 @@ def test_arrays_are_views_of_the_received_memory(case: str) -> None:
         assert name == "transforms" or not array.size or np.shares_memory(array, body), name
 
 
-def test_the_received_memory_itself_is_what_is_seen() -> None:
+def test_arrays_share_the_received_memory() -> None:
     memory = make_message(IDS, np.arange(3, dtype="<u4"), random_poses(4, 1))
-    data = Ids(RawData.read(memory, IDS))
+    data = Ids(RawData(memory, IDS))
     assert np.shares_memory(data.array, memory)
     assert np.shares_memory(data.transforms, memory)
     assert np.shares_memory(np.frombuffer(data.raw_data, np.uint8), memory)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_can_be_written(case: str) -> None:
+def test_received_data_are_read_only(case: str) -> None:
     """This holds even where the underlying memory is writable."""
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
-    data = type(data)(RawData.read(writable, data.info))
+    data = type(data)(RawData(writable, data.info))
     for array in arrays_of(data).values():
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
@@ -286,16 +286,16 @@ def test_nothing_can_be_written(case: str) -> None:
     with pytest.raises(TypeError, match="item deletion"):
         del data[0]  # type: ignore[attr-defined]
     for name in ("frame", "force", "array", "anything", "_raw"):
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             setattr(data, name, 1)
-        with pytest.raises(AttributeError, match="cannot be assigned to"):
+        with pytest.raises(AttributeError, match="read-only"):
             delattr(data, name)
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         data.raw.header = None  # type: ignore[assignment, misc]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) -> None:
+def test_memory_lives_as_long_as_its_last_view(case: str) -> None:
     """The release is immediate, without the garbage collector: a slot or pooled buffer then becomes free."""
     data = CASES[case]()
     kind, info = type(data), data.info
@@ -305,7 +305,7 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
         for name in arrays_of(data):
             memory = np.array(np.frombuffer(content, np.uint8))
             gone = weakref.ref(memory)
-            received: SensorData | None = kind(RawData.read(memory, info))
+            received: SensorData | None = kind(RawData(memory, info))
             del memory
             assert received is not None
             kept: Array | None = arrays_of(received)[name]
@@ -323,11 +323,11 @@ def test_any_view_keeps_the_memory_alive_and_the_last_one_lets_it_go(case: str) 
         gc.enable()
 
 
-def test_a_memoryview_and_two_pieces_are_received_alike() -> None:
+def test_memoryview_and_two_pieces_are_received_equally() -> None:
     whole = field_message(make_reading(), truth=True, poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
-    one = FieldData(RawData.read(memoryview(whole), make_info()))
-    two = FieldData(RawData.read(bytes(whole[:start]), make_info(), whole[start:]))
+    one = FieldData(RawData(memoryview(whole), make_info()))
+    two = FieldData(RawData(bytes(whole[:start]), make_info(), whole[start:]))
     for name, array in arrays_of(one).items():
         assert array.tobytes() == arrays_of(two)[name].tobytes()
     assert np.shares_memory(two.force, whole)
@@ -344,10 +344,10 @@ COPIES: dict[str, Callable[[SensorData], SensorData]] = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("how", COPIES)
-def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
+def test_copy_is_equal_and_has_its_own_memory(case: str, how: str) -> None:
     data = CASES[case]()
     writable = np.array(np.frombuffer(bytes(data.raw.head), np.uint8))
-    data = type(data)(RawData.read(writable, data.info))
+    data = type(data)(RawData(writable, data.info))
     copied = COPIES[how](data)
     assert type(copied) is type(data)
     assert copied.raw.header == data.raw.header
@@ -363,7 +363,7 @@ def test_a_copy_is_equal_and_has_memory_of_its_own(case: str, how: str) -> None:
 def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
     whole = field_message(make_reading(), poses=random_poses(4, 2))
     start = Header.read(whole.data).body_offset
-    data = FieldData(RawData.read(whole[:start], make_info(), whole[start:]))
+    data = FieldData(RawData(whole[:start], make_info(), whole[start:]))
     assert bytes(data.copy().raw.head) == whole.tobytes()
     assert pickle.loads(pickle.dumps(data)).force.tobytes() == data.force.tobytes()
 
@@ -371,7 +371,7 @@ def test_a_copy_of_a_message_in_two_pieces_is_whole() -> None:
 # Fields ---------------------------------------------------------------------------------------------------------------
 
 
-def test_fields_are_reached_by_attribute_and_by_name() -> None:
+def test_fields_are_accessible_by_attribute_and_name() -> None:
     data = fields()
     assert data.force.shape == (4, 2, 3)
     assert data["force"] is data.force
@@ -383,7 +383,7 @@ def test_fields_are_reached_by_attribute_and_by_name() -> None:
     assert "force" in dir(data)
 
 
-def test_an_unknown_field_is_an_error_that_names_the_nearest() -> None:
+def test_unknown_field_error_suggests_the_nearest() -> None:
     with pytest.raises(
         AttributeError, match=r"FieldData has no 'forces'\. Did you mean 'force'\? Fields: force, height"
     ):
@@ -392,7 +392,7 @@ def test_an_unknown_field_is_an_error_that_names_the_nearest() -> None:
         _ = fields()["forces"]
 
 
-def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped_over() -> None:
+def test_data_of_several_fields_have_env_length_and_are_not_iterable() -> None:
     data = fields()
     assert len(data) == 4
     for use in (lambda: data[0], lambda: iter(data), lambda: data[1:], lambda: data.array, lambda: np.asarray(data)):
@@ -400,9 +400,9 @@ def test_data_of_several_fields_have_the_length_of_their_envs_and_are_not_looped
             use()
 
 
-def test_data_of_one_field_are_used_as_that_array() -> None:
+def test_data_of_one_field_behave_as_its_array() -> None:
     reading = make_reading((spec("distance"),))
-    data = FieldData(RawData.read(field_message(reading), make_info((spec("distance"),))))
+    data = FieldData(RawData(field_message(reading), make_info((spec("distance"),))))
     expected = reading.measured["distance"]
     assert len(data) == 4
     assert np.array_equal(list(data), expected.tolist(), equal_nan=True)
@@ -425,16 +425,16 @@ def test_rows_of_ragged_fields_belong_to_their_env() -> None:
         assert data.point[data.rows(env)].tobytes() == reading["point"][reading.rows(env)].tobytes()
     assert data.rows(-1) == data.rows(3)
     for env in (4, -5):
-        with pytest.raises(IndexError, match="have 4 envs; there is no env at"):
+        with pytest.raises(IndexError, match="have 4 envs, got index"):
             data.rows(env)
     assert fields().offsets is None
-    with pytest.raises(TypeError, match="no fields with an event axis"):
+    with pytest.raises(TypeError, match="no field with an event axis"):
         fields().rows(0)
 
 
-def test_rows_out_of_order_are_a_wire_error() -> None:
+def test_unordered_rows_raise_wire_error() -> None:
     memory = field_message(make_reading(RAGGED)).copy()
-    data = FieldData(RawData.read(memory, make_info(RAGGED)))
+    data = FieldData(RawData(memory, make_info(RAGGED)))
     assert data.offsets is not None
     offsets = data.offsets.tobytes()
     at = memory.tobytes().index(offsets)
@@ -442,11 +442,11 @@ def test_rows_out_of_order_are_a_wire_error() -> None:
     last = int(good[-1])
     for wrong in ([1, *good[1:]], [*good[:-1], last - 1], [0, last, 0, last, last], [0, -1, 0, last, last]):
         memory[at : at + len(offsets)] = np.array(wrong, "<i8").view(np.uint8)
-        with pytest.raises(WireError, match="the rows of its envs are not in order"):
-            FieldData(RawData.read(memory, make_info(RAGGED)))
+        with pytest.raises(WireError, match="row offsets that do not ascend"):
+            FieldData(RawData(memory, make_info(RAGGED)))
 
 
-def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
+def test_truth_is_a_separate_branch_if_requested() -> None:
     reading = make_reading()
     assert fields().truth is None
     truth = fields(truth=True).truth
@@ -457,26 +457,26 @@ def test_the_truth_is_a_branch_of_its_own_where_it_was_asked_for() -> None:
     assert repr(truth).startswith("TruthData('unit', force float32 [4, 2, 3]")
     with pytest.raises(AttributeError, match="TruthData has no 'ages'"):
         _ = truth.ages
-    with pytest.raises(AttributeError, match="cannot be assigned to"):
+    with pytest.raises(AttributeError, match="read-only"):
         truth.force = 1  # type: ignore[assignment]
 
 
-def test_a_body_of_another_length_than_its_fields_take_is_a_wire_error() -> None:
+def test_body_of_wrong_length_raises_wire_error() -> None:
     memory = field_message(make_reading())
     with pytest.raises(
-        WireError, match=r"data of 'unit': a body of \d+ bytes, but 4 envs with 0 rows of the fields force take 400"
+        WireError, match=r"'unit' has a body of \d+ bytes, expected 400 for 4 envs with 0 rows of force"
     ):
-        FieldData(RawData.read(memory, make_info((spec("force"),))))
+        FieldData(RawData(memory, make_info((spec("force"),))))
 
 
-def test_envs_that_the_stream_does_not_have_are_a_wire_error() -> None:
-    with pytest.raises(WireError, match="a message of stream 'unit' has 4 envs from 0 on, of 3"):
-        RawData.read(field_message(make_reading()), make_info(envs=3))
+def test_unknown_envs_raise_wire_error() -> None:
+    with pytest.raises(WireError, match="stream 'unit' contains 4 envs from 0 on, of 3"):
+        RawData(field_message(make_reading()), make_info(envs=3))
 
 
-def test_a_field_named_as_an_attribute_is_reached_by_name() -> None:
+def test_field_with_an_attributes_name_is_accessible_by_name() -> None:
     specs = (spec("tick", dtype="int32"), spec("height"))
-    data = FieldData(RawData.read(field_message(make_reading(specs)), make_info(specs)))
+    data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
     assert data.tick == 120
     assert data["tick"].dtype == np.int32
 
@@ -490,12 +490,12 @@ INFO = StreamInfo(
 )  # fmt: skip
 
 
-def test_the_description_of_a_stream_comes_back_equal() -> None:
+def test_stream_description_round_trips() -> None:
     assert StreamInfo.from_dict(INFO.to_dict()) == INFO
     assert pickle.loads(pickle.dumps(INFO)) == INFO
 
 
-def test_the_description_of_a_stream_is_plain() -> None:
+def test_stream_description_is_plain_data() -> None:
     import json
 
     import msgspec
@@ -512,12 +512,12 @@ def test_the_description_of_a_stream_is_plain() -> None:
         {"events": 1}, {"rate_hz": "fast"}, {"type_name": None},
     ],
 )  # fmt: skip
-def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None:
-    with pytest.raises(WireError, match="no description of a stream"):
+def test_invalid_stream_description_raises_wire_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict({**INFO.to_dict(), **wrong})
     lacking = INFO.to_dict()
     del lacking[next(iter(wrong))]
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(lacking)
 
 
@@ -529,14 +529,14 @@ def test_what_describes_no_stream_is_a_wire_error(wrong: dict[str, Any]) -> None
         {"low": "x"}, {"shape": None},
     ],
 )  # fmt: skip
-def test_what_describes_no_field_is_a_wire_error(wrong: dict[str, Any]) -> None:
+def test_invalid_field_description_raises_wire_error(wrong: dict[str, Any]) -> None:
     values = INFO.to_dict()
     values["specs"][0].update(wrong)
-    with pytest.raises(WireError, match="no description of a stream"):
+    with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict(values)
 
 
-def test_two_fields_with_one_name_are_a_wire_error() -> None:
+def test_duplicate_field_name_raises_wire_error() -> None:
     values = INFO.to_dict()
     values["specs"].append(values["specs"][0])
     with pytest.raises(WireError, match="wrong value of specs"):
@@ -546,7 +546,7 @@ def test_two_fields_with_one_name_are_a_wire_error() -> None:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def test_begin_message_gives_the_places_of_poses_and_body() -> None:
+def test_begin_message_returns_positions_of_poses_and_body() -> None:
     header = Header(num_envs=2, poses=1, body_bytes=10)
     memory = empty(header.message_bytes)
     memory[:] = 0xFF
@@ -559,7 +559,7 @@ def test_begin_message_gives_the_places_of_poses_and_body() -> None:
     assert memory[128:184].view("<f4").tolist() == [1.0] * 14
     assert memory[184:192].tolist() == [0] * 8
     assert Header.read(memory.data) == header
-    with pytest.raises(WireError, match="150 bytes of memory for a header and poses of 192"):
+    with pytest.raises(WireError, match="192 bytes of memory, got 150"):
         begin_message(memory.data[:150], header)
 
 
@@ -580,7 +580,7 @@ def look_at(data: SensorData) -> None:
 
 
 @pytest.mark.parametrize("case", ["dense", "ragged", "ids"])
-def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) -> None:
+def test_random_and_mutated_messages_raise_only_wire_errors(case: str) -> None:
     generator = random.Random(1)
     specs = {"dense": DENSE, "ragged": RAGGED, "ids": ()}[case]
     info = replace(IDS, type_name=FIELDS if specs else "test.wire.Ids/1", specs=specs)
@@ -603,7 +603,7 @@ def test_random_and_mutated_messages_raise_nothing_but_wire_errors(case: str) ->
                 if data:
                     data[generator.randrange(min(area, len(data)))] = generator.choice((0, 1, 2, 128, 255))
             try:
-                look_at(kind(RawData.read(bytes(data), info)))
+                look_at(kind(RawData(bytes(data), info)))
             except WireError:
                 continue
             accepted += 1
@@ -629,9 +629,9 @@ print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), dat
 """
 
 
-def test_a_listener_needs_only_numpy() -> None:
+def test_listener_requires_only_numpy() -> None:
     memory = field_message(make_reading(), truth=True, poses=random_poses(4, 1))
-    data = FieldData(RawData.read(memory, make_info()))
+    data = FieldData(RawData(memory, make_info()))
     done = subprocess.run([sys.executable, "-c", LISTEN], input=pickle.dumps(data), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().split() == ["(4,", "2,", "3)", str(truth_is_finite(data)), "True"]
@@ -642,6 +642,6 @@ def truth_is_finite(data: FieldData) -> bool:
     return bool(data.truth.force.sum() == data.truth.force.sum())
 
 
-def test_flags_say_whether_the_truth_is_there() -> None:
+def test_flags_report_whether_truth_is_included() -> None:
     assert fields(truth=True).raw.header.flags == TRUTH
     assert sn.FieldData is FieldData

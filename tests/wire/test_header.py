@@ -22,7 +22,7 @@ def message(header: Header) -> bytes:
     return header.pack() + bytes(header.message_bytes - HEADER_BYTES)
 
 
-def test_each_number_lies_where_the_protocol_says_in_little_endian() -> None:
+def test_header_fields_are_at_their_protocol_offsets_in_little_endian() -> None:
     data = EXAMPLE.pack()
     assert len(data) == HEADER_BYTES == 128
     assert data[:4] == b"SNSR"
@@ -36,7 +36,7 @@ def test_each_number_lies_where_the_protocol_says_in_little_endian() -> None:
     assert data[96:] == bytes(32)
 
 
-def test_it_is_read_back_equal() -> None:
+def test_header_round_trips() -> None:
     assert Header.read(memoryview(message(EXAMPLE))) == EXAMPLE
     into = bytearray(b"\xff" * 130)
     EXAMPLE.pack_into(into)
@@ -52,42 +52,42 @@ def test_poses_and_body_begin_at_multiples_of_64() -> None:
     assert EXAMPLE.message_bytes == 320 + 40
 
 
-def test_the_number_of_a_type_is_a_hash_of_its_name_for_ever() -> None:
+def test_type_number_is_a_stable_hash_of_the_name() -> None:
     assert type_id("sensorium.fields/1") == int.from_bytes(
         hashlib.blake2b(b"sensorium.fields/1", digest_size=8).digest(), "little"
     )
     assert type_id("sensorium.fields/1") == 0x15FBB7F7DC1510EB
 
 
-def test_header_and_body_may_be_two_pieces() -> None:
+def test_header_and_body_can_be_separate() -> None:
     head = memoryview(message(EXAMPLE)[: EXAMPLE.body_offset])
     assert Header.read(head, 40) == EXAMPLE
-    with pytest.raises(WireError, match="320 and 39 bytes, but its header says: 3 envs, 2 poses of each, a body of 40"):
+    with pytest.raises(WireError, match=r"320 and 39 bytes, .* 3 envs, 2 poses of each, and a body of 40"):
         Header.read(head, 39)
     with pytest.raises(WireError, match="360 and 40 bytes"):
         Header.read(memoryview(message(EXAMPLE)), 40)
 
 
-def test_other_lengths_than_the_header_says_are_refused() -> None:
+def test_length_mismatch_with_the_header_is_refused() -> None:
     whole = message(EXAMPLE)
     for wrong in (whole[:-1], whole + b"\0", whole[:128], whole[:319]):
-        with pytest.raises(WireError, match="but its header says: 3 envs, 2 poses of each, a body of 40 bytes"):
+        with pytest.raises(WireError, match="but its header states 3 envs, 2 poses of each, and a body of 40 bytes"):
             Header.read(memoryview(wrong))
-    with pytest.raises(WireError, match="a message of 127 bytes is shorter than its header of 128 bytes"):
+    with pytest.raises(WireError, match="127 bytes, which is shorter than a header of 128 bytes"):
         Header.read(memoryview(whole[:127]))
-    with pytest.raises(WireError, match="of 0 bytes"):
+    with pytest.raises(WireError, match="has 0 bytes"):
         Header.read(memoryview(b""))
 
 
-def test_what_is_none_of_ours_or_of_another_version_is_refused() -> None:
+def test_foreign_bytes_and_other_versions_are_refused() -> None:
     whole = bytearray(message(EXAMPLE))
     whole[4] = 2
-    with pytest.raises(WireError, match="of version 2, this side reads version 1: install the same sensorium on both"):
+    with pytest.raises(WireError, match="header version 2, but this side reads version 1"):
         Header.read(memoryview(whole))
     whole[0] = 0
-    with pytest.raises(WireError, match=r"begins with b'.x00NSR', not with b'SNSR'"):
+    with pytest.raises(WireError, match=r"starts with b'.x00NSR' instead of b'SNSR'"):
         Header.read(memoryview(whole))
-    with pytest.raises(WireError, match="flags 0x13, of which 0x10 mean nothing"):
+    with pytest.raises(WireError, match="flags 0x13, of which 0x10 are unknown"):
         Header.read(memoryview(message(EXAMPLE._replace(flags=19))))
     with pytest.raises(WireError, match="lost events has a body of 40 bytes"):
         Header.read(memoryview(message(EXAMPLE._replace(flags=LOST))))
@@ -97,7 +97,7 @@ def test_what_is_none_of_ours_or_of_another_version_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"num_envs": -1}, {"num_envs": 2**32}, {"tick": 2**63}, {"seq": -1}, {"lost": 1.5}, {"flags": 2**16}]
 )
-def test_a_number_that_does_not_fit_is_refused_in_packing(wrong: dict[str, int]) -> None:
+def test_oversized_number_is_refused_in_packing(wrong: dict[str, int]) -> None:
     header = EXAMPLE._replace(**wrong)
     with pytest.raises(WireError, match="does not fit into a header"):
         header.pack()
@@ -105,12 +105,12 @@ def test_a_number_that_does_not_fit_is_refused_in_packing(wrong: dict[str, int])
         header.pack_into(bytearray(128))
 
 
-def test_memory_that_is_too_small_for_it_is_refused() -> None:
+def test_too_small_memory_is_refused() -> None:
     with pytest.raises(WireError, match="does not fit"):
         EXAMPLE.pack_into(bytearray(127))
 
 
-def test_random_and_mutated_bytes_raise_nothing_but_wire_errors() -> None:
+def test_random_and_mutated_bytes_raise_only_wire_errors() -> None:
     generator = random.Random(0)
     whole = message(EXAMPLE)
     accepted = 0

@@ -25,7 +25,7 @@ def rotation(pose: Pose) -> Rotation:
     return Rotation.from_quat((x, y, z, w))
 
 
-def test_by_default_it_is_no_motion() -> None:
+def test_default_pose_is_identity() -> None:
     assert Pose() == Pose((0, 0, 0), (1, 0, 0, 0))
     assert np.array_equal(Pose().apply([[1.0, 2.0, 3.0]]), [[1.0, 2.0, 3.0]])
     assert sn.Pose is Pose
@@ -72,7 +72,7 @@ def test_a_rounded_quaternion_still_turns_without_scaling() -> None:
     assert np.allclose((slanted.inverse() @ slanted).apply([1.0, 2.0, 3.0]), [1, 2, 3], rtol=0, atol=1e-14)
 
 
-def test_seven_numbers_there_and_back_are_the_same() -> None:
+def test_seven_numbers_round_trip() -> None:
     pose = random_pose(7)
     array = pose.to_array()
     assert array.shape == (7,)
@@ -81,14 +81,14 @@ def test_seven_numbers_there_and_back_are_the_same() -> None:
     assert Pose.from_array(array.astype(np.float32)).to_array().tolist() == array.astype(np.float32).tolist()
 
 
-def test_it_takes_any_sequence_and_holds_floats() -> None:
+def test_pose_accepts_any_sequence_and_stores_floats() -> None:
     pose = Pose(np.array([1, 2, 3]), [1, 0, 0, 0])  # type: ignore[arg-type]
     assert pose.pos == (1.0, 2.0, 3.0)
     assert {type(part) for part in (*pose.pos, *pose.rot)} == {float}
     assert hash(pose) == hash(Pose((1, 2, 3)))
 
 
-def test_it_cannot_be_changed_and_is_pickled_and_copied() -> None:
+def test_pose_is_immutable_picklable_and_copyable() -> None:
     pose = random_pose(1)
     with pytest.raises(FrozenInstanceError):
         pose.pos = (0.0, 0.0, 0.0)  # type: ignore[misc]
@@ -109,16 +109,16 @@ def test_it_cannot_be_changed_and_is_pickled_and_copied() -> None:
         ({"rot": (1.002, 0.0, 0.0, 0.0)}, r"not one of length 1\.002"),
     ],
 )
-def test_what_is_no_pose_is_refused(kwargs: dict[str, object], message: str) -> None:
+def test_invalid_pose_is_refused(kwargs: dict[str, object], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
         Pose(**kwargs)  # type: ignore[arg-type]
 
 
-def test_an_array_that_is_no_pose_is_refused() -> None:
+def test_invalid_pose_array_is_refused() -> None:
     with pytest.raises(sn.ConfigError, match=r"Pose\.from_array: got \(6,\), expected an array of shape \(7,\)"):
         Pose.from_array(np.zeros(6))
 
 
-def test_only_poses_chain() -> None:
+def test_only_poses_can_be_chained() -> None:
     with pytest.raises(TypeError):
         Pose() @ np.zeros(3)  # type: ignore[operator]

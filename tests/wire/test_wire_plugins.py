@@ -45,7 +45,7 @@ def _modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         sys.modules.pop(f"plugin_{name}", None)
 
 
-def test_a_module_that_fails_leaves_nothing_behind_and_the_others_are_there(tmp_path: Path) -> None:
+def test_failing_module_leaves_nothing_and_others_load(tmp_path: Path) -> None:
     found = insects()
     with pytest.warns(SensoriumWarning) as caught:
         found.load()
@@ -61,7 +61,7 @@ def test_a_module_that_fails_leaves_nothing_behind_and_the_others_are_there(tmp_
     assert sorted(NOTED) == ["Ant", "Cow", "Own"]
 
 
-def test_where_warnings_are_errors_all_are_loaded_before_the_first_is_raised() -> None:
+def test_with_warnings_as_errors_all_plugins_load_before_the_first_raises() -> None:
     found = insects()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -70,7 +70,7 @@ def test_where_warnings_are_errors_all_are_loaded_before_the_first_is_raised() -
     assert {"Ant", "Cow"} <= NOTED.keys()
 
 
-def test_they_are_loaded_once_after_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_loaded_once_after_the_built_in_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(plugins, "importlib", SimpleNamespace(import_module=order.append))
     point = SimpleNamespace(name="dog", value="dog", dist=None, load=lambda: order.append("dog"))
@@ -90,7 +90,7 @@ def test_they_are_loaded_once_after_our_own(monkeypatch: pytest.MonkeyPatch) -> 
     ],
     ids=["base exception", "exit", "no text"],
 )
-def test_whatever_a_module_raises_is_reported_by_name(text: str, said: str, tmp_path: Path) -> None:
+def test_exception_of_a_module_is_reported_by_name(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "plugin_bee.py").write_text(text, encoding="utf-8")
     found = insects()
     with pytest.warns(
@@ -108,7 +108,7 @@ def test_a_malformed_value_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(NOTED) == ["Cow", "Own"]
 
 
-def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
+def test_ctrl_c_during_loading_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "plugin_bee.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
         insects().load()

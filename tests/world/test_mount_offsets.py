@@ -150,7 +150,7 @@ def compiled(places: Places, steps: int) -> dict[str, NDArray[np.float64]]:
 
 
 @pytest.mark.parametrize("capture", [False, True])
-def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: bool) -> None:
+def test_each_env_reads_like_a_model_compiled_with_its_poses(capture: bool) -> None:
     """Fields that are expanded after the scene is built may differ between the environments."""
     engine = sn.MujocoEngine(world(PLACES[0]), 3)
     scene = sn.Scene(engine, sensors(), capture=capture)
@@ -181,7 +181,7 @@ def test_each_env_reads_as_a_model_that_was_compiled_with_its_poses(capture: boo
         ("joint", "hinge", "jnt_pos"),
     ],
 )
-def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(
+def test_written_offset_applies_at_the_next_sample_and_survives_a_reset(
     kind: str, name: str, field: str, capture: bool
 ) -> None:
     """After each of several writes in place, the mount follows its field and nothing is rebuilt."""
@@ -206,7 +206,7 @@ def test_a_write_counts_at_the_next_sample_and_a_reset_keeps_it(
     np.testing.assert_allclose(scene["frames"].data.target_pos_source[:, 0].numpy(), values[:, row], atol=1e-6)
 
 
-def test_a_reset_of_some_envs_moves_the_mounts_of_these_only() -> None:
+def test_reset_of_some_envs_moves_only_their_mounts() -> None:
     """A write to all environments takes effect at once in the reset one, and with the next sample in the others."""
     engine = sn.MujocoEngine(world(PLACES[0]), 3)
     scene = sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")])
@@ -223,7 +223,7 @@ def test_a_reset_of_some_envs_moves_the_mounts_of_these_only() -> None:
     np.testing.assert_array_equal(mount.offset_pos[:, 0], [(0.5, 0.25, 0.125)] * 3)
 
 
-def test_what_was_expanded_before_the_scene_stays_when_sensors_change_the_model() -> None:
+def test_expanded_fields_survive_model_changes_by_sensors() -> None:
     """An IMU makes MuJoCo compute accelerations: the model is recompiled, and the values per environment are kept."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     engine.batch.expand("cam_pos")[1, engine.model.camera("eye").id] = (0.5, 0.25, 0.125)
@@ -235,7 +235,7 @@ def test_what_was_expanded_before_the_scene_stays_when_sensors_change_the_model(
     np.testing.assert_allclose(engine.batch.expanded("body_mass")[1], 2.0 * engine.model.body_mass)
 
 
-def test_what_sensors_cannot_keep_of_a_batch_is_refused_by_name() -> None:
+def test_unkeepable_batch_fields_are_refused_by_name() -> None:
     """Sites added by a sensor change the size of `site_pos`; a model passed by the caller without them is rejected."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     engine.batch.expand("site_pos")[1] += 1.0
@@ -247,7 +247,7 @@ def test_what_sensors_cannot_keep_of_a_batch_is_refused_by_name() -> None:
         sn.Scene(engine, [sn.ImuCfg(name="imu", site="wrist")])
 
 
-def test_models_of_the_caller_count_with_the_poses_they_have() -> None:
+def test_callers_models_keep_their_poses() -> None:
     """`batch.set_models` assigns each environment its own model and can remove it again."""
     engine = sn.MujocoEngine(mujoco.MjModel.from_xml_string(world(PLACES[0])), 3)
     frames = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=[FrameCfg(name="tip", site="tip")])
@@ -260,7 +260,7 @@ def test_models_of_the_caller_count_with_the_poses_they_have() -> None:
         np.testing.assert_allclose(got, [PLACES[env]["tip"][0] for env in expected], atol=1e-6)
 
 
-def test_an_edit_of_a_live_model_counts_from_the_next_update_on() -> None:
+def test_edit_of_a_live_model_applies_from_the_next_update() -> None:
     """All sensors of a wrapped model read the same as those of a model compiled with the new poses."""
     spec = mujoco.MjSpec.from_string(world(PLACES[0]))
     sn.prepare(spec, sensors())
@@ -298,7 +298,7 @@ def test_a_partial_reset_of_live_data_reads_the_model_again() -> None:
     np.testing.assert_array_equal(mount.offset_pos[:, 0], [before.astype(np.float32)] * 2)
 
 
-def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
+def test_contact_axes_of_a_geom_are_those_of_its_env() -> None:
     """A ball rests on a floor: the force on it points upwards in the world, however the geom is oriented."""
     xml = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 0.1"/><body name="ball" pos="0 0 0.1">
       <freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.01 0.01 0.01"/><geom name="skin" size="0.1"/>
@@ -314,7 +314,7 @@ def test_the_axes_of_a_geom_in_contact_are_those_of_its_env() -> None:
     np.testing.assert_allclose(turns, [(1.0, 0.0, 0.0, 0.0), (np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0)], atol=1e-6)
 
 
-def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> None:
+def test_loaded_state_uses_the_batchs_mount_poses() -> None:
     """The owner of a model saves its fields; a loaded state continues with the fields of the batch it is loaded
     into.
     """
@@ -333,7 +333,7 @@ def test_a_state_that_is_loaded_finds_the_mounts_where_the_batch_has_them() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capture", [False, True])
-def test_mujoco_warp_has_the_mounts_where_mujoco_has_them(capture: bool) -> None:
+def test_mujoco_warp_mount_poses_match_mujoco(capture: bool) -> None:
     """Three cases: one row for all environments, a replacing array with a row per environment, and writes in place."""
     frames = [FrameCfg(name="wrist", site="wrist", offset=ON_TOP), FrameCfg(name="eye", camera="eye")]
     cfg = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=frames)
@@ -365,7 +365,7 @@ def test_mujoco_warp_has_the_mounts_where_mujoco_has_them(capture: bool) -> None
         agree()
 
 
-def test_where_nothing_is_moved_nothing_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmoved_mounts_need_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launch that follows elements runs as soon as the first field is expanded, and never before."""
     engine = sn.MujocoEngine(world(PLACES[0]), 2)
     scene = sn.Scene(engine, sensors())

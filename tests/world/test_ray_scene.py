@@ -55,7 +55,7 @@ def names(scene: RayScene, **targets: Any) -> set[str]:
 # Sharing --------------------------------------------------------------------------------------------------------------
 
 
-def test_sensors_of_one_selection_share_trees_and_indices() -> None:
+def test_sensors_with_equal_selection_share_trees_and_indices() -> None:
     """Equal selections share the same `wp.Mesh` and view; another selection has its own, with the same moving
     meshes.
     """
@@ -72,7 +72,7 @@ def test_sensors_of_one_selection_share_trees_and_indices() -> None:
     assert len(set(meshes[0])) == 1  # two feet, one mirrored: one mesh
 
 
-def test_two_sensors_of_a_scene_share_and_memory_does_not_grow_with_their_number() -> None:
+def test_memory_does_not_grow_with_the_number_of_sensors() -> None:
     cfg = sn.RayCasterCfg(name="a", body="b0", targets="ground")
     scene = sn.Scene(tensor_engine(SHAPES, 2, 2), [cfg, cfg.model_copy(update={"name": "b"})])
     a, b = (scene[name] for name in "ab")
@@ -110,11 +110,11 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
     assert weights[80, 1][0] > 10 * weights[12, 1][0]
 
 
-# What a step does -----------------------------------------------------------------------------------------------------
+# Work per step --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])
-def test_what_stands_still_costs_nothing_per_step(direction: list[float]) -> None:
+def test_static_shapes_cost_nothing_per_step(direction: list[float]) -> None:
     """A step places the mount and the moving shapes, and casts; in a static world it only casts."""
     for moves, expected in ((True, ["place_shapes"]), (False, [])):
         world = world_of(2, SHAPES if moves else SHAPES[:3])
@@ -162,12 +162,12 @@ def arrays(struct: Any) -> Mapping[str, Any]:
         ({"exclude": ("b0", "wall")}, {"ground", "hills", "lamp"}),
     ],
 )
-def test_selections(targets: dict[str, Any], expected: set[str]) -> None:
+def test_selections_match_expected_shapes(targets: dict[str, Any], expected: set[str]) -> None:
     """Selections by geometry, groups (which then replace every other rule but visibility), names, bodies and labels."""
     assert names(world_of().scene, **targets) == expected
 
 
-def test_labels_that_a_scene_gives_by_name_and_body() -> None:
+def test_labels_are_given_by_name_and_body() -> None:
     scene = sn.Scene(
         tensor_engine(SHAPES, 2, 1),
         [sn.RayCasterCfg(name="rays", body="b0", labels="robot", fields=("geom_ids",))],
@@ -198,13 +198,13 @@ def test_labels_that_a_scene_gives_by_name_and_body() -> None:
         ({"groups": (5,)}, r"geometry='any', include_geom_groups=None for every shape"),
     ],
 )
-def test_what_matches_nothing_is_an_error_that_names_what_there_is(targets: dict[str, Any], message: str) -> None:
+def test_selection_without_match_error_lists_existing_names(targets: dict[str, Any], message: str) -> None:
     world = world_of()
     with pytest.raises(SelectionError, match=re.compile(message, re.DOTALL)):
         world.scene.view(Targets(**targets), [-1], "Test")
 
 
-def test_a_body_that_is_all_there_is_sees_nothing_but_itself_where_that_is_asked_for() -> None:
+def test_own_body_is_hit_only_if_requested() -> None:
     shapes = [Shape("sphere", "head", (0.1,), body="b0")]
     alone = sn.Scene(tensor_engine(shapes, 2, 1), [sn.RayCasterCfg(name="rays", body="b0")])
     assert torch.isinf(alone["rays"].data.distances).all()
@@ -214,7 +214,7 @@ def test_a_body_that_is_all_there_is_sees_nothing_but_itself_where_that_is_asked
         sn.Scene(tensor_engine([], 2, 1), [sn.RayCasterCfg(name="rays", body="b0")])
 
 
-def test_a_deformable_is_refused_by_name_and_fine_when_excluded() -> None:
+def test_deformable_is_refused_by_name_unless_excluded() -> None:
     cloth = Shape("mesh", "cloth", is_static=False, fault="it is deformable")
     world = world_of(1, (*SHAPES, cloth))
     with pytest.raises(ConfigError, match=r"(?s)Test.*targets.*cloth.*deformable.*exclude=\('cloth',\)"):
@@ -223,7 +223,7 @@ def test_a_deformable_is_refused_by_name_and_fine_when_excluded() -> None:
     assert names(world.scene, include=("ground",)) == {"ground"}
 
 
-def test_rays_need_directions() -> None:
+def test_rays_require_directions() -> None:
     world = world_of()
     for start, direction in (([0, 0, 0], [0, 0, 0]), ([0, 0, np.nan], [0, 0, 1]), ([0, 0, 0], [0, np.inf, 1])):
         with pytest.raises(ConfigError, match=r"pattern.*ray 1 with start.*directions that are not zero"):
@@ -245,7 +245,7 @@ def test_rays_need_directions() -> None:
         ([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 3]], "indices 0 to 3, expected 0 to 2"),
     ],
 )
-def test_a_broken_mesh_is_an_error_that_names_it(vertices: Any, faces: Any, message: str) -> None:
+def test_broken_mesh_error_names_it(vertices: Any, faces: Any, message: str) -> None:
     with pytest.raises(ModelError, match=f"mesh 'rock': .*{message}"):
         Mesh(vertices, faces, "rock")
 
@@ -300,7 +300,7 @@ def test_a_mesh_of_two_million_triangles_works(cells: int, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_rays_can_be_added_to_a_scene_that_was_made_without_them_and_nobody_notices(fresh: bool) -> None:
+def test_rays_added_later_do_not_affect_other_sensors(fresh: bool) -> None:
     """Shapes only need poses from the engine, so nothing is reserved for them."""
     model = (
         '<mujoco><worldbody><geom name="floor" type="plane" size="5 5 .1"/><body name="ball" pos="0 0 3"><freejoint/>'

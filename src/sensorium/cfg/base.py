@@ -150,7 +150,7 @@ def numbers_in(value: Any) -> NDArray[np.float64]:
     return numbers
 
 
-def differ(one: Any, other: Any) -> bool:
+def values_differ(one: Any, other: Any) -> bool:
     """Return whether two values given for the same field under two names differ."""
     try:
         return bool(as_plain(one) != as_plain(other))
@@ -279,7 +279,7 @@ class Cfg(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _named_by_words(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
+    def _check_field_names(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
         if isinstance(value, Mapping) and (odd := [name for name in value if not isinstance(name, str)]):
             raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is not a field name.")
         return build(value)
@@ -393,21 +393,21 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
         return {}
     found: dict[str, dict[str, str]] = {}
 
-    def look_into(body: Sequence[ast.stmt], path: str) -> None:
+    def collect(body: Sequence[ast.stmt], path: str) -> None:
         for item, after in zip_longest(body, body[1:]):
             match item, after:
                 case ast.ClassDef(name=name), _:
                     found[f"{path}{name}"] = {}  # the last definition of a class wins
-                    look_into(item.body, f"{path}{name}.")
+                    collect(item.body, f"{path}{name}.")
                 case ast.FunctionDef(name=name), _:
-                    look_into(item.body, f"{path}{name}.<locals>.")
+                    collect(item.body, f"{path}{name}.<locals>.")
                 case ((ast.If() | ast.Try() | ast.With()), _):
-                    look_into(item.body, path)
-                    look_into(getattr(item, "orelse", []), path)
+                    collect(item.body, path)
+                    collect(getattr(item, "orelse", []), path)
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     found.get(path.removesuffix("."), {})[name] = inspect.cleandoc(text)
 
-    look_into(tree.body, "")
+    collect(tree.body, "")
     return found
 
 
@@ -497,17 +497,10 @@ def without_absent(**values: Any) -> dict[str, Any]:
 class OffsetCfg(Cfg):
     """Fixed pose of a sensor's frame relative to the frame it is mounted on."""
 
-    pos: Vec3 = (0.0, 0.0, 0.0)
+    pos: Annotated[Vec3, must(is_finite, "three finite numbers, m")] = (0.0, 0.0, 0.0)
     """Origin, m."""
     rot: Quat = (1.0, 0.0, 0.0, 0.0)
     """Orientation, unit quaternion (w, x, y, z)."""
-
-    @field_validator("pos")
-    @classmethod
-    def _finite(cls, pos: Vec3) -> Vec3:
-        if not all(map(math.isfinite, pos)):
-            raise bad("three finite numbers, m")
-        return pos
 
     @field_validator("rot")
     @classmethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, Strict, field_validator
+from pydantic import PlainSerializer, PlainValidator, Strict
 
-from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, parse_float, python_number, without_absent
+from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, must, parse_float, python_number, without_absent
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
 
@@ -101,9 +101,17 @@ class GilbertElliott(Cfg):
     The loss rate is p / (p + r), the mean burst length 1 / r samples.
     """
 
-    p: Annotated[float, Strict()]
+    p: Annotated[float, Strict(), must(lambda p: 0.0 <= p <= 1.0, "a probability in [0, 1]")]
     """Probability per sample of entering the bad state, in [0, 1]."""
-    r: Annotated[float, Strict()]
+    r: Annotated[
+        float,
+        Strict(),
+        must(
+            lambda r: 0.0 < r <= 1.0,
+            "a probability in (0, 1]",
+            "Give r > 0, since with r = 0 a burst would never end.",
+        ),
+    ]
     """Probability per sample of returning to the good state, in (0, 1]."""
 
     if TYPE_CHECKING:
@@ -113,17 +121,3 @@ class GilbertElliott(Cfg):
 
         def __init__(self, p: Any = ABSENT, r: Any = ABSENT, **others: Any) -> None:
             super().__init__(**without_absent(p=p, r=r), **others)
-
-    @field_validator("p")
-    @classmethod
-    def _p(cls, p: float) -> float:
-        if not 0.0 <= p <= 1.0:
-            raise bad("a probability in [0, 1]")
-        return p
-
-    @field_validator("r")
-    @classmethod
-    def _r(cls, r: float) -> float:
-        if not 0.0 < r <= 1.0:
-            raise bad("a probability in (0, 1]", "Give r > 0, since with r = 0 a burst would never end.")
-        return r

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -64,6 +64,15 @@ class SensorCfg(Cfg, Generic[DataT]):
         """The computed fields, in the order of the data class: those in `fields` and `always`."""
         chosen = getattr(self, "fields", ())
         return tuple(name for name in self.selectable if chosen == "all" or name in (*chosen, *self.always))
+
+    def _init_with(self, data: Mapping[str, Any], faults: Sequence[Fault]) -> None:
+        """Initialise the config, and raise one error for the faults of its fields and the given ones."""
+        try:
+            super().__init__(**data)
+        except ConfigError as error:
+            raise ConfigError(error.config, [*error.faults, *faults]) from None
+        if faults:
+            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
 
     @field_validator("update_period")
     @classmethod
@@ -285,12 +294,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
             if is_world or selector not in selectors:
                 fix = "Name an element that moves, not the world." if is_world else ""
                 faults.append(Fault(selector, repr(data[selector]), f"{what}, by one of {', '.join(selectors)}", fix))
-        try:
-            super().__init__(**data)
-        except ConfigError as error:
-            raise ConfigError(error.config, [*error.faults, *faults]) from None
-        if faults:
-            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
+        self._init_with(data, faults)
 
     @property
     def selector(self) -> tuple[str, Any]:

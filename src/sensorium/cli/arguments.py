@@ -41,6 +41,3 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         is_instance=lambda value: value is None or isinstance(value, int | float),
         str_from_instance=lambda value: [str(value)],
     )
-
-
-__all__ = ["REGISTRY", "unset"]

@@ -134,6 +134,3 @@ def _check_path(address: str, path: str) -> None:
             raise _cannot(address, "Address already in use by another server", other)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _cannot(address, f"the folder {folder!r} is not writable", other)
-
-
-__all__ = ["check_addresses", "check_device_name", "check_envs", "check_files"]

@@ -139,7 +139,7 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
     if rays := _rays(sensor):
         out["rays"] = rays
     if query := _solids(sensor):
-        out["feels"] = _described(sensor, query.view.shapes)
+        out["detects"] = _described(sensor, query.view.shapes)
     return out
 
 
@@ -307,8 +307,8 @@ def _facts(sensor: Mapping[str, Any]) -> Table:
         if "rays" not in sensor["notes"]:
             view.add_row("rays", f"{rays['count']}" + (f", {shape}" if " x " in shape else ""))
         view.add_row("hits", escape(_shapes(rays["shapes"])))
-    if "feels" in sensor:
-        view.add_row("feels", escape(_shapes(sensor["feels"])))
+    if "detects" in sensor:
+        view.add_row("detects", escape(_shapes(sensor["detects"])))
     more = f", its rays {bytes_text(rays['nbytes'])}" if rays else ""
     view.add_row("memory", bytes_text(sensor["nbytes"]) + more)
     for key, value in (*sensor["constants"].items(), *sensor["notes"].items()):

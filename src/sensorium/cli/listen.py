@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import live, note, stderr, stdout
+from sensorium.cli.messages import live, note, stdout, warn
 
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
-    from sensorium.client.monitor import Monitor
-    from sensorium.client.options import Options
+    from sensorium.client.monitor import Monitor, Options
     from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
@@ -54,10 +52,12 @@ class Listen:
     A plain version needs only numpy, pyzmq and msgspec: python -m sensorium.client ADDRESS.
 
     For example:
-      sensorium listen tcp://127.0.0.1:7447 sensorium listen tcp://127.0.0.1:7447 lidar --env 0 sensorium listen
-      tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20 sensorium listen tcp://127.0.0.1:7447 trunk --policy
-      lossless --json --count 1000 > trunk.jsonl sensorium listen tcp://127.0.0.1:7447 --blueprints sensorium listen
-      tcp://127.0.0.1:7447 --blueprints safe_distance
+      sensorium listen tcp://127.0.0.1:7447
+      sensorium listen tcp://127.0.0.1:7447 lidar --env 0
+      sensorium listen tcp://127.0.0.1:7447 trunk foot --truth --max-rate 20
+      sensorium listen tcp://127.0.0.1:7447 trunk --policy lossless --json --count 1000 > trunk.jsonl
+      sensorium listen tcp://127.0.0.1:7447 --blueprints
+      sensorium listen tcp://127.0.0.1:7447 --blueprints safe_distance
     """
 
     address: Annotated[Positional[str], arg(metavar="ADDRESS")]
@@ -95,8 +95,8 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.client.monitor import NO_SENSOR, listen, words
-        from sensorium.client.options import Options
+        from sensorium.cli.values import line
+        from sensorium.client.monitor import NO_SENSOR, Options, listen, words
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
@@ -108,22 +108,18 @@ class Listen:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
             note(f"public key of this client: {keys[0]}")
-        with words(_warn):
+        with words(warn):
             if self.blueprints:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)
             elif self.json or (self.sensors and not stdout().is_terminal):
-                listen(options, sys.stdout, note, TITLE)
+                listen(options, sys.stdout, note, TITLE, line)
             elif self.sensors:
                 _live(options)
             else:
                 with options.connect(TITLE) as client:
                     _print_catalogue(client)
         return 0
-
-
-def _warn(text: str) -> None:
-    stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
 
 # Catalogue ------------------------------------------------------------------------------------------------------------
@@ -158,12 +154,14 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
     chosen = [library.find(name) for name in names]
     if as_json:
         for blueprint in chosen or library:
-            print(show.definition_json(blueprint.definition), flush=True)
+            print(show.description_json(blueprint.definition), flush=True)
     elif names:
         for blueprint in chosen:
             console.print(str(blueprint), markup=False)
     else:
-        rows = [(each.id, each.definition.where, _reserve(each), each.doc.replace("``", "`")) for each in library]
+        rows = [
+            (each.id, each.definition.where, _reserve(each), each.definition.doc.replace("``", "`")) for each in library
+        ]
         if console.width < NARROW:
             for name, where, reserve, doc in rows:
                 notes = [f"in the {where}"] if where != "scene" else []
@@ -178,7 +176,7 @@ def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) ->
 
 def _reserve(blueprint: Blueprint) -> str:
     """Return the --reserve argument that the server needs for a blueprint, if any."""
-    needs = blueprint.needs
+    needs = blueprint.definition.needs
     return "RIG.toml" if "(reserve" in needs else needs if blueprint.definition.where == "server" else ""
 
 
@@ -203,20 +201,20 @@ def _live(options: Options) -> None:
 
 def picture(monitor: Monitor, width: int) -> Group:
     """Return two tables of at most `width` characters: the rates and counts, and the newest values."""
-    from sensorium.client import show
+    from sensorium.cli.values import STATS_HEADINGS, VALUE_HEADINGS, stats_row, values_rows
 
     names, newest = monitor.names, monitor.newest
-    stats = [show.stats_row(name, monitor.flow(name), newest.get(name)) for name in names]
-    values = [row for name in names if (data := newest.get(name)) is not None for row in show.values_rows(name, data)]
+    stats = [stats_row(monitor, name) for name in names]
+    values = [row for name in names if (data := newest.get(name)) is not None for row in values_rows(name, data)]
     frames = max((data.frame for data in newest.values()), default=0)
     times = max((data.time for data in newest.values()), default=0.0)
     title = f"{monitor.client.address}: frame {frames}, {times:.3f} s"
     stats_table = _table(
-        show.STATS_HEADINGS, stats, width, right=show.STATS_HEADINGS[1:-1], spare=STATS_WORTH,
+        STATS_HEADINGS, stats, width, right=STATS_HEADINGS[1:-1], spare=STATS_WORTH,
     )  # fmt: skip
     parts: list[Any] = [Text(title, style="bold"), stats_table]
     if values:
-        parts.append(_table(show.VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
+        parts.append(_table(VALUE_HEADINGS, values, width, wrapped=("newest",), spare=("shape", "unit")))
     return Group(*parts)
 
 

@@ -46,6 +46,11 @@ def note(text: str) -> None:
     stderr().print(escape(text), style="dim", soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Print a warning."""
+    stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+
 def error(text: str) -> None:
     """Print why a command failed."""
     stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
@@ -81,7 +86,7 @@ def plain_warnings() -> Iterator[None]:
                 before(message, category, *where, **more)
             elif str(message) not in said:
                 said.add(str(message))
-                stderr().print(f"[bold yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+                warn(str(message))
 
         warnings.simplefilter("always", SensoriumWarning)
         warnings.showwarning = show

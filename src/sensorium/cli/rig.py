@@ -91,7 +91,7 @@ def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Itera
             yield
     except ConfigError as error:
         for number, cfg in enumerate(configs if path else (), 1):
-            if path and error.config == f"{type(cfg).__name__}({cfg.label!r})":
+            if path and error.config == cfg.title:
                 where = _place(path, number, {"kind": cfg.kind(), "name": cfg.label})
                 raise ModelError("\n".join(f"{where}: {fault}" for fault in error.faults)) from None
         raise

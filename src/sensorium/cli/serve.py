@@ -20,7 +20,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
-from sensorium.cli.messages import busy, live, note, stderr, stdout
+from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
 from sensorium.cli.signals import ending
 from sensorium.errors import ConfigError, UsageError, nearest
 
@@ -252,7 +252,7 @@ class Serve:
             configs = rig or []
         for word in self.reserve:
             if not word.endswith(".toml"):
-                from sensorium.stream.collision import reserve_contact
+                from sensorium.sensors.contact.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
         with naming_tables(self.rig, configs):
@@ -294,8 +294,7 @@ class Serve:
 
         return controls, substeps
 
-    # Output
-    # ---------------------------------------------------------------------------------------------------------------
+    # Output -----------------------------------------------------------------------------------------------------------
 
     def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str) -> None:
         from sensorium.cli.listen import catalogue_table
@@ -342,11 +341,7 @@ def _logged() -> Iterator[None]:
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        _warn(self.format(record))
-
-
-def _warn(text: str) -> None:
-    stderr().print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        warn(self.format(record))
 
 
 class _Watch:
@@ -392,8 +387,8 @@ class _Watch:
             if name not in clients:
                 note(f"client {name} disconnected")
         self._clients = clients
-        for text in server.complaints():
-            _warn(text)
+        for text in server.slow_client_reports():
+            warn(text)
         if self._live is not None:
             self._live.update(self._line(now), refresh=True)
 

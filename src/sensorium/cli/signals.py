@@ -27,6 +27,3 @@ def ending(*numbers: int) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-__all__ = ["ending"]

@@ -146,8 +146,8 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
         sensor.buffers.listeners += 1
     try:
         with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
-            news = scene.news()
-            recorder.add_all(scene.publish(since=news))
+            cursor = scene.sample_cursor()
+            recorder.add_all(scene.publish(since=cursor))
             while scene.tick < end:
                 if ended:
                     raise KeyboardInterrupt  # between two steps, where the scene is still readable
@@ -157,7 +157,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
                 stop = min(end, start + (passed // every + 1) * every, *(rate.next_after(tick) for rate in rates))
                 scene.step(ctrl, 1 if delayed else stop - tick)
                 recorder.add_all(scene.publish(delayed))
-                recorder.add_all(scene.publish(prompt, since=news))
+                recorder.add_all(scene.publish(prompt, since=cursor))
                 advance(scene.tick - start)
     except KeyboardInterrupt:
         note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sensorium.client.client import Client as Client
     from sensorium.client.client import connect as connect
-    from sensorium.client.requests import ServerError as ServerError
+    from sensorium.client.session import ServerError as ServerError
 
-_MODULES = {"Client": "client", "ServerError": "requests", "connect": "client"}
+_MODULES = {"Client": "client", "ServerError": "session", "connect": "client"}
 
 for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
     if find_spec(_module) is None:

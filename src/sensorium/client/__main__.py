@@ -38,12 +38,11 @@ def _run(argv: Sequence[str] | None) -> int:
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import listen, to_stderr, words
-        from sensorium.client.options import Options
+        from sensorium.client.monitor import Options, listen, newest_json, to_stderr, words
 
         with words(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
-            listen(options, sys.stdout, to_stderr, "python -m sensorium.client")
+            listen(options, sys.stdout, to_stderr, "python -m sensorium.client", newest_json)
     except SensoriumError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -63,18 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     import argparse
     from pathlib import Path
 
-    def whole(text: str) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
-
-    def real(text: str) -> float:
-        try:
-            return float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
-
     parser = argparse.ArgumentParser(
         prog="python -m sensorium.client",
         description="Listen to sensors of a simulation in another process, in plain text.",
@@ -82,20 +69,20 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("address", metavar="ADDRESS", help="what the server prints, e.g. tcp://127.0.0.1:7447")
-    add("sensors", metavar="SENSOR", nargs="*", help="names; without one the table of what there is")
-    add("--env", type=whole, metavar="K", help="only this environment (default: all; shown is the first)")
-    add("--every", type=whole, default=1, metavar="N", help="only each N-th sample")
-    add("--max-rate", type=real, default=0.0, metavar="HZ", help="most samples per second of wall clock")
-    add("--policy", choices=("latest", "lossless"), default="latest", help="what is too much is left out, or waits")
-    add("--truth", action="store_true", help="the ground truth, too")
-    add("--count", type=whole, default=0, metavar="N", help="end after N samples of each sensor")
-    add("--seconds", type=real, default=0.0, metavar="S", help="end after S seconds of wall clock")
-    add("--json", action="store_true", help="one line of JSON for each sample")
-    add("--token-file", type=Path, metavar="FILE", help="the server's token (or the variable SENSORIUM_TOKEN)")
-    add("--server-key", default="", metavar="KEY", help="the server's public key, where it has keys")
-    add("--keys", dest="key_file", type=Path, metavar="FILE", help="this client's keys; made where it does not exist")
-    add("--timeout", type=real, default=5.0, metavar="S", help="longest wait for the server at first, s")
+    add("address", metavar="ADDRESS", help="address that the server prints, e.g. tcp://127.0.0.1:7447")
+    add("sensors", metavar="SENSOR", nargs="*", help="names of sensors (default: list the available sensors)")
+    add("--env", type=int, metavar="K", help="only this environment (default: all; the values shown are of the first)")
+    add("--every", type=int, default=1, metavar="N", help="only every N-th sample")
+    add("--max-rate", type=float, default=0.0, metavar="HZ", help="maximum number of samples per second of wall clock")
+    add("--policy", choices=("latest", "lossless"), default="latest", help="drop old samples, or queue all")
+    add("--truth", action="store_true", help="also show the ground truth")
+    add("--count", type=int, default=0, metavar="N", help="end after N samples of each sensor")
+    add("--seconds", type=float, default=0.0, metavar="S", help="end after S seconds of wall clock")
+    add("--json", action="store_true", help="print all samples, not only the newest of each second")
+    add("--token-file", type=Path, metavar="FILE", help="file with the server's token (default: SENSORIUM_TOKEN)")
+    add("--server-key", default="", metavar="KEY", help="public key of a server with keys")
+    add("--keys", dest="key_file", type=Path, metavar="FILE", help="file with this client's keys; created if missing")
+    add("--timeout", type=float, default=5.0, metavar="S", help="longest wait for the first connection, s")
     return parser
 
 

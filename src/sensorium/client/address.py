@@ -8,7 +8,7 @@ from typing import Any
 
 from sensorium.client import checks
 from sensorium.errors import ConfigError
-from sensorium.wire.keyfiles import is_key
+from sensorium.wire.keyfiles import KEY_CHARACTERS, is_key, new_keys
 
 
 def check_address(address: str) -> str:
@@ -42,14 +42,14 @@ def why_silent(address: str) -> str:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(rest)
     except socket.gaierror:
-        return f"there is no host {host!r}"
+        return f"the host {host!r} is unknown"
     except FileNotFoundError:
-        return "there is no such file"
+        return "the socket file does not exist"
     except ConnectionRefusedError:
-        return "nothing listens there"
+        return "no program listens there"
     except OSError as error:
-        return f"it cannot be reached ({error.strerror or error})"
-    return "what listens there is no server of sensorium, or it hangs"
+        return f"the address is unreachable ({error.strerror or error})"
+    return "the program that listens there is not a sensorium server, or does not respond"
 
 
 def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
@@ -62,23 +62,21 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
     Raises:
         ConfigError: a key is invalid, or the key of the server is missing.
     """
+    if server_key != "" and not is_key(server_key):
+        expected = f"a key of {KEY_CHARACTERS} characters, as the server prints it"
+        raise ConfigError.single("connect", "server_key", checks.HIDDEN, expected)
+    if keys is not None:
+        if not (isinstance(keys, tuple | list) and len(keys) == 2 and all(map(is_key, keys))):
+            expected = f"the public and the secret key of this client, {KEY_CHARACTERS} characters each, or None"
+            raise ConfigError.single("connect", "keys", checks.HIDDEN, expected)
+        if not server_key:
+            fix = "Add server_key=..., with the key that the server prints."
+            raise ConfigError.single("connect", "keys", checks.HIDDEN, "the key of the server as well", fix)
 
     def prepare(socket: Any) -> None:
-        if not server_key:
-            return
-        import zmq
+        if server_key:
+            public, secret = keys or new_keys()
+            socket.curve_serverkey = server_key.encode()
+            socket.curve_publickey, socket.curve_secretkey = public.encode(), secret.encode()
 
-        public, secret = keys if keys is not None else zmq.curve_keypair()
-        socket.curve_serverkey = server_key.encode()
-        socket.curve_publickey = public.encode() if isinstance(public, str) else public
-        socket.curve_secretkey = secret.encode() if isinstance(secret, str) else secret
-
-    if keys is not None and not (isinstance(keys, tuple | list) and len(keys) == 2):
-        expected = "a pair of the public and the secret key of this client, or None"
-        raise ConfigError.single("connect", "keys", checks.HIDDEN, expected)
-    for text in (server_key, *(keys or ())):
-        if text != "" and not is_key(text):
-            raise ConfigError.single("connect", "keys", checks.HIDDEN, "keys of 40 characters")
-    if keys is not None and not server_key:
-        raise ConfigError.single("connect", "keys", "keys of this client", "the server's key as well: server_key=...")
     return prepare

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, overload
+from typing import Any
 
 from sensorium.client import checks
-from sensorium.errors import ConfigError
 from sensorium.wire.attributes import (
     Attribute,
     AttributeType,
@@ -24,11 +23,9 @@ from sensorium.wire.attributes import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class ActorAttribute:
     """Value of one attribute of a blueprint at the time of the look-up.
-
-    It compares with Python values and with text: ``attribute == 100`` and ``attribute == "100"`` are equivalent.
 
     Args:
         attribute: definition of the attribute.
@@ -56,16 +53,6 @@ class ActorAttribute:
     def recommended_values(self) -> tuple[str, ...]:
         """Recommended values, as text."""
         return self.attribute.recommended_values
-
-    @property
-    def restrict_to_recommended(self) -> bool:
-        """Whether only recommended values are accepted."""
-        return self.attribute.restrict_to_recommended
-
-    @property
-    def is_modifiable(self) -> bool:
-        """Whether the attribute can be set; always True."""
-        return True
 
     def as_bool(self) -> bool:
         """Return the value as a bool.
@@ -96,47 +83,7 @@ class ActorAttribute:
         return self.attribute.text(self.value)
 
     def _as(self, type: AttributeType) -> Any:
-        value = None
-        if self.value is not None:
-            value = Attribute(id=self.id, type=type).parse(self.value, self.blueprint)
-        if value is None:
-            expected = Attribute(id=self.id, type=type).expected
-            fix = "It is not set and has no default." if self.value is None else ""
-            raise ConfigError.single(blueprint_title(self.blueprint), self.id, self.value, expected, fix)
-        return value
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __int__(self) -> int:
-        return self.as_int()
-
-    def __float__(self) -> float:
-        return self.as_float()
-
-    def __str__(self) -> str:
-        return self.as_str()
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ActorAttribute):
-            return self.id == other.id and self.value == other.value
-        if isinstance(other, bool) != isinstance(self.value, bool) and not isinstance(other, str):
-            return False
-        if self.value is None or other is None:
-            return self.value is other or (self.value is None and other == "")
-        try:
-            return bool(self.value == self.attribute.parse(other))
-        except ConfigError:
-            return False
-
-    def __hash__(self) -> int:
-        return hash((self.id, self.as_str()))
-
-    def __repr__(self) -> str:
-        unit = f" {self.attribute.unit}" if self.attribute.unit and self.value is not None else ""
-        shown = "not set" if self.value is None else f"{self.value!r}{unit}"
-        kinds = f"const {self.type}" if self.restrict_to_recommended else self.type
-        return f"ActorAttribute({self.id}: {kinds} = {shown}{'' if self.is_chosen else ', the default'})"
+        return Attribute(id=self.id, type=type, required=True).parse(self.value, self.blueprint)
 
 
 class Blueprint:
@@ -166,28 +113,9 @@ class Blueprint:
         return self.definition.id
 
     @property
-    def kind(self) -> str:
-        """Short name of the sensor, e.g. ``"imu"``."""
-        return self.definition.kind
-
-    @property
     def tags(self) -> list[str]:
         """Search tags."""
         return list(self.definition.tags)
-
-    @property
-    def doc(self) -> str:
-        """Description of the sensor."""
-        return self.definition.doc
-
-    @property
-    def needs(self) -> str:
-        """Resources to reserve at the start of the server; empty if none are needed."""
-        return self.definition.needs
-
-    def has_tag(self, tag: str) -> bool:
-        """Return whether the blueprint has a tag."""
-        return tag in self.definition.tags
 
     def match_tags(self, wildcard: str) -> bool:
         """Return whether the id or a tag matches a pattern such as ``"sensor.lidar.*"``."""
@@ -216,10 +144,7 @@ class Blueprint:
             ConfigError: the value has the wrong type, is out of bounds, or is not among the allowed values.
         """
         attribute = self._attribute(id)
-        if value is None:
-            self._chosen.pop(id, None)
-            return
-        parsed = attribute.parse(value, self.id)
+        parsed = None if value is None else attribute.parse(value, self.id)
         if parsed is None:
             self._chosen.pop(id, None)
         else:
@@ -274,29 +199,19 @@ class Blueprint:
     def __iter__(self) -> Iterator[ActorAttribute]:
         return (self.get_attribute(attribute.id) for attribute in self.definition)
 
-    def __len__(self) -> int:
-        return len(self.definition)
-
-    def __bool__(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
-        chosen = [f"{name}={value!r}" for name, value in self._chosen.items()]
-        missing = [each.id for each in self.definition if each.required and each.id not in self._chosen]
-        rest = len(self) - len(chosen) - len(missing)
-        parts = [*chosen, *([f"{', '.join(missing)} to be set"] if missing else [])]
-        parts.append(f"{rest} attribute{'' if rest == 1 else 's'} at {'its' if rest == 1 else 'their'} default")
-        return f"Blueprint({self.id!r}: {', '.join(parts)})"
+        chosen = "".join(f", {name}={value!r}" for name, value in self._chosen.items())
+        return f"Blueprint({self.id!r}{chosen})"
 
     def __str__(self) -> str:
         """Return the blueprint with all its attributes, one per line."""
-        lines = [f"{self.id}: {self.doc}" if self.doc else self.id]
-        if self.needs:
-            lines.append(f"  needs: {self.needs}")
+        lines = [f"{self.id}: {self.definition.doc}" if self.definition.doc else self.id]
+        if self.definition.needs:
+            lines.append(f"  needs: {self.definition.needs}")
         for each in self:
             unit = f" {each.attribute.unit}" if each.attribute.unit else ""
             text = each.as_str() or ("to be set" if each.attribute.required else "not set")
-            among = f" (one of {', '.join(each.recommended_values)})" if each.restrict_to_recommended else ""
+            among = f" (one of {', '.join(each.recommended_values)})" if each.attribute.restrict_to_recommended else ""
             meaning = " ".join(each.attribute.doc.split())
             mark = "*" if each.is_chosen else " "
             lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}{'  ' + meaning if meaning else ''}")
@@ -313,15 +228,6 @@ class BlueprintLibrary:
     def __init__(self, definitions: Iterable[SensorDefinition]) -> None:
         self._definitions = {each.id: each for each in sorted(definitions, key=lambda each: each.id)}
 
-    @classmethod
-    def from_dicts(cls, items: Iterable[Mapping[str, Any]]) -> BlueprintLibrary:
-        """Build the library from definitions given as plain data.
-
-        Raises:
-            WireError: a definition is invalid.
-        """
-        return cls(SensorDefinition.from_dict(item) for item in items)
-
     def find(self, id: str) -> Blueprint:
         """Return the blueprint with an id such as ``"sensor.other.imu"``; the short kind (``"imu"``) is also accepted.
 
@@ -337,41 +243,24 @@ class BlueprintLibrary:
         checks.text("blueprints.filter", "wildcard", wildcard, "a pattern, e.g. 'sensor.lidar.*'")
         return BlueprintLibrary(each.definition for each in self if each.match_tags(wildcard))
 
-    def filter_by_attribute(self, name: str, value: object) -> BlueprintLibrary:
-        """Return the blueprints with an attribute whose default or recommended values include the given value."""
-
-        def offers(definition: SensorDefinition) -> bool:
-            if name not in definition:
-                return False
-            attribute = definition[name]
-            values = [attribute.value, *map(attribute.parse, attribute.recommended_values)]
-            return any(ActorAttribute(attribute, each, False, definition.id) == value for each in values)
-
-        return BlueprintLibrary(each for each in self._definitions.values() if offers(each))
-
     @property
     def ids(self) -> list[str]:
         """Ids of all blueprints, sorted."""
         return list(self._definitions)
 
-    @overload
-    def __getitem__(self, index: int | str) -> Blueprint: ...
-    @overload
-    def __getitem__(self, index: slice) -> BlueprintLibrary: ...
-    def __getitem__(self, index: int | str | slice) -> Blueprint | BlueprintLibrary:
-        """Return one blueprint by index or by id, or a slice of the library.
+    def __getitem__(self, index: int | str) -> Blueprint:
+        """Return one blueprint by index or by id.
 
         Raises:
             IndexError: the index is out of range.
             UnknownNameError: the id does not exist; the message suggests the nearest name.
         """
-        if isinstance(index, str):
-            return self.find(index)
-        found = list(self._definitions.values())[index]
-        return Blueprint(found) if isinstance(found, SensorDefinition) else BlueprintLibrary(found)
+        return self.find(index) if isinstance(index, str) else Blueprint(list(self._definitions.values())[index])
 
     def __contains__(self, id: object) -> bool:
-        return id in self._definitions or (isinstance(id, str) and any(id == each.kind for each in self))
+        return id in self._definitions or (
+            isinstance(id, str) and any(id == each.kind for each in self._definitions.values())
+        )
 
     def __iter__(self) -> Iterator[Blueprint]:
         return map(Blueprint, self._definitions.values())

@@ -41,7 +41,7 @@ class ListenerError:
     def __str__(self) -> str:
         what = f"{type(self.error).__name__}: {self.error}"
         if not self.callback:
-            return f"data of {self.sensor!r} cannot be read: {what}"
+            return f"cannot read data of {self.sensor!r}: {what}"
         return f"a listener of {self.sensor!r} raised {what} ({self.callback})"
 
 
@@ -62,31 +62,18 @@ class ErrorLog(Failures[ListenerError]):
 
         Args:
             sensor: name of the sensor whose listener raised it.
-            callback: the listener.
+            callback: the listener; None if reading a message raised it.
             error: the exception.
         """
-        shown, text = _shown(callback), trace_of(error)
-        kind = type(error).__name__
-        record = self._record(sensor, shown, error, text)
-        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, shown, text)
-
-    def report_unreadable(self, sensor: str, error: BaseException) -> ListenerError:
-        """Log and keep an exception raised while reading a message, e.g. by the `deserialize` of its serializer.
-
-        Args:
-            sensor: name of the sensor that sent the data.
-            error: the exception.
-        """
-        text = trace_of(error)
-        record = self._record(sensor, "", error, text)
-        return self._keep(record, LOGGER, "data of %r cannot be read\n%s", sensor, text)
-
-    def _record(self, sensor: str, callback: str, error: BaseException, text: str) -> ListenerError:
-        record = ListenerError(sensor, callback, error, text, time.time())
+        text, shown = trace_of(error), "" if callback is None else _shown(callback)
+        record = ListenerError(sensor, shown, error, text, time.time())
         _clear_frames(error)
         with self._lock:
             self._first = self._first or record
-        return record
+        if callback is None:
+            return self._keep(record, LOGGER, "cannot read data of %r\n%s", sensor, text)
+        kind = type(error).__name__
+        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, shown, text)
 
     def take(self) -> list[ListenerError]:
         """Return the newest errors, oldest first, and forget them; `count` is unchanged."""
@@ -165,10 +152,6 @@ class CallbackQueue(Generic[Item]):
         self.closed = False
         """Whether new items are rejected."""
 
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else f"{len(self.items)} pending{', running' * self._running}"
-        return f"<CallbackQueue {self.name!r}: {state}>"
-
     def put(self, items: Iterable[Item]) -> bool:
         """Append items and return whether they were accepted; a closed queue rejects them."""
         with self.lock:
@@ -229,8 +212,7 @@ class CallbackQueue(Generic[Item]):
                 if mine is not None:
                     mine._waits_for = None
         if not ended and timeout is None:
-            text = "the listener of %r is left alone: it has been running for %g s since it was to end. Does it block?"
-            LOGGER.warning(text, self.name, patience)
+            LOGGER.warning("the listener of %r was abandoned, because it blocked for %g s", self.name, patience)
         return ended
 
     def join(self, timeout: float) -> None:
@@ -250,7 +232,7 @@ class CallbackQueue(Generic[Item]):
             thread.start()
         except RuntimeError as error:  # the interpreter is exiting, or there are too many threads
             self.items.clear()
-            raise StreamError(f"no thread can be started for the listener of {self.name!r}: {error}") from error
+            raise StreamError(f"cannot start a thread for the listener of {self.name!r}: {error}") from error
         self._thread = thread
 
     def _run(self) -> None:

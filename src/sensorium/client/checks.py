@@ -5,6 +5,7 @@ NumPy numbers are accepted and converted to Python numbers. A bool is not a numb
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Iterable
@@ -97,10 +98,10 @@ def pose(call: str, argument: str, value: object) -> Pose:
     return value
 
 
-def function(call: str, argument: str, value: object, of: str) -> None:
+def function(call: str, argument: str, value: object) -> None:
     """Raise an error if the value is not callable."""
     if not callable(value):
-        raise ConfigError.single(call, argument, value, f"a function of one argument, {of}")
+        raise ConfigError.single(call, argument, value, "a function of one argument")
 
 
 def env(call: str, value: object, num_envs: int) -> int | None:
@@ -124,30 +125,22 @@ def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
     """
     if value is None:
         return None
-
-    def wrong() -> ConfigError:
-        expected = f"None for all, integers from 0 to {num_envs - 1} without repetition, or a mask of {num_envs} bools"
-        return ConfigError.single(call, "env_ids", value, expected)
-
-    try:
-        if isinstance(value, slice):
-            return tuple(range(num_envs)[value])
-        given = value if isinstance(value, list | tuple | range) or hasattr(value, "__array__") else _listed(value)
-        mixed = isinstance(given, list | tuple) and 0 < sum(isinstance(each, bool | np.bool_) for each in given)
+    found: tuple[int, ...] | None = None
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        given = range(num_envs)[value] if isinstance(value, slice) else value
+        if isinstance(given, Iterable) and not isinstance(given, str | bytes) and not hasattr(given, "__array__"):
+            given = list(given)
         ids = array(given)
-    except (TypeError, ValueError, OverflowError):
-        raise wrong() from None
-    if ids.dtype == bool:
-        if ids.shape != (num_envs,):
-            raise wrong()
-        return tuple(np.flatnonzero(ids).tolist())
-    if ids.size == 0 and ids.ndim == 1:
-        return ()
-    if ids.dtype.kind not in "iu" or ids.ndim > 1 or mixed:
-        raise wrong()
-    found = tuple(int(each) for each in ids.reshape(-1))
-    if not all(0 <= each < num_envs for each in found) or len(set(found)) != len(found):
-        raise wrong()
+        has_bools = isinstance(given, list) and any(isinstance(each, bool | np.bool_) for each in given)
+        if ids.dtype == bool:
+            found = tuple(np.flatnonzero(ids).tolist()) if ids.shape == (num_envs,) else None
+        elif ids.ndim == 1 and ids.size == 0:
+            found = ()
+        elif ids.dtype.kind in "iu" and ids.ndim <= 1 and not has_bools:
+            found = tuple(ids.reshape(-1).tolist())
+    if found is None or not all(0 <= each < num_envs for each in found) or len(set(found)) != len(found):
+        expected = f"None for all, integers from 0 to {num_envs - 1} without repetition, or a mask of {num_envs} bools"
+        raise ConfigError.single(call, "env_ids", value, expected)
     return found
 
 
@@ -207,15 +200,11 @@ def controls(call: str, value: Any) -> tuple[tuple[int, ...], bytes]:
     """Return the shape and the little-endian float64 bytes of controls; empty for None."""
     if value is None:
         return (), b""
-    expected = "numbers of shape [nu] or [env, nu]"
-    try:
+    given = None
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         given = array(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ConfigError.single(call, "ctrl", value, expected) from None
-    if given.dtype.kind not in "fiub":
-        raise ConfigError.single(call, "ctrl", value, expected)
-    if given.ndim > 2:
-        raise ConfigError.single(call, "ctrl", given.shape, expected)
+    if given is None or given.dtype.kind not in "fiub" or given.ndim > 2:
+        raise ConfigError.single(call, "ctrl", value, "numbers of shape [nu] or [env, nu]")
     content = np.ascontiguousarray(given, "<f8")  # a single number becomes [1]
     return content.shape, content.tobytes()
 
@@ -246,11 +235,6 @@ def _index(value: object) -> int | None:
         return operator.index(value)
     except TypeError:
         return None  # an array
-
-
-def _listed(value: Any) -> Any:
-    """Return an iterable of integers as a list; return a single integer unchanged."""
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else value
 
 
 def _one_of(num_envs: int) -> str:

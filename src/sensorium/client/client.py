@@ -20,19 +20,18 @@ from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import greeting
-from sensorium.client.requests import ServerError
-from sensorium.client.sensors import ListenerSlot, RemoteSensor
-from sensorium.client.session import FrameListener, Session, Wish
+from sensorium.client.sensors import RemoteSensor
+from sensorium.client.session import FrameListener, Session, SpawnOrder
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies, Body, SceneDescription
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.field_data import FieldData
 from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.warned import Warned, told, warn_again
+from sensorium.wire.warning_relay import WarningText, relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -124,7 +123,6 @@ class Client:
         prepare = key_giver(server_key, keys)
         self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
-        self._slots: dict[str, ListenerSlot] = {}
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
         self._session = Session(
@@ -201,7 +199,7 @@ class Client:
         with session.changed:
             if not session.changed.wait_for(lambda: sensor in session.streams or session.closed, timeout):
                 known = errors.listed(session.streams)
-                raise TimeoutError(f"the server has no sensor {sensor!r} within {timeout:g} s; it has {known}")
+                raise TimeoutError(f"the server has no sensor {sensor!r} after {timeout:g} s. Available: {known}")
         return self.sensors[sensor]
 
     @property
@@ -253,7 +251,7 @@ class Client:
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
         """Sensors by name; new sensors appear automatically."""
-        return _Sensors(self, self._session, self._sensors, self._slots)
+        return _Sensors(self)
 
     @property
     def bodies(self) -> Bodies:
@@ -265,7 +263,7 @@ class Client:
     def blueprints(self) -> BlueprintLibrary:
         """Blueprints of all sensors that can be spawned, including sensors that run in the client."""
         if self._library is None:
-            offered = [SensorDefinition.from_dict(each) for each in self._session.ask(say.Ask, "blueprints")]
+            offered = [SensorDefinition.from_dict(each) for each in self._session.ask(msg.Ask, "blueprints")]
             theirs = {definition.id for definition in offered}
             mine = [each for each in client_sensor.definitions().values() if each.id not in theirs]
             self._library = BlueprintLibrary([*offered, *mine])
@@ -308,11 +306,11 @@ class Client:
         """
         patience = 2.0 * self.timeout + 30.0 if timeout is None else checks.seconds("step", timeout)
         substeps = checks.whole("step", "substeps", substeps, 1, MOST_SUBSTEPS)
-        result = self._session.ask(say.Step, substeps, *checks.controls("step", ctrl), timeout=patience)
+        result = self._session.ask(msg.Step, substeps, *checks.controls("step", ctrl), timeout=patience)
         for text in result["notes"]:
             self._session.notes.append(text)
             warnings.warn(text, SensoriumWarning, stacklevel=2)
-        self._session.saw(int(result["frame"]))
+        self._session.note_frame(int(result["frame"]))
         return int(result["frame"])
 
     def control(self, ctrl: Any) -> None:
@@ -322,7 +320,7 @@ class Client:
             ConfigError: the controls are not numbers of such a shape.
             StreamError: the server refused; the message contains its reason.
         """
-        self._session.ask(say.Control, *checks.controls("control", ctrl))
+        self._session.ask(msg.Control, *checks.controls("control", ctrl))
 
     def reset(self, env_ids: Any = None) -> int:
         """Reset some environments between two steps, and return the first frame that shows the reset.
@@ -335,7 +333,7 @@ class Client:
             ConfigError: the environments are invalid; the server has received nothing.
             StreamError: the server refused; the message contains its reason.
         """
-        return int(self._session.ask(say.Reset, checks.env_ids("reset", env_ids, self.num_envs)))
+        return int(self._session.ask(msg.Reset, checks.env_ids("reset", env_ids, self.num_envs)))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -380,15 +378,15 @@ class Client:
         env = checks.env(call, env, self.num_envs)
         transform = checks.pose(call, "transform", transform)
         body = self._body(call, attach_to)
-        local = client_sensor.registered().get(blueprint.id)
+        local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
         about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
-        wish = Wish(about, transform, body.name if body is not None else "", env, local)
-        info, warned = self._session.spawn(wish, name)
+        order = SpawnOrder(about, transform, body.name if body is not None else "", env, local)
+        info, warned = self._session.spawn(order, name)
         if local is None:
             with self._session.lock:
-                self._session.spawned[info.name] = wish
+                self._session.spawned[info.name] = order
             self._warn(info.name, warned)
             return self.sensors[info.name]
         envs = range(self.num_envs) if env is None else range(env, env + 1)
@@ -400,14 +398,14 @@ class Client:
         try:
             sensor = client_sensor.spawn(
                 local, self, info.name, blueprint.definition.describe(blueprint.chosen), envs=envs,
-                transform=wish.transform, owner=owner, on_destroy=forget, **arguments,
+                transform=order.transform, owner=owner, on_destroy=forget, **arguments,
             )  # fmt: skip
         except BaseException:
             forget()
             raise
         with self._session.lock:
-            wish.sensor, self._local[info.name] = ref(sensor), sensor
-            self._session.spawned[info.name] = wish
+            order.sensor, self._local[info.name] = ref(sensor), sensor
+            self._session.spawned[info.name] = order
         self._warn(info.name, warned)
         return sensor
 
@@ -420,12 +418,12 @@ class Client:
             raise ConfigError.single(call, "attach_to", attach_to, expected)
         return self.bodies[attach_to if isinstance(attach_to, str) else int(attach_to)]
 
-    def _warn(self, name: str, warned: Iterable[Warned]) -> None:
+    def _warn(self, name: str, warned: Iterable[WarningText]) -> None:
         """Issue the warnings of the server about a new sensor; if warnings are errors, remove the sensor."""
         what = f"spawning {name!r}"
-        self._session.notes.extend(told(category, text, what) for category, text in warned)
+        self._session.notes.extend(relayed_text(category, text, what) for category, text in warned)
         try:
-            warn_again(warned, what, stacklevel=3)
+            relay_warnings(warned, what, stacklevel=3)
         except Warning:
             self.destroy(name)
             raise
@@ -442,15 +440,13 @@ class Client:
             return
         name = sensor.name if isinstance(sensor, RemoteSensor) else sensor
         checks.text("destroy", "sensor", name, "a sensor of this client, or its name")
-        wish = self._session.spawned.get(name)
-        local = wish.sensor() if wish is not None and wish.sensor is not None else None
-        if local is not None:
+        if (local := self._local.get(name)) is not None:
             local.destroy()
             return
-        if wish is not None:
+        if name in self._session.spawned:
             with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
-        self._session.ask(say.Destroy, name)
+        self._session.ask(msg.Destroy, name)
         with self._session.lock:
             self._session.spawned.pop(name, None)
 
@@ -461,7 +457,7 @@ class Client:
             self._session.spawned.pop(name, None)
         try:
             if not self.is_closed:
-                self._session.ask(say.Destroy, name)
+                self._session.ask(msg.Destroy, name)
         except StreamError as error:
             LOGGER.info("destroying %r: %s", name, error)
 
@@ -484,11 +480,11 @@ class Client:
             ConfigError: an argument is invalid.
             StreamError: the server has no stream of the body states.
         """
-        checks.function("on_tick", "callback", callback, "the snapshot")
+        checks.function("on_tick", "callback", callback)
         if WORLD not in self.streams:
             raise StreamError(
-                "the server has no stream of the bodies' states: its engine was prepared without them. Reserve it: "
-                "Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
+                "the server cannot send the states of the bodies, because its engine was prepared without them. Create "
+                "the scene with Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
         return self.subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
 
@@ -513,9 +509,9 @@ class Client:
         self._session.begin(subscription)
         return subscription
 
-    def on_frame(self, callback: Callable[[say.FrameDone], object]) -> FrameListener:
+    def on_frame(self, callback: Callable[[msg.FrameDone], object]) -> FrameListener:
         """Register a function that is called at the end of each frame, on the thread of the connection."""
-        return self._session.hear_frames(callback, keeps=self)
+        return self._session.add_frame_listener(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 
@@ -559,27 +555,19 @@ class _TickListener:
 
 
 class _Sensors(Mapping[str, RemoteSensor]):
-    """Current sensors of the server by name. Each name has a single object, so that a new listener replaces the old."""
+    """Current sensors of the server by name. Each name has a single object while a reference to it exists."""
 
-    def __init__(
-        self,
-        client: Client,
-        session: Session,
-        made: WeakValueDictionary[str, RemoteSensor],
-        slots: dict[str, ListenerSlot],
-    ) -> None:
-        self._client, self._session, self._made, self._slots = client, session, made, slots
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def __getitem__(self, name: str) -> RemoteSensor:
-        session = self._session
+        client, session = self._client, self._client._session
         session.known()
         with session.lock:
-            if name not in session.streams:
-                raise UnknownNameError("sensor", name if isinstance(name, str) else repr(name), session.streams)
-            sensor = self._made.get(name)
+            session.info(name)
+            sensor = client._sensors.get(name)
             if sensor is None:
-                slot = self._slots.setdefault(name, ListenerSlot(session, name))
-                sensor = self._made[name] = RemoteSensor(self._client, slot)
+                sensor = client._sensors[name] = RemoteSensor(client, session, name)
             return sensor
 
     def __iter__(self) -> Iterator[str]:
@@ -618,6 +606,3 @@ def _program() -> str:
     from pathlib import Path
 
     return Path(sys.argv[0] or "python").name
-
-
-__all__ = ["Client", "LocalServer", "ServerError", "connect"]

@@ -11,16 +11,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from sensorium.client import checks
 from sensorium.client.callbacks import CallbackQueue, Callbacks
-from sensorium.errors import ConfigError, StaleError
+from sensorium.errors import StaleError
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
-from sensorium.wire.owner import Owner, owner_of
+from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
 from sensorium.wire.world import Snapshot
+
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.subscription import Subscription
 
 ENTRY_POINT_GROUP = "sensorium.client_sensors"
 """Entry point group in which installed packages announce modules with client sensors."""
@@ -31,35 +36,6 @@ REGISTRY = registry_of("client sensor", ENTRY_POINT_GROUP, OURS)
 
 MAX_QUEUED = 1024
 """Maximum number of events of one sensor that wait for its listener; further events are lost and counted."""
-
-
-class Handle(Protocol):
-    """Handle of an activity that continues until it is stopped."""
-
-    def stop(self) -> object:
-        """Stop the activity."""
-        ...
-
-
-class SensorHost(Protocol):
-    """Client interface that a client sensor needs."""
-
-    @property
-    def callbacks(self) -> Callbacks:
-        """State shared by the queues of its listeners."""
-        ...
-
-    @property
-    def bodies(self) -> Bodies:
-        """Bodies of the world."""
-        ...
-
-    def on_tick(self, callback: Callable[[Snapshot], None], *, envs: range) -> Handle:
-        """Register a function that is called with a snapshot of these environments in each frame.
-
-        The calls are made in order, on one thread, until the returned handle is stopped.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,21 +112,18 @@ class ClientSensor(SpawnedSensor):
     """Whether the messages are events, which are sent only when something happens."""
 
     _registry = REGISTRY
-    _host: SensorHost
-    _queue: CallbackQueue[tuple[Callable[[Any], object], object]]
-    _on_destroy: Callable[[], object] | None
-    _lock: threading.RLock
-    _ticking: threading.RLock
-    _callback: Callable[[Any], object] | None
-    _handle: Handle | None
-    _frame: int
-    _ticker: int
-    _starts: int
-    _late: int
-    _lost: int
-    _lost_since: int
-    _fresh: bool
-    _destroyed: bool
+
+    def _prepare(self, host: Client, name: str) -> None:
+        self._host = host
+        self._queue = CallbackQueue(name, partial(_call, name, host.callbacks), host.callbacks)  # it holds no sensor
+        self._lock, self._ticking = threading.RLock(), threading.RLock()
+        self._callback: Callable[[Any], object] | None = None
+        self._handle: Subscription | None = None
+        self._on_destroy: Callable[[], object] | None = None
+        self._frame = -1  # newest frame that was seen
+        self._ticker = 0  # thread that runs on_tick
+        self._starts = self._late = self._lost = self._lost_since = 0
+        self._fresh = self._destroyed = False
 
     # For the author ---------------------------------------------------------------------------------------------------
 
@@ -213,8 +186,7 @@ class ClientSensor(SpawnedSensor):
             StaleError: the sensor is destroyed.
             ConfigError: the listener is not callable.
         """
-        if not callable(callback):
-            raise ConfigError.single(type(self).__name__, "listen", callback, "a function of one argument")
+        checks.function(type(self).__name__, "listen", callback)
         with self._lock:
             self._check_alive()
             begins = self._callback is None
@@ -303,16 +275,6 @@ class ClientSensor(SpawnedSensor):
 
     # Ticks ------------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, host: SensorHost, name: str) -> None:
-        self._host = host
-        self._queue = CallbackQueue(name, partial(_call, name, host.callbacks), host.callbacks)  # it holds no sensor
-        self._lock, self._ticking = threading.RLock(), threading.RLock()
-        self._callback = self._handle = self._on_destroy = None
-        self._frame = -1  # newest frame that was seen
-        self._ticker = 0  # thread that runs on_tick
-        self._starts = self._late = self._lost = self._lost_since = 0
-        self._fresh = self._destroyed = False
-
     def restart(self) -> None:
         """Forget all previous frames: a new server counts its frames from the start."""
         with self._lock:
@@ -320,7 +282,7 @@ class ClientSensor(SpawnedSensor):
 
     def _check_alive(self) -> None:
         if self._destroyed:
-            raise StaleError(f"sensor {self._name!r} is destroyed.")
+            raise StaleError(f"the sensor {self._name!r} was destroyed.")
 
     def _tick(self, snapshot: Snapshot) -> None:
         """Process a snapshot, unless a later one was already processed."""
@@ -360,7 +322,7 @@ S = TypeVar("S", bound=ClientSensor)
 
 def spawn(
     cls: type[S],
-    host: SensorHost,
+    host: Client,
     name: str,
     description: ActorDescription,
     *,
@@ -405,28 +367,6 @@ def spawn(
 # Registry -------------------------------------------------------------------------------------------------------------
 
 
-def registered() -> dict[str, type[ClientSensor]]:
-    """Return all known client sensors by id: built-in classes, plugin classes, and classes defined so far.
-
-    A plugin that fails to load is reported once, by name, and affects no other plugin.
-    """
-    return REGISTRY.registered()
-
-
 def definitions() -> dict[str, SensorDefinition]:
     """Return the definitions of all known client sensors by id."""
-    return {id: replace(cls.definition(), where="client") for id, cls in registered().items()}
-
-
-def find(id: str) -> type[ClientSensor]:
-    """Return the client sensor with an id.
-
-    Raises:
-        UnknownNameError: the id is unknown; the message lists the nearest id and the plugins that failed to load.
-    """
-    return REGISTRY.find(id)
-
-
-__all__ = [
-    "ClientEvent", "ClientSensor", "Owner", "SensorHost", "definitions", "find", "owner_of", "registered", "spawn",
-]  # fmt: skip
+    return {id: replace(cls.definition(), where="client") for id, cls in REGISTRY.registered().items()}

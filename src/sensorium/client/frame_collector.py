@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
-from sensorium.client.frame_bundle import FrameBundle
+from sensorium.client import checks
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError, listed
+
+E = TypeVar("E")
 
 KEEP = 64
 """Maximum number of pending frames with data; beyond it the oldest is dropped."""
@@ -21,6 +24,72 @@ MOST_EVENTS = 4096
 
 GRACE = 1.0
 """Longest time that the announcement of a frame may arrive after all streams have ended, s."""
+
+
+class FrameBundle(Mapping[str, Any]):
+    """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
+
+    The class of the data depends on the serializer of the sensor, e.g. `FieldData`, whose fields are known only at run
+    time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value may
+    be None. Write ``bundle.of("imu", FieldData)`` for a checked type.
+
+    Args:
+        frame: number of the frame.
+        newest: newest data of each sensor in the frame.
+        events: all data of each sensor in the frame.
+    """
+
+    __slots__ = ("_events", "_frame", "_newest")
+
+    def __init__(self, frame: int, newest: Mapping[str, Any], events: Mapping[str, tuple[Any, ...]]) -> None:
+        self._frame, self._newest = frame, dict(newest)
+        self._events = MappingProxyType(dict(events))
+
+    @property
+    def frame(self) -> int:
+        """Number of the frame."""
+        return self._frame
+
+    @property
+    def events(self) -> Mapping[str, tuple[Any, ...]]:
+        """All messages of each sensor in this frame, in order; ``()`` if the sensor sent none.
+
+        If events were lost, or exceed the limit of the `FrameSync`, the last item is a `LostEvents` of this frame. It
+        states their number, and iterating over it yields nothing. A sensor that sends its state usually has a single
+        item.
+        """
+        return self._events
+
+    def of(self, name: str, kind: type[E]) -> E | None:
+        """Return ``bundle[name]``, typed.
+
+        Raises:
+            UnknownNameError: the bundle has no such sensor.
+            TypeError: the data are of another class.
+        """
+        data = self[name]
+        if data is not None and not isinstance(data, kind):
+            raise TypeError(f"sensor {name!r} sent {type(data).__name__}, not {kind.__name__}")
+        return data
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the newest data of a sensor in this frame, or its newest received event; None if there are none."""
+        try:
+            return self._newest[name]
+        except KeyError:
+            raise UnknownNameError("sensor", name, self._newest) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._newest)
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrameBundle, (self._frame, self._newest, dict(self._events))
+
+    def __repr__(self) -> str:
+        return f"FrameBundle(frame={self._frame}, {self._newest!r})"
 
 
 class FrameTimeoutError(StreamError, TimeoutError):
@@ -46,26 +115,29 @@ class _Framed(Protocol):
 D = TypeVar("D", bound=_Framed)
 
 
+@dataclass(slots=True, eq=False)
 class _Frame(Generic[D]):
-    __slots__ = ("counts", "data", "got", "kept", "mark", "taken")
+    data: dict[str, D] = field(default_factory=dict)
+    """Newest data of each sensor."""
+    kept: dict[str, list[D]] = field(default_factory=dict)
+    """All data of each sensor, up to the limit."""
+    got: Counter[str] = field(default_factory=Counter)
+    """Number received, including lost ones."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Expected numbers; known after the announcement."""
+    mark: Any = None
+    """The announcement."""
+    taken: bool = False
 
-    def __init__(self) -> None:
-        self.data: dict[str, D] = {}  # newest data of each sensor
-        self.kept: dict[str, list[D]] = {}  # all data of each sensor, up to the limit
-        self.got: Counter[str] = Counter()  # number received, including lost ones
-        self.counts: dict[str, int] = {}  # expected numbers; known after the announcement
-        self.mark: Any = None  # the announcement
-        self.taken = False
 
-
+@dataclass(slots=True)
 class _Lost:
     """Lost events of one sensor that are not yet assigned to a frame; only their number is known."""
 
-    __slots__ = ("before", "since")
-
-    def __init__(self) -> None:
-        self.before = 0  # lost before its newest data: in the frame of those data or in an earlier frame
-        self.since = 0  # lost after its newest data: in their frame or in a later frame
+    before: int = 0
+    """Lost before its newest data, in the frame of those data or in an earlier frame."""
+    since: int = 0
+    """Lost after its newest data, in their frame or in a later frame."""
 
 
 class FrameCollector(Generic[D]):
@@ -87,6 +159,12 @@ class FrameCollector(Generic[D]):
         missing: function that makes a placeholder for missing data from the name of the sensor, their number and the
             announcement of the frame; None omits it.
 
+    Attributes:
+        names: names of the sensors.
+        dropped: number of frames with data that were dropped without having been requested.
+        late: number of data items that arrived after their frame was dropped.
+        left_out: number of data items missing from all frames: reported as lost by the server, or beyond `max_events`.
+
     Raises:
         ConfigError: there are no names or a duplicate name, or `keep` or `max_events` is less than 1.
     """
@@ -100,10 +178,14 @@ class FrameCollector(Generic[D]):
         max_events: int = MOST_EVENTS,
         missing: Callable[[str, int, Any], D] | None = None,
     ) -> None:
-        self.names = _checked(names)
-        self.hold = hold
-        self.keep = _at_least_one("keep", keep, "frames")
-        self.max_events = _at_least_one("max_events", max_events, "events")
+        if isinstance(names, str):
+            raise ConfigError.single("FrameSync", "names", names, "a list of sensors", f"Write [{names!r}].")
+        self.names = tuple(names)
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ConfigError.single("FrameSync", "names", self.names, "at least one sensor, each once")
+        self._hold_newest = hold
+        self._keep = checks.whole("FrameSync", "keep", keep)
+        self._max_events = checks.whole("FrameSync", "max_events", max_events)
         self._make_missing = missing
         self._frames: dict[int, _Frame[D]] = {}
         self._runs: list[list[int]] = []  # first and last frame of each unbroken run of announced frames, ascending
@@ -118,23 +200,8 @@ class FrameCollector(Generic[D]):
         self._awaited: dict[int, int] = {}
         self._closed = False
         self._lost: dict[str, _Lost] = {}
-        self._dropped = self._late = self._left_out = 0
+        self.dropped = self.late = self.left_out = 0
         self._changed = threading.Condition()
-
-    @property
-    def dropped(self) -> int:
-        """Number of frames with data that were dropped without having been requested."""
-        return self._dropped
-
-    @property
-    def late(self) -> int:
-        """Number of data items that arrived after their frame was dropped."""
-        return self._late
-
-    @property
-    def left_out(self) -> int:
-        """Number of data items missing from all frames: reported as lost by the server, or beyond `max_events`."""
-        return self._left_out
 
     @property
     def pending(self) -> int:
@@ -154,13 +221,7 @@ class FrameCollector(Generic[D]):
             return self._runs[-1][1] if self._runs else None
 
     def add(self, name: str, data: D) -> None:
-        """Add data of one sensor in one frame.
-
-        Raises:
-            UnknownNameError: the sensor is not collected.
-        """
-        if name not in self.names:
-            raise UnknownNameError("sensor", name, self.names)
+        """Add data of one sensor in one frame."""
         with self._changed:
             if self._closed:
                 return
@@ -169,50 +230,42 @@ class FrameCollector(Generic[D]):
             if (lost := self._lost.get(name)) is not None:
                 lost.before, lost.since = lost.before + lost.since, 0
             if number <= self._floor:
-                self._late += self._first is not None and number >= self._first
+                self.late += self._first is not None and number >= self._first
                 self._hold(name, data)
                 return
             frame = self._frames.setdefault(number, _Frame())
             kept = frame.kept.setdefault(name, [])
-            if len(kept) < self.max_events:
+            if len(kept) < self._max_events:
                 kept.append(data)
             else:
-                self._left_out += 1
+                self.left_out += 1
                 self._gone_data.append(frame.data[name])
             frame.data[name] = data
             frame.got[name] += 1
             self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
     def lose(self, name: str, count: int) -> None:
-        """Record that data of a sensor were lost after its last added data.
-
-        Raises:
-            UnknownNameError: the sensor is not collected.
-        """
-        if name not in self.names:
-            raise UnknownNameError("sensor", name, self.names)
+        """Record that data of a sensor were lost after its last added data."""
         with self._changed:
             if self._closed:
                 return
             self._lost.setdefault(name, _Lost()).since += count
-            self._left_out += count
+            self.left_out += count
             self._find_lost(name)
             self._changed.notify_all()
 
-    def done(self, frame: int, due: Iterable[str] | Mapping[str, int], mark: Any = None) -> None:
+    def done(self, frame: int, due: Mapping[str, int], mark: Any = None) -> None:
         """Record the announcement that a frame has ended.
 
         Args:
             frame: number of the frame; numbers increase.
-            due: sensors with data in the frame, each with their number if known, otherwise 1; other sensors are
-                ignored.
+            due: number of data items of each sensor with data in the frame; other sensors are ignored.
             mark: the announcement, passed to the function that makes placeholders for missing data.
         """
-        counts = dict(due) if isinstance(due, Mapping) else dict.fromkeys(due, 1)
-        wanted = {name: count for name, count in counts.items() if name in self.names}
+        wanted = {name: count for name, count in due.items() if name in self.names}
         with self._changed:
             if self._closed:
                 return
@@ -225,25 +278,18 @@ class FrameCollector(Generic[D]):
             elif newest is None or frame > newest:
                 self._runs.append([frame, frame])
             elif frame < newest:
-                self._end(self.names, f"the server began anew: frame {frame} came after {newest}")
+                self._end(self.names, f"the server restarted: frame {frame} followed frame {newest}")
             if wanted and frame > self._floor:
                 announced = self._frames.setdefault(frame, _Frame())
-                announced.counts.update(wanted)
-                announced.mark = mark
+                announced.counts, announced.mark = wanted, mark
             for name in list(self._lost):
                 self._find_lost(name)
             self._forget()
             self._changed.notify_all()
-        self._let_go()
+        self._release_data()
 
-    def end(self, name: str, reason: str = "it was stopped") -> None:
-        """Record that the stream of a sensor has ended and all its data have been added.
-
-        Raises:
-            UnknownNameError: the sensor is not collected.
-        """
-        if name not in self.names:
-            raise UnknownNameError("sensor", name, self.names)
+    def end(self, name: str, reason: str) -> None:
+        """Record that the stream of a sensor has ended and all its data have been added."""
         with self._changed:
             self._end([name], reason)
 
@@ -265,9 +311,7 @@ class FrameCollector(Generic[D]):
         """
         if frame is None:
             return self.next(timeout)[1]
-        number = operator.index(frame)
-        if number < 0:
-            raise ConfigError.single("FrameSync", "frame", number, "the number of a frame, >= 0")
+        number = checks.whole("FrameSync", "frame", frame, 0, 2**63)
         with self._changed:
             self._awaited[number] = self._awaited.get(number, 0) + 1
             try:
@@ -278,7 +322,7 @@ class FrameCollector(Generic[D]):
                 if not self._awaited[number]:
                     del self._awaited[number]
                 self._forget()
-                self._let_go()
+                self._release_data()
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
@@ -295,23 +339,20 @@ class FrameCollector(Generic[D]):
             assert number is not None
             bundle = self._hand_out(number)
             self._forget()
-        self._let_go()
+        self._release_data()
         return number, bundle
 
     def close(self) -> None:
         """Discard all data; pending calls raise a `StreamError`. Repeated calls are allowed."""
         with self._changed:
             self._closed = True
-            frames, self._frames = self._frames, {}
-            held, self._held = self._held, {}
+            self._gone_data += [self._frames, self._held]
+            self._frames, self._held = {}, {}
             self._changed.notify_all()
-        frames.clear()
-        held.clear()
-        self._let_go()
+        self._release_data()
 
-    def _let_go(self) -> None:
-        if self._gone_data:
-            self._gone_data = []
+    def _release_data(self) -> None:
+        self._gone_data = []
 
     # Under the lock --------------------------------------------------------------------------------------------------
 
@@ -319,7 +360,7 @@ class FrameCollector(Generic[D]):
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._closed:
-                raise StreamError("this FrameSync is closed.")
+                raise StreamError("the FrameSync is closed.")
             if condition():
                 return
             now = time.monotonic()
@@ -327,7 +368,7 @@ class FrameCollector(Generic[D]):
             if len(self._ended) == len(self.names):
                 grace = self._ended_at + GRACE - now if self._unannounced() else 0.0
                 if grace <= 0:
-                    raise StreamError(f"all streams have ended: {_reasons(self._ended)}.")
+                    raise StreamError(f"all streams ended: {_reasons(self._ended)}.")
                 left = grace if left is None else min(left, grace)
             if end is not None and now >= end:
                 assert timeout is not None
@@ -349,15 +390,15 @@ class FrameCollector(Generic[D]):
         """Return whether a frame is complete; raise an error if it can never be."""
         assert number is not None
         if number <= self._floor:
-            raise StaleError(self._gone(number))
+            raise StaleError(self._gone_reason(number))
         if not self._announced(number):
             if self._runs and self._runs[-1][1] > number:
-                raise StaleError(f"frame {number} was never announced: there was none between {self._around(number)}.")
+                raise StaleError(f"frame {number} does not exist: the server skipped it.")
             return False
         missing = self._missing(number)
         broken = {name: reason for name, reason in self._ended.items() if name in missing}
         if broken:
-            raise StreamError(f"frame {number} cannot become complete, for a stream has ended: {_reasons(broken)}.")
+            raise StreamError(f"frame {number} cannot become complete, because a stream ended: {_reasons(broken)}.")
         return not missing
 
     def _missing(self, number: int) -> list[str]:
@@ -401,15 +442,11 @@ class FrameCollector(Generic[D]):
         i = bisect_right(self._runs, number, key=lambda run: run[0]) - 1
         return i >= 0 and number <= self._runs[i][1]
 
-    def _around(self, number: int) -> str:
-        i = bisect_right(self._runs, number, key=lambda run: run[0])
-        return f"{self._runs[i - 1][1]} and {self._runs[i][0]}"
-
     def _hand_out(self, number: int) -> FrameBundle:
         frame = self._frames.get(number, _Frame[D]())
         newest: dict[str, D | None] = {name: frame.data.get(name) for name in self.names}
         events = {name: self._events(frame, name) for name in self.names}
-        if self.hold:
+        if self._hold_newest:
             for name in [name for name, value in newest.items() if value is None]:
                 earlier = [k for k, each in self._frames.items() if k < number and name in each.data]
                 newest[name] = self._frames[max(earlier)].data[name] if earlier else self._held.get(name)
@@ -429,7 +466,7 @@ class FrameCollector(Generic[D]):
         """Drop frames before the newest returned frame, except awaited frames, and drop frames beyond the limit."""
         if self._taken > self._floor:
             self._drop_to(min([self._taken, *self._awaited]) - 1)
-        while len(self._frames) > self.keep:
+        while len(self._frames) > self._keep:
             self._drop_to(min(self._frames))
 
     def _drop_to(self, number: int) -> None:
@@ -437,7 +474,7 @@ class FrameCollector(Generic[D]):
             return
         for gone in sorted(each for each in self._frames if each <= number):
             frame = self._frames.pop(gone)
-            self._dropped += bool(self._runs and not frame.taken)
+            self.dropped += bool(self._runs and not frame.taken)
             self._gone_data.append(frame)
             for name, data in frame.data.items():
                 self._hold(name, data)
@@ -446,62 +483,42 @@ class FrameCollector(Generic[D]):
             self._runs.pop(0)
 
     def _hold(self, name: str, data: D) -> None:
-        if self.hold and (name not in self._held or self._held[name].frame <= data.frame):
+        if self._hold_newest and (name not in self._held or self._held[name].frame <= data.frame):
             self._gone_data.append(self._held.get(name))
             self._held[name] = data
 
     # Error messages --------------------------------------------------------------------------------------------------
 
-    def _gone(self, number: int) -> str:
+    def _gone_reason(self, number: int) -> str:
         if self._first is not None and number < self._first:
-            return f"frame {number} was before this FrameSync began: the first it was told of is {self._first}."
+            return f"frame {number} is older than this FrameSync, whose first frame is {self._first}."
         if number < self._taken:
-            return f"frame {number} is gone: frame {self._taken} has been handed out."
-        return f"frame {number} is gone: {self.keep} later ones have come, and no more are kept (`keep`)."
+            return f"frame {number} was dropped, because the later frame {self._taken} was returned."
+        return f"frame {number} was dropped, because keep={self._keep} later frames arrived. Increase keep."
 
     def _too_late(self, number: int | None, timeout: float) -> FrameTimeoutError:
-        newest = f"the newest is {self._runs[-1][1]}" if self._runs else "none was yet"
         which = self._next() if number is None else number
         if which is None or not self._announced(which):
-            what = "no frame with data was announced" if which is None else f"frame {which} was not announced"
+            newest = f"the newest frame is {self._runs[-1][1]}" if self._runs else "no frame was announced yet"
+            what = "a frame with data" if which is None else f"frame {which}"
             ended = f" Ended: {_reasons(self._ended)}." if self._ended else ""
-            text = f"{what} within {timeout:g} s ({newest}).{ended} Is the simulation being stepped?"
+            text = f"the server did not announce {what} within {timeout:g} s; {newest}.{ended} Does the simulation run?"
             return FrameTimeoutError(text, number, dict(self._ended))
         frame = self._frames[which]
         late = {name: self._why_late(name, frame) for name in self._missing(which)}
         there = [name for name in self.names if name in frame.data and name not in late]
         not_due = [name for name in self.names if name not in late and name not in there]
         text = f"frame {which} is not complete after {timeout:g} s. Missing: {_reasons(late)}."
-        text += f" There: {listed(there)}." if there else ""
+        text += f" Received: {listed(there)}." if there else ""
         text += f" Not due in this frame: {listed(not_due)}." if not_due else ""
         return FrameTimeoutError(text, which, late)
 
     def _why_late(self, name: str, frame: _Frame[D]) -> str:
         newest, got = self._newest.get(name), frame.got[name]
         if got:
-            return f"late, {got} of {frame.counts[name]} have come"
-        return "late, nothing of it has come" if newest is None else f"late, its newest data are of frame {newest}"
+            return f"{got} of {frame.counts[name]} received"
+        return "no data received" if newest is None else f"newest data: frame {newest}"
 
 
-def _at_least_one(field: str, value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError.single("FrameSync", field, value, f"a number of {what} >= 1")
-    return value
-
-
-def _checked(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise ConfigError.single("FrameSync", "names", names, "a list of sensors", f"Write [{names!r}].")
-    found = tuple(names)
-    if not found:
-        raise ConfigError.single("FrameSync", "names", found, "at least one sensor")
-    if len(set(found)) < len(found):
-        raise ConfigError.single("FrameSync", "names", found, "each sensor once")
-    return found
-
-
-def _reasons(of: Mapping[str, str]) -> str:
-    return ", ".join(f"{name!r} ({reason})" for name, reason in of.items())
-
-
-__all__ = ["GRACE", "KEEP", "MOST_EVENTS", "FrameCollector", "FrameTimeoutError"]
+def _reasons(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())

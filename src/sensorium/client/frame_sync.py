@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sensorium.client.frame_bundle import FrameBundle
-from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameCollector
+from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameBundle, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
 from sensorium.wire.data import LostEvents, SensorData
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
@@ -16,33 +16,13 @@ from sensorium.wire.messages import FrameDone
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.stream_info import StreamInfo
 
-
-class _Handle(Protocol):
-    def stop(self) -> object: ...
-
-
-class _Subscribed(_Handle, Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def count(self) -> int: ...
+if TYPE_CHECKING:
+    from sensorium.client.client import Client
+    from sensorium.client.session import FrameListener
+    from sensorium.client.subscription import Subscription
 
 
-class SyncClient(Protocol):
-    """Client interface that a `FrameSync` needs."""
-
-    @property
-    def streams(self) -> Mapping[str, StreamInfo]:
-        """Available streams by name."""
-        ...
-
-    def subscribe(self, name: str, callback: Callable[[Any], None], **options: Any) -> _Subscribed: ...
-    def on_frame(self, callback: Callable[[Any], None]) -> _Handle: ...
-
-
-class FrameSync:
+class FrameSync(FrameCollector[SensorData]):
     """Data of several sensors by frame, from separate lossless subscriptions that are independent of other listeners.
 
     ```python
@@ -76,7 +56,7 @@ class FrameSync:
 
     def __init__(
         self,
-        client: SyncClient,
+        client: Client,
         names: Iterable[str],
         *,
         hold: bool = False,
@@ -86,80 +66,41 @@ class FrameSync:
     ) -> None:
         for option in ("policy", "every", "max_rate"):
             if option in options:
-                raise ConfigError.single("FrameSync", option, options[option], "nothing: it has all data of all frames")
-        mine: dict[str, _Subscribed] = {}
+                fix = "Omit it: a FrameSync receives all data of all frames."
+                raise ConfigError.single("FrameSync", option, options[option], "no such option", fix)
+        mine: dict[str, Subscription] = {}
         infos: dict[str, StreamInfo] = {}
 
         def missing(name: str, count: int, done: FrameDone) -> SensorData:
             return _lost(infos[name], mine[name], count, done)
 
-        collector: FrameCollector[SensorData] = FrameCollector(
-            names, hold=hold, keep=keep, max_events=max_events, missing=missing
-        )
-        handles: list[_Handle] = []
-        self._collector = collector
-        self._finalizer = weakref.finalize(self, _stop, collector, handles)
+        super().__init__(names, hold=hold, keep=keep, max_events=max_events, missing=missing)
+        handles: list[Subscription | FrameListener] = []
+        self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
+        here = weakref.ref(self)
         try:
-            for name in collector.names:
+            for name in self.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
                 mine[name] = client.subscribe(
-                    name, _adder(collector, name), policy="lossless", on_end=_ender(collector, name), **options
+                    name, partial(_receive, here, name), policy="lossless", on_end=partial(_end, here, name), **options
                 )
                 handles.append(mine[name])
-            # Last: all frames announced from now on include all subscriptions.
-            handles.append(client.on_frame(lambda done: collector.done(done.frame, _due(done, mine), done)))
+            # Last: all later announcements include all subscriptions.
+            handles.append(client.on_frame(partial(_finish, here, mine)))
         except BaseException:
             self.close()
             raise
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the sensors."""
-        return self._collector.names
-
-    @property
-    def dropped(self) -> int:
-        """Number of frames with data that were dropped without having been requested."""
-        return self._collector.dropped
-
-    @property
-    def late(self) -> int:
-        """Number of data items that arrived after their frame was dropped."""
-        return self._collector.late
-
-    @property
-    def left_out(self) -> int:
-        """Number of events that a `LostEvents` replaces: lost in transit, or beyond `max_events` in a frame."""
-        return self._collector.left_out
-
-    @property
-    def ended(self) -> dict[str, str]:
-        """Sensors whose stream has ended, each with the reason."""
-        return self._collector.ended
-
-    @property
-    def newest(self) -> int | None:
-        """Newest announced frame; None before the first."""
-        return self._collector.newest
 
     @property
     def closed(self) -> bool:
         """Whether the `FrameSync` is closed."""
         return not self._finalizer.alive
 
-    def get(self, frame: int | None = None, timeout: float | None = 1.0) -> FrameBundle:
-        """Return the data of one frame by sensor as soon as they are complete; see `FrameCollector.get`."""
-        return self._collector.get(frame, timeout)
-
-    def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
-        """Return number and data of the next frame with data; see `FrameCollector.next`."""
-        return self._collector.next(timeout)
-
     def __iter__(self) -> Iterator[tuple[int, FrameBundle]]:
         while not self.closed:
             try:
-                found = self._collector.next(None)
+                found = self.next(None)
             except StreamError:
                 if self.closed:
                     return
@@ -171,6 +112,7 @@ class FrameSync:
 
         Repeated calls are allowed.
         """
+        super().close()
         self._finalizer()
 
     def __enter__(self) -> FrameSync:
@@ -180,31 +122,35 @@ class FrameSync:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"newest frame {self.newest}, {self._collector.pending} kept"
+        state = "closed" if self.closed else f"newest frame {self.newest}, {self.pending} kept"
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _adder(collector: FrameCollector[SensorData], name: str) -> Callable[[SensorData], None]:
-    def add(data: SensorData) -> None:
+def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
+    if (sync := here()) is not None:
         if isinstance(data, LostEvents):
-            collector.lose(name, data.events_lost)
+            sync.lose(name, data.events_lost)
         else:
-            collector.add(name, data)
-
-    return add
+            sync.add(name, data)
 
 
-def _ender(collector: FrameCollector[SensorData], name: str) -> Callable[[str], None]:
-    return lambda reason: collector.end(name, reason)
+def _end(here: weakref.ref[FrameSync], name: str, reason: str) -> None:
+    if (sync := here()) is not None:
+        sync.end(name, reason)
 
 
-def _due(done: FrameDone, subscribed: Mapping[str, _Subscribed]) -> dict[str, int]:
+def _finish(here: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
+    if (sync := here()) is not None:
+        sync.done(done.frame, _due(done, mine), done)
+
+
+def _due(done: FrameDone, subscribed: Mapping[str, Subscription]) -> dict[str, int]:
     """Return the sensors that have data in a frame for these subscriptions, each with its number of data items."""
     counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
     return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
 
 
-def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone) -> LostEvents:
+def _lost(info: StreamInfo, subscribed: Subscription, count: int, done: FrameDone) -> LostEvents:
     """Return the placeholder for a number of events that a frame does not contain."""
     time_ns = done.time_ns
     header = Header(
@@ -214,10 +160,6 @@ def _lost(info: StreamInfo, subscribed: _Subscribed, count: int, done: FrameDone
     return LostEvents(RawData(header.pack(), info))
 
 
-def _stop(collector: FrameCollector[SensorData], handles: list[_Handle]) -> None:
-    collector.close()
+def _stop(handles: list[Subscription | FrameListener]) -> None:
     while handles:
         handles.pop().stop()
-
-
-__all__ = ["FrameSync"]

@@ -12,15 +12,16 @@ Geometric Predicates, 1997).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from sensorium.client import checks
 from sensorium.client.client_sensor import ClientEvent, ClientSensor
-from sensorium.errors import ConfigError, shown
+from sensorium.errors import ConfigError
 from sensorium.readings import Body
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.owner import Owner
@@ -42,7 +43,7 @@ _TINY = 1e-290  # products below this lose digits
 _PAIRS = 1 << 20  # maximum number of (path, segment) pairs per batch
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class LaneMarking:
     """Line on the ground.
 
@@ -57,51 +58,45 @@ class LaneMarking:
     """
 
     points: tuple[tuple[float, ...], ...]
-    type: str
-    color: str
-    width: float | None
+    type: str = "solid"
+    color: str = "white"
+    width: float | None = None
 
-    def __init__(
-        self, points: npt.ArrayLike, type: str = "solid", color: str = "white", width: float | None = None
-    ) -> None:
+    def __post_init__(self) -> None:
         try:
-            array = np.array(points, np.float64)
+            array = np.array(self.points, np.float64)
         except (TypeError, ValueError):
             array = np.empty(0)
         if array.ndim != 2 or array.shape[1] not in (2, 3) or not np.isfinite(array).all():
-            raise ConfigError.single("LaneMarking", "points", points, "finite numbers [k, 2] or [k, 3]")
+            raise ConfigError.single("LaneMarking", "points", self.points, "finite numbers [k, 2] or [k, 3]")
         if len(_distinct(array)) < 2:
-            raise ConfigError.single("LaneMarking", "points", points, "at least two points that differ in x, y")
-        for name, word in (("type", type), ("color", color)):
-            if not isinstance(word, str) or not word:
-                raise ConfigError.single("LaneMarking", name, word, "a word")
-        if width is not None:
-            if isinstance(width, bool) or not isinstance(width, int | float) or not 0.0 < width < np.inf:
-                raise ConfigError.single("LaneMarking", "width", width, "a width > 0 (m), or None")
-            width = float(width)
-        values = {"points": tuple(map(tuple, array.tolist())), "type": type, "color": color, "width": width}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+            raise ConfigError.single("LaneMarking", "points", self.points, "at least two points that differ in x, y")
+        object.__setattr__(self, "points", tuple(map(tuple, array.tolist())))
+        for name in ("type", "color"):
+            if not checks.text("LaneMarking", name, getattr(self, name), "a word"):
+                raise ConfigError.single("LaneMarking", name, "", "a word")
+        if self.width is not None:
+            width = checks.number("LaneMarking", "width", self.width, "a width > 0 (m), or None")
+            object.__setattr__(self, "width", width)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the marking as plain data."""
-        width = {} if self.width is None else {"width": self.width}
-        return {"points": [list(point) for point in self.points], "type": self.type, "color": self.color, **width}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: object) -> LaneMarking:
-        """Build a marking from the output of `to_dict`, or from a plain list of points.
+        """Build a marking from plain data: a mapping with its fields, or a list of points.
 
         Raises:
             ConfigError: the data are invalid.
         """
-        if isinstance(data, Mapping):
-            unknown = [name for name in data if name not in ("points", "type", "color", "width")]
-            if unknown or "points" not in data:
-                got = shown(unknown[0]) if unknown else "no points"
-                raise ConfigError.single("LaneMarking", "from_dict", got, "points, and any of type, color, width")
+        if not isinstance(data, Mapping):
+            return cls(cast(Any, data))  # validated there
+        try:
             return cls(**data)
-        return cls(cast(npt.ArrayLike, data))  # validated there
+        except TypeError:
+            expected = "points, and any of type, color, width"
+            raise ConfigError.single("LaneMarking", "from_dict", list(data), expected) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +151,9 @@ class LaneInvasion(ClientSensor):
         return make_generic_sensor_definition(
             type="other",
             id="lane_invasion",
-            doc="Tells when a corner of the body's bounding box crosses a lane marking.",
+            doc="Reports when a corner of the body's bounding box crosses a lane marking.",
             where="client",
-            attach="the body whose corners are looked at",
+            attach="the body whose corners are tracked",
             attributes=(
                 Attribute(
                     id="lanes",
@@ -173,7 +168,7 @@ class LaneInvasion(ClientSensor):
                     low=0.0,
                     open_low=True,
                     unit="m",
-                    doc="Furthest that a corner moves in one frame; further is a jump, which crosses nothing.",
+                    doc="Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing.",
                 ),
             ),
         )
@@ -199,10 +194,12 @@ class LaneInvasion(ClientSensor):
         super().set_owner(owner)
         title = f"LaneInvasion({self.name!r})"
         if owner is None:
-            raise ConfigError.single(title, "attach_to", None, "a body, whose corners are looked at")
+            raise ConfigError.single(title, "attach_to", None, "a body, whose corners are tracked")
         if not any(owner.body.half_extents[:2]):
             fix = "Attach it to the body of the vehicle's chassis."
-            raise ConfigError.single(title, "attach_to", owner.body.name, "a body with shapes, which make its box", fix)
+            raise ConfigError.single(
+                title, "attach_to", owner.body.name, "a body with shapes, which define its box", fix
+            )
         self.actor = owner.body
         center, half = np.array(owner.body.center[:2]), np.array(owner.body.half_extents[:2])
         self._box = center + half * _SIGNS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket as hosts
@@ -9,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, DATA, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
@@ -63,7 +65,7 @@ class Link:
         self,
         address: str,
         session: Session,
-        hello: Callable[[bytes], say.Hello],
+        hello: Callable[[bytes], msg.Hello],
         *,
         prepare: Callable[[Any], None],
         context: zmq.Context[Any] | None,
@@ -81,7 +83,7 @@ class Link:
         self._route = b""
         self._server = b""
         self._sessions = 0
-        self._heard = 0.0
+        self._last_received = 0.0
         self._is_up = False
         self._wants_catalogue = False
         self._gives_up = False
@@ -104,29 +106,28 @@ class Link:
     @property
     def is_up(self) -> bool:
         """Whether the server has answered and still sends messages."""
-        return self._is_up and time.monotonic() - self._heard < SILENCE_S
+        return self._is_up and time.monotonic() - self._last_received < SILENCE_S
 
     def send(self, *records: Record) -> None:
         """Send records, from any thread and during garbage collection. Without a connection the records are lost."""
         self._outbox.extend(records)
         self._waker.wake()
 
-    def tell(self, message: say.Message) -> None:
+    def send_control(self, message: msg.Message) -> None:
         """Send a control message.
 
         Raises:
             StreamError: the message cannot be encoded, or is longer than the server accepts.
         """
         try:
-            content = say.encode(message)
+            content = msg.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
-            raise StreamError(f"a {type(message).__name__} that cannot be sent: {error}") from None
-        limit = self._most_taken - ENVELOPE if isinstance(message, say.LONG) else say.MOST_WORDS
-        if len(content) > limit:
-            raise StreamError(
-                f"a {type(message).__name__} of {len(content)} bytes, and the server takes at most {limit}: send less"
-                " at a time" + (", or serve(..., max_message=...)." if isinstance(message, say.LONG) else ".")
-            )
+            raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
+        is_long, name, size = isinstance(message, msg.LONG), type(message).__name__, len(content)
+        limit = self._most_taken - ENVELOPE if is_long else msg.MOST_WORDS
+        if size > limit:
+            fix = " Increase serve(..., max_message=...)." if is_long else ""
+            raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
         self.send(Record(CONTROL, 0, 0, content))
 
     def stop(self) -> None:
@@ -149,28 +150,26 @@ class Link:
                 events = dict(self._poller.poll(wait))
                 self._waker.rest(self._waker.fileno() in events)
                 if self._monitor is not None and self._monitor in events:
-                    self._look_at_connection()
+                    self._monitor_connection()
                 if self._dealer in events:
                     self._take()
                 if self._is_up:
                     self._give()
                 if time.monotonic() >= self._next_ping:
-                    self._next_ping = time.monotonic() + (say.PING_S if self._is_up else HELLO_S)
+                    self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)
                     self._ping()
             if self._is_up:
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Bye())))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Bye())))
                 self._give()
         except zmq.ContextTerminated:  # a server in this process was closed
             self._is_up = False
             self._session.on_refused("the server was closed", True)
         except Exception:
-            LOGGER.exception("the thread of the connection to %s ended by an error of its own", self.address)
+            LOGGER.exception("the thread of the connection to %s failed", self.address)
             self._is_up = False
-            self._session.on_refused("the client failed; see the log of 'sensorium.client'", True)
+            self._session.on_refused("the client failed, see the log of 'sensorium.client'", True)
         finally:
             self._disconnect(linger=200)
-            for reader in self._segments.values():
-                reader.close()
             self._segments.clear()
             if self._owns_context:
                 self._context.destroy(linger=200)
@@ -213,7 +212,7 @@ class Link:
             self._poller.unregister(self._dealer)
         self._dealer.close(linger=linger)
 
-    def _look_at_connection(self) -> None:
+    def _monitor_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.EVENT_DISCONNECTED:
             self._take()  # read earlier messages, e.g. the reason why the server ended
@@ -221,7 +220,9 @@ class Link:
                 self._start_over()
         else:
             self._gives_up = True
-            self._session.on_refused("its keys are not those of the server, or it speaks another protocol", True)
+            self._session.on_refused(
+                "the keys do not match those of the server, or the server uses another protocol", True
+            )
 
     def _start_over(self) -> None:
         """Reconnect after the connection broke, under a new name: messages to the old name may have been lost."""
@@ -232,19 +233,15 @@ class Link:
         self._connect()
 
     def _ping(self) -> None:
-        if self._gives_up:
-            return
         if self._is_up:
-            self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.Ping(self._server))))
+            self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Ping(self._server))))
             self._give()
-        else:
+        elif not self._gives_up:
             self._send_now(self._hello(self._before))
 
-    def _send_now(self, message: say.Message) -> None:
-        try:
-            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, say.encode(message))]), zmq.NOBLOCK)
-        except zmq.Again:
-            return  # not connected yet
+    def _send_now(self, message: msg.Message) -> None:
+        with contextlib.suppress(zmq.Again):  # not connected yet
+            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]), zmq.NOBLOCK)
 
     def _give(self) -> None:
         outbox = self._outbox
@@ -268,16 +265,16 @@ class Link:
                 frames = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             first = memoryview(frames[0].bytes)
             parts = [first, *(frame.buffer for frame in frames[1:])]
             del frames
             try:
                 self._read(parts)
             except WireError as error:
-                LOGGER.error("the server at %s sent what is none of our protocol: %s", self.address, error)
+                LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent what is none of our protocol: {error}", True)
+                self._session.on_refused(f"the server sent an invalid message: {error}", True)
                 return
 
     def _read(self, parts: list[Any]) -> None:
@@ -291,7 +288,7 @@ class Link:
                 messages = []
             number = a
             if kind == CONTROL:
-                self._hear(say.decode_at_client(content))
+                self._handle_message(msg.decode_at_client(content))
                 continue
             if kind == DATA:
                 memory: Any = bytes(content)  # a copy, so that a small message does not keep its whole block
@@ -303,25 +300,30 @@ class Link:
             elif content is None:
                 return
             else:
-                raise WireError(f"a record of kind {kind}")
+                raise WireError(f"a record has the unknown kind {kind}")
             messages.append((memory, b))
             del memory
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
         if reader is None:
-            raise WireError(f"a slot of segment {place.segment}, which was not announced")
+            raise WireError(f"a message is in segment {place.segment}, which was not announced")
         return reader.memory(place.slot, place.length)
 
-    def _hear(self, message: say.ToClient) -> None:
+    def _release(self, session: int, segment: int, slot: int) -> None:
+        """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
+        if session == self._sessions:
+            self.send(Record(RELEASE, segment, slot))
+
+    def _handle_message(self, message: msg.ToClient) -> None:
         match message:
-            case say.Pong(server=server):
+            case msg.Pong(server=server):
                 if server != self._server:
                     self._start_over()
-            case say.Unknown():
+            case msg.Unknown():
                 if self._is_up:
                     self._start_over()
-            case say.Welcome():
+            case msg.Welcome():
                 if self._is_up and message.server == self._server:
                     return
                 self._server, self._is_up = message.server, True
@@ -329,52 +331,39 @@ class Link:
                 self._sessions += 1
                 self._wants_catalogue = True
                 self._outbox.clear()
-                for reader in self._segments.values():
-                    reader.close()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
-                self._outbox.append(Record(CONTROL, 0, 0, say.encode(say.ProbeResult(can_read))))
+                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.ProbeResult(can_read))))
                 self._session.on_welcome(message)
-            case say.Catalogue():
+            case msg.Catalogue():
                 if self._wants_catalogue:  # a repeated greeting causes a repeated catalogue
                     self._wants_catalogue = False
                     self._session.on_control(message)
-            case say.Refused(reason=reason, final=final):
+            case msg.Refused(reason=reason, final=final):
                 if self._is_up:
-                    self._send_now(say.Bye())  # received: the server need not wait
+                    self._send_now(msg.Bye())  # received: the server need not wait
                 self._is_up, self._gives_up = False, self._gives_up or final
                 self._session.on_refused(reason, final)
-            case say.Segment():
-                number = message.segment
-
-                def give_back(slot: int, number: int = number, session: int = self._sessions) -> None:
-                    if session == self._sessions:
-                        self.send(Record(RELEASE, number, slot))
-
+            case msg.Segment():
+                release = partial(self._release, self._sessions, message.segment)
                 try:
-                    reader = SlotReader(
-                        message.name, message.token, message.slot_size, message.count, on_release=give_back
+                    self._segments[message.segment] = SlotReader(
+                        message.name, message.token, message.slot_size, message.count, on_release=release
                     )
                 except StreamError as error:
-                    raise WireError(f"shared memory that cannot be read: {error}") from None
-                self._segments[number] = reader
-            case say.Unmap(segment=segment):
-                reader_or_none = self._segments.pop(segment, None)
-                if reader_or_none is not None:
-                    reader_or_none.close()
+                    raise WireError(str(error)) from None
+            case msg.Unmap(segment=segment):
+                self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:
                 self._session.on_control(message)
 
 
-def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], say.Hello]:
+def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], msg.Hello]:
     """Return a function that makes the greeting of this process."""
 
-    def hello(before: bytes) -> say.Hello:
+    def hello(before: bytes) -> msg.Hello:
         from sensorium import __version__ as version
 
-        return say.Hello(say.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
+        return msg.Hello(msg.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
 
     return hello
-
-
-__all__ = ["Link", "Message", "greeting"]

@@ -10,28 +10,133 @@ import sys
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TextIO
 
 from sensorium.client import show
 from sensorium.client.callbacks import LOGGER
+from sensorium.client.checks import Policy
 from sensorium.client.client import Client
-from sensorium.client.options import Options, option_of
-from sensorium.client.show import Flow
 from sensorium.client.subscription import Stats
 from sensorium.errors import SensoriumWarning, StreamError, UsageError
 from sensorium.wire.data import SensorData
+from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
 LINES_EVERY = 1.0
 """Seconds between two lines of a sensor if there is no live table."""
-RATE_OVER = 2.0
-"""Seconds over which megabytes per second are averaged."""
-NO_SENSOR = ("a SENSOR beside it", "Without one there are no samples: name one after ADDRESS, or leave it out.")
+NO_SENSOR = ("a SENSOR argument as well", "Name a sensor after ADDRESS, or omit the option.")
 """Error texts for options that apply to samples if no sensor is given."""
-SAME_WITHIN = 1.0
-"""Seconds within which the same text is reported only once."""
+
+
+OF_SAMPLES = ("env", "every", "max_rate", "policy", "truth", "count", "seconds")
+"""Options that have no effect if no sensor is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Sensors to listen to, and how.
+
+    Args:
+        address: address of the server.
+        sensors: names of the sensors; empty for a list of the available sensors.
+        env: the only environment; None for all.
+        every: use only every n-th sample.
+        max_rate: maximum number of samples per second of wall clock; 0 for no limit.
+        policy: see `RemoteSensor.listen`.
+        truth: whether to include the ground truth.
+        count: number of samples of each sensor before the end; 0 for no limit.
+        seconds: wall clock time before the end, s; 0 for no limit.
+        json: whether to print one line of JSON per sample.
+        token_file: file with the token of the server; None uses the environment variable.
+        server_key: public key of the server.
+        key_file: file with the keys of this client.
+        timeout: longest wait for the connection to the server, s.
+
+    Raises:
+        UsageError: a number is negative or not finite, or the key of the server is missing.
+    """
+
+    address: str
+    sensors: tuple[str, ...] = ()
+    env: int | None = None
+    every: int = 1
+    max_rate: float = 0.0
+    policy: Policy = "latest"
+    truth: bool = False
+    count: int = 0
+    seconds: float = 0.0
+    json: bool = False
+    token_file: Path | None = None
+    server_key: str = ""
+    key_file: Path | None = None
+    timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_rate", "count", "seconds"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UsageError.of(option_of(name), getattr(self, name), "a number >= 0", "0 means no limit.")
+        if self.key_file is not None and not self.server_key:
+            fix = "Add --server-key KEY, which the server prints. Omit both if the server has no keys."
+            raise UsageError.of("--keys", str(self.key_file), "--server-key as well", fix)
+
+    def refuse_of_samples(self, expected: str, fix: str) -> None:
+        """Reject options that have no effect because no samples are shown.
+
+        Args:
+            expected: accepted alternative.
+            fix: suggested correction.
+
+        Raises:
+            UsageError: names the first such option.
+        """
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in OF_SAMPLES:
+            if (value := getattr(self, name)) != defaults[name]:
+                raise UsageError.of(option_of(name), value, expected, fix)
+
+    def keys(self) -> tuple[str, str] | None:
+        """Return the (public, secret) key of this client from its file, which is created if it does not exist.
+
+        Raises:
+            UsageError: the file contains no keys, or other users can read it.
+        """
+        with UsageError.naming(file="--keys"):
+            return None if self.key_file is None else find_keys(self.key_file)
+
+    def connect(self, name: str) -> Client:
+        """Return a connected client.
+
+        Args:
+            name: name of the client in messages of the server.
+
+        Raises:
+            StreamError: no server answers, or the server refuses; the message suggests a correction.
+            UsageError: the address, a key, the time-out or a file is invalid.
+        """
+        options = {"address": "ADDRESS", "file": "--token-file", "timeout": "--timeout", "server_key": "--server-key"}
+        with UsageError.naming(**options):
+            token = find_token(self.token_file)
+            try:
+                return Client(
+                    self.address, name=name, token=token, server_key=self.server_key, keys=self.keys(),
+                    timeout=self.timeout,
+                )  # fmt: skip
+            except StreamError as error:
+                text = str(error)
+                if "token" in text:
+                    text = f"the server at {self.address} refused: the token is {'wrong' if token else 'missing'}. "
+                    text += f"Use --token-file FILE or the environment variable {TOKEN_VARIABLE}."
+                elif "key" in text or self.server_key:
+                    text += " If the server has keys, pass the key that it prints as --server-key KEY. Else omit it."
+                raise StreamError(text) from None
+
+
+def option_of(name: str) -> str:
+    """Return the command line option of a field."""
+    return f"--{name.replace('_', '-')}"
 
 
 class Monitor:
@@ -50,75 +155,55 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] | None = None
+        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] = lambda *_: None
     ) -> None:
         self.client, self.options = client, options
         self.newest: dict[str, SensorData] = {}
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
-        self._taken: dict[str, int] = {}
-        self._bytes: dict[str, deque[tuple[float, int]]] = {}
         self._failure: OSError | None = None
         self._lock = threading.Lock()
         self._changed = threading.Condition()
         self._connected = True
         self.names = list(dict.fromkeys(options.sensors))
         """Names of the sensors."""
-        self._sensors = {name: client.sensors[name] for name in self.names}  # find all before listening to the first
-        for name, sensor in self._sensors.items():
+        self.sensors = {name: client.sensors[name] for name in self.names}  # find all before listening to the first
+        """The sensors by name."""
+        for name, sensor in self.sensors.items():
             envs = sensor.info.num_envs
             if options.env is not None and not -envs <= options.env < envs:
-                there = f"0 to {envs - 1}" if envs > 1 else "0"
-                fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}; leave the option out for all."
-                raise UsageError.of("--env", options.env, there, fix)
-        for sensor in self._sensors.values():
-            self._taken[sensor.name] = 0
-            self._bytes[sensor.name] = deque([(time.monotonic(), 0)])
-            with UsageError.naming(
-                envs="--env", name="SENSOR", **{each: option_of(each) for each in ("every", "max_rate", "policy")}
-            ):
+                fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}. Omit the option for all."
+                raise UsageError.of("--env", options.env, f"0 to {envs - 1}", fix)
+        self._taken = dict.fromkeys(self.names, 0)
+        for sensor in self.sensors.values():
+            with UsageError.naming(name="SENSOR", every="--every"):
                 sensor.listen(
-                    self._take,
-                    policy=options.policy,
-                    every=options.every,
-                    max_rate=options.max_rate or None,
-                    envs=options.env,
-                    truth=options.truth,
-                )
+                    self._take, policy=options.policy, every=options.every, max_rate=options.max_rate or None,
+                    envs=options.env, truth=options.truth,
+                )  # fmt: skip
 
     def _take(self, data: SensorData) -> None:
-        name, count = data.sensor, self.options.count
+        name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
         if self._failure is not None or (count and self._taken[name] >= count):
             return
         self.newest[name] = data
         self._taken[name] += 1
-        sensor = self._sensors[name]
-        if self._on_sample is not None:
-            try:
-                with self._lock:
-                    self._on_sample(data, self._taken[name], sensor.stats)
-            except OSError as error:
-                self._failure = error
-        is_last = self._taken[name] == count
-        if is_last:
+        try:
+            with self._lock:
+                self._on_sample(data, self._taken[name], sensor.stats)
+        except OSError as error:
+            self._failure = error
+        if self._taken[name] == count:
             sensor.stop()
-        if is_last or self._failure is not None:
-            with self._changed:
-                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
-    def flow(self, name: str) -> Flow:
-        """Return the data flow of a sensor; call it at regular intervals."""
-        sensor = self._sensors[name]
-        stats, now, marks = sensor.stats, time.monotonic(), self._bytes[name]
-        marks.append((now, stats.nbytes))
-        while len(marks) > 2 and now - marks[1][0] >= RATE_OVER:
-            marks.popleft()
-        (_, before), span = marks[0], now - marks[0][0]
-        state = "" if self._connected else "no server"
-        if not sensor.is_listening:
-            state = f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
-        rate = 1e-6 * (stats.nbytes - before) / span if span > 0.0 and not state else 0.0
-        return Flow(stats, rate, state)
+    def state(self, name: str) -> str:
+        """Return the reason why no data of a sensor arrive; empty if they do."""
+        sensor = self.sensors[name]
+        if sensor.is_listening:
+            return "" if self._connected else "no server"
+        return f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
 
     def news(self) -> list[str]:
         """Return messages about changes of the connection since the last call."""
@@ -126,8 +211,8 @@ class Monitor:
         if before == self._connected:
             return []
         if self._connected:
-            return [f"the server at {self.client.address} is back; listening goes on"]
-        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C ends this)"]
+            return [f"the server at {self.client.address} is back; listening continues"]
+        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C to stop)"]
 
     def wait(self, seconds: float) -> bool:
         """Wait for some time, or until all listening has ended; return whether it has.
@@ -135,16 +220,15 @@ class Monitor:
         Raises:
             OSError: raised by `on_sample`.
         """
+
+        def is_over() -> bool:
+            return self._failure is not None or not any(sensor.is_listening for sensor in self.sensors.values())
+
         with self._changed:
-            self._changed.wait_for(lambda: self.is_over, seconds)
+            self._changed.wait_for(is_over, seconds)
         if self._failure is not None:
             raise self._failure
-        return self.is_over
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no further samples will arrive."""
-        return self._failure is not None or not any(sensor.is_listening for sensor in self._sensors.values())
+        return is_over()
 
     def check(self) -> None:
         """Raise an error if fewer samples arrived than requested.
@@ -153,18 +237,16 @@ class Monitor:
             StreamError: the server ended a sensor, or fewer than `count` samples arrived in time.
         """
         for name in self.names:
-            sensor, taken, count = self._sensors[name], self._taken[name], self.options.count
+            sensor, taken, count = self.sensors[name], self._taken[name], self.options.count
             if sensor.why_ended:
                 raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
             if taken < count:
-                raise StreamError(
-                    f"{taken} of {count} samples of {name!r} came within {self.options.seconds:g} s. Does the "
-                    "simulation run (in lock-step it runs when a client steps it)?"
-                )
+                text = f"{taken} of {count} samples of {name!r} arrived within {self.options.seconds:g} s."
+                raise StreamError(f"{text} Does the simulation run? In lock-step it runs when a client steps it.")
 
     def close(self) -> None:
         """Stop listening."""
-        for sensor in self._sensors.values():
+        for sensor in self.sensors.values():
             sensor.stop()
 
 
@@ -193,7 +275,15 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
     monitor.check()
 
 
-def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str) -> None:
+def newest_json(monitor: Monitor, name: str) -> str:
+    """Return the newest sample of a sensor as one line of JSON."""
+    data, stats = monitor.newest.get(name), monitor.sensors[name].stats
+    return f"{name}: {monitor.state(name) or 'waiting'}" if data is None else show.as_json(data, stats.received, stats)
+
+
+def listen(
+    options: Options, out: TextIO, say: Callable[[str], None], name: str, line: Callable[[Monitor, str], str]
+) -> None:
     """Listen as `options` specify, and print plain lines: a table of the available sensors, a line per second, or JSON.
 
     Args:
@@ -201,6 +291,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
         out: stream for the lines.
         say: function that takes messages about the connection.
         name: name of this client in messages of the server.
+        line: function that returns the line of a sensor for each second.
 
     Raises:
         SensoriumError: see the messages.
@@ -218,7 +309,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
             streams = client.streams.values()
             if options.json:
                 for info in streams:
-                    write(show.stream_json(info))
+                    write(show.description_json(info))
             else:
                 write(about(client))
                 write(show.table(show.CATALOGUE_HEADINGS, list(show.catalogue(streams))))
@@ -231,7 +322,7 @@ def listen(options: Options, out: TextIO, say: Callable[[str], None], name: str)
 
             def refresh() -> None:
                 for name in monitor.names:
-                    write(show.line(name, monitor.flow(name), monitor.newest.get(name)))
+                    write(line(monitor, name))
 
             watch(monitor, refresh, say, LINES_EVERY)
         monitor.close()
@@ -247,19 +338,11 @@ def about(client: Client) -> str:
 
 @contextmanager
 def words(say: Callable[[str], None]) -> Iterator[None]:
-    """Report warnings and log messages as plain text, without immediate repetition."""
+    """Report warnings and log messages as plain text."""
     handler = _Words(say)
-    before = warnings.showwarning
-
-    def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, SensoriumWarning):
-            handler.say(str(message))
-        else:
-            before(message, category, *where, **more)
-
     with warnings.catch_warnings():
         warnings.simplefilter("always", SensoriumWarning)
-        warnings.showwarning = show_warning
+        warnings.showwarning = lambda message, *_: say(str(message))
         LOGGER.addHandler(handler)
         try:
             yield
@@ -268,27 +351,17 @@ def words(say: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Words(logging.Handler):
-    """Log handler that reports messages as plain text."""
+    """Log handler that reports messages as plain text, without tracebacks."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._say, self._said = say, ("", 0.0)
+        self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        lines = record.getMessage().splitlines()
-        self.say(lines[-1] if "Traceback" in record.getMessage() else "\n".join(lines))
-
-    def say(self, text: str) -> None:
-        """Report a text, unless it has just been reported: some texts are both logged and issued as warnings."""
-        now, (last, when) = time.monotonic(), self._said
-        self._said = (text, now)
-        if text != last or now - when > SAME_WITHIN:
-            self._say(text)
+        text = record.getMessage()
+        self._say(text.splitlines()[-1] if "Traceback" in text else text)
 
 
 def to_stderr(text: str) -> None:
     """Print a message to stderr, separate from the results."""
     print(text, file=sys.stderr, flush=True)
-
-
-__all__ = ["NO_SENSOR", "Monitor", "about", "listen", "to_stderr", "watch", "words"]

@@ -10,52 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.client import checks
-from sensorium.client.callbacks import LOGGER
 from sensorium.client.checks import Envs, Policy
 from sensorium.client.session import Session
 from sensorium.client.subscription import Stats, Subscription
 from sensorium.errors import StaleError, StreamError, UnknownNameError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.client.client import Client
 
 
-class ListenerSlot:
-    """Current listener of a sensor, if any, and its last state. Each name has a single slot.
-
-    A new listener therefore replaces the previous listener. The slot outlives the `RemoteSensor` objects of its name
-    and holds no reference to the client.
-    """
-
-    def __init__(self, session: Session, name: str) -> None:
-        self.session, self.name = session, name
-        self.lock = threading.RLock()
-        self.subscription: Subscription | None = None
-        self.last_stats = Stats()
-        self.reason = ""
-        """Reason why the server ended the listener."""
-
-    def ended(self, reason: str) -> None:
-        """Record that the listener has ended without a call of `stop`."""
-        with self.lock:
-            ended = self.subscription
-            if ended is not None and ended.ended:  # otherwise another listener is active
-                self.last_stats, self.subscription = ended.stats, None
-                self.reason = reason
-        if self.session.closed:
-            return
-        text = f"listening to {self.name!r} ended: {reason}"
-        LOGGER.warning(text)
-        self.session.note(text)
-
-
 class RemoteSensor:
     """Sensor of the simulation, by its name: `client.sensors["lidar"]`."""
 
-    def __init__(self, client: Client, slot: ListenerSlot) -> None:
-        self._client, self._session, self._slot, self._name = client, slot.session, slot, slot.name
+    def __init__(self, client: Client, session: Session, name: str) -> None:
+        self._client, self._session, self._name = client, session, name
 
     # Description ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +41,7 @@ class RemoteSensor:
         Raises:
             StaleError: the server no longer has the sensor.
         """
-        with self._while_there():
+        with self._requires_alive():
             return self._session.info(self._name)
 
     @property
@@ -90,13 +60,13 @@ class RemoteSensor:
         return self.info.cfg
 
     @contextlib.contextmanager
-    def _while_there(self) -> Iterator[None]:
+    def _requires_alive(self) -> Iterator[None]:
         """Convert the error for an unknown name to `StaleError`, because the sensor existed earlier."""
         try:
             yield
         except UnknownNameError:
             raise StaleError(
-                f"sensor {self._name!r} is gone: the server has it no more. client.sensors lists what there is."
+                f"the server no longer has the sensor {self._name!r}. client.sensors lists the available sensors."
             ) from None
 
     # Listeners --------------------------------------------------------------------------------------------------------
@@ -138,16 +108,20 @@ class RemoteSensor:
             ConfigError: an argument is invalid.
             StaleError: the server no longer has the sensor.
         """
-        slot = self._slot
-        with slot.lock, self._while_there():
+        session, name = self._session, self._name
+
+        def end(reason: str) -> None:
+            if not session.closed:
+                session.note(f"listening to {name!r} ended: {reason}")
+
+        with session.lock, self._requires_alive():
             options = checks.listening(
-                self._name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
+                name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
                 queue=queue,
             )  # fmt: skip
-            new = Subscription(self._session, self._name, callback, options, on_end=slot.ended, keeps=self._client)
-            self._session.begin(new)
-            old, slot.subscription = slot.subscription, new
-            slot.reason = ""
+            new = Subscription(session, name, callback, options, on_end=end, keeps=self._client)
+            session.begin(new)
+            old, session.listeners[name] = self._subscription, new
         if old is not None:
             old.stop()
 
@@ -156,32 +130,28 @@ class RemoteSensor:
 
         The call waits until a running call of the function has ended, except when made from within it.
         """
-        slot = self._slot
-        with slot.lock:
-            old, slot.subscription = slot.subscription, None
-            if old is not None:
-                slot.last_stats = old.stats
-        if old is not None:
-            old.stop()
-            slot.last_stats = old.stats
+        if self._subscription is not None:
+            self._subscription.stop()
+
+    @property
+    def _subscription(self) -> Subscription | None:
+        """Current or last listener."""
+        return self._session.listeners.get(self._name)
 
     @property
     def is_listening(self) -> bool:
         """Whether a listener is active."""
-        subscription = self._slot.subscription
-        return subscription is not None and not subscription.ended
+        return self._subscription is not None and not self._subscription.ended
 
     @property
     def stats(self) -> Stats:
         """Statistics of the current listener, or of the previous listener if there is none."""
-        subscription = self._slot.subscription
-        return self._slot.last_stats if subscription is None else subscription.stats
+        return Stats() if self._subscription is None else self._subscription.stats
 
     @property
     def why_ended(self) -> str:
         """Reason why the server ended the listener; empty if it did not."""
-        subscription = self._slot.subscription
-        return self._slot.reason if subscription is None else subscription.reason
+        return "" if self._subscription is None else self._subscription.reason
 
     def read(self, timeout: float = 5.0, **options: Any) -> Any:
         """Return one sample, the next to arrive; intended for occasional reads.
@@ -209,7 +179,7 @@ class RemoteSensor:
             got.append(StreamError(f"reading {self._name!r}: {reason}"))
             event.set()
 
-        with self._while_there():
+        with self._requires_alive():
             asked = checks.listening(self._name, self.info.num_envs, **options)
             subscription = Subscription(self._session, self._name, take, asked, on_end=end, keeps=self._client)
             self._session.begin(subscription)
@@ -219,7 +189,7 @@ class RemoteSensor:
                 pass  # the loop is on this thread: the server sends the sample here
             if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
-                    f"sensor {self._name!r}: no sample came within {timeout:g} s. Does the simulation run?"
+                    f"sensor {self._name!r} sent no sample within {timeout:g} s. Does the simulation run?"
                 )
         finally:
             subscription.stop()
@@ -243,7 +213,7 @@ class RemoteSensor:
         """
         call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
         envs = checks.env_ids(call, env_ids, self._client.num_envs)
-        self._session.ask(say.Set, self._name, knob, checks.knob_value(call, value), envs)
+        self._session.ask(msg.Set, self._name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
         """Remove the sensor from the server and stop its listener; only the spawning client can remove it.
@@ -261,6 +231,3 @@ class RemoteSensor:
         fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in info.specs) or info.type_name
         rate = "events" if info.events else f"{info.rate_hz:g} Hz" if info.rate_hz else info.where
         return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"
-
-
-__all__ = ["ListenerSlot", "RemoteSensor"]

@@ -7,7 +7,9 @@ holds a reference.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,28 +17,55 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from sensorium import errors
 from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link
-from sensorium.client.requests import Requests
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.warned import Warned, told
+from sensorium.wire.warning_relay import WarningText, relayed_text
 
 if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
     from sensorium.client.subscription import Subscription
 
 _NOTHING = StreamInfo(2**32 - 1, "", "", "")
+_REMOVED = "the server no longer has this sensor"
+PUMP_S = 0.01
+"""Longest wait of a server loop on the calling thread while a request is pending, s."""
+
+
+class ServerError(StreamError):
+    """Error for a request that the server could not fulfil, with the message of the server.
+
+    Args:
+        text: message of the server.
+        kind: class name of the exception on the server.
+    """
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass
-class Wish:
+class _Request:
+    """Request that waits for its answer."""
+
+    reply: msg.Reply | None = None
+    worked: float = -math.inf
+    """Time of the last progress report of the server, if any."""
+    told: bool = False
+    """Whether the user was already notified of the work of the server."""
+
+
+@dataclass
+class SpawnOrder:
     """Record of a spawned sensor, from which it can be spawned again.
 
     Attributes:
@@ -78,7 +107,7 @@ class Session:
     def __init__(
         self,
         address: str,
-        hello: Callable[[bytes], say.Hello],
+        hello: Callable[[bytes], msg.Hello],
         *,
         timeout: float,
         callbacks: Callbacks,
@@ -95,17 +124,19 @@ class Session:
         self._names: dict[int, str] = {}
         self.bodies = Bodies(())
         self.frame = -1
-        self.catalogue: say.Catalogue | None = None
+        self.catalogue: msg.Catalogue | None = None
         """Description sent by the server; None without a connection."""
         self.refusal = ""
         """Reason why the server refuses the connection."""
         self._resumed = False
         self.notes: deque[str] = deque(maxlen=100)
-        self.requests = Requests(address, self.changed, lambda: self.closed, self.pump)
+        self.requests: dict[int, _Request] = {}
         self._numbers = itertools.count(1)
         self.subscribers: dict[int, Subscription] = {}
-        self.frame_listeners: dict[int, FrameListener] = {}
-        self.spawned: dict[str, Wish] = {}
+        self.listeners: dict[str, Subscription] = {}
+        """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
+        self.frame_listeners: list[FrameListener] = []
+        self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
         context = None if local is None else local.context
@@ -128,11 +159,11 @@ class Session:
             if self.refusal:
                 raise StreamError(f"the server at {self.address} refused: {self.refusal}")
             raise StreamError(
-                f"nobody answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Is the server "
-                "running (sensorium serve, or sn.serve(scene, address)), and is the address the one that it prints?"
+                f"no server answered at {self.address} within {timeout:g} s: {why_silent(self.address)}. Start one "
+                "with `sensorium serve` or sn.serve(scene, address), and connect to the address that it prints."
             )
 
-    def known(self) -> say.Catalogue:
+    def known(self) -> msg.Catalogue:
         """Return the description sent by the server; wait for it if the connection is new."""
         catalogue = self.catalogue
         if catalogue is None:
@@ -152,7 +183,7 @@ class Session:
             info = self.streams.get(name)
             known = list(self.streams)
         if info is None:
-            raise UnknownNameError("sensor", name, known)
+            raise UnknownNameError("sensor", str(name), known)
         return info
 
     def note(self, text: str) -> None:
@@ -165,30 +196,73 @@ class Session:
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the result of the answer; see `Requests.answer`."""
+    def ask(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> Any:
+        """Send a request and return the result of the answer; see `_reply`."""
         return self._reply(kind, *values, timeout=timeout).result
 
-    def _reply(self, kind: Callable[..., say.Message], *values: Any, timeout: float | None = None) -> say.Reply:
+    def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
+        """Send a request and return the answer.
+
+        Args:
+            kind: class of the request.
+            values: its contents.
+            timeout: longest wait, s, from the request or from the last progress report of the server.
+
+        Raises:
+            StreamError: no answer arrived, or the connection was lost.
+            ServerError: the server refused; the message contains its reason.
+        """
+        timeout = self.timeout if timeout is None else timeout
         if threading.current_thread() is self.link.thread:
-            raise StreamError("a request from the thread of the connection could never be answered")
+            raise StreamError("a frame listener cannot send a request, because it runs on the thread of the connection")
         self.known()
         with self.changed:
             if self.closed or self.catalogue is None:
-                why = "this client is closed" if self.closed else "it broke just now"
-                raise StreamError(f"no connection to the server at {self.address}: {why}")
+                why = "the client is closed" if self.closed else "the connection was lost"
+                raise StreamError(f"the server at {self.address} is not connected: {why}")
             number = next(self._numbers)
-            self.requests.begin(number)
-            try:
-                self.link.tell(kind(number, *values))
-            except BaseException:
-                self.requests.forget(number)
-                raise
-        return self.requests.answer(number, kind.__name__.lower(), self.timeout if timeout is None else timeout)
+            request = self.requests[number] = _Request()
+        try:
+            self.link.send_control(kind(number, *values))
+            reply = self._answer(request, timeout)
+        finally:
+            with self.lock:
+                del self.requests[number]
+        if reply is None:
+            raise StreamError(
+                f"{kind.__name__.lower()}: the server at {self.address} did not answer within {timeout:g} s. Check "
+                "that its loop runs and calls server.poll() between steps."
+            )
+        if reply.error:
+            cls = getattr(errors, reply.kind, None)
+            if isinstance(cls, type) and issubclass(cls, StreamError):
+                raise cls(reply.error)
+            raise ServerError(reply.error, reply.kind)
+        return reply
 
-    def spawn(self, wish: Wish, name: str) -> tuple[StreamInfo, Sequence[Warned]]:
+    def _answer(self, request: _Request, timeout: float) -> msg.Reply | None:
+        """Wait for the answer to a request and return it; None if none arrived."""
+        end = time.monotonic() + timeout
+
+        def is_over() -> bool:
+            return request.reply is not None or self.closed
+
+        while not is_over() and (before := time.monotonic()) < end and self.pump(PUMP_S):
+            end += max(time.monotonic() - before - PUMP_S, 0.0)  # the loop is on this thread: the server worked here
+        with self.changed:
+            while not is_over() and (left := max(end, request.worked + timeout) - time.monotonic()) > 0.0:
+                self.changed.wait(left)
+        return request.reply
+
+    def _fail(self, reason: str) -> None:
+        """Answer all pending requests with an error; requires the lock."""
+        for request in self.requests.values():
+            request.reply = request.reply or msg.Reply(-1, None, reason, "StreamError")
+        self.changed.notify_all()
+
+    def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
-        reply = self._reply(say.Spawn, *wish.request(name))
+        reply = self._reply(msg.Spawn, *order.request(name))
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
@@ -204,7 +278,7 @@ class Session:
         """
         with self.lock:
             if self.closed:
-                raise StreamError(f"listening to {subscriber.name!r}: this client is closed")
+                raise StreamError(f"cannot listen to {subscriber.name!r}: the client is closed")
             if subscriber.ended:
                 return  # stopped while it waited for a new connection
             number = next(self._numbers)
@@ -230,9 +304,9 @@ class Session:
             if self.subscribers.get(subscriber.number) is subscriber:
                 del self.subscribers[subscriber.number]
                 if tell and not self.closed:
-                    self.link.tell(say.Unsubscribe(subscriber.number))
+                    self.link.send_control(msg.Unsubscribe(subscriber.number))
 
-    def hear_frames(self, callback: Callable[[say.FrameDone], object], keeps: object = None) -> FrameListener:
+    def add_frame_listener(self, callback: Callable[[msg.FrameDone], object], keeps: object = None) -> FrameListener:
         """Register a function that is called at the end of each frame, on the thread of the link.
 
         Args:
@@ -240,16 +314,18 @@ class Session:
             keeps: object kept alive until the listener stops.
         """
         with self.lock:
-            number = next(self._numbers)
-            listener = self.frame_listeners[number] = FrameListener(self, number, callback, keeps)
-            self.link.tell(say.Frames(True))  # sent again even if active, so that the server repeats the last frame
+            listener = FrameListener(self, callback, keeps)
+            self.frame_listeners.append(listener)
+            self.link.send_control(
+                msg.Frames(True)
+            )  # sent again even if active, so that the server repeats the last frame
         if self.server is not None:
-            self.ask(say.Ask, "nothing")  # a loop in this thread has then announced the frame
+            self.ask(msg.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
 
     # Incoming messages, on the thread of the link ---------------------------------------------------------------------
 
-    def on_welcome(self, welcome: say.Welcome) -> None:
+    def on_welcome(self, welcome: msg.Welcome) -> None:
         """Process the answer to the greeting."""
         with self.lock:
             self._resumed = welcome.resumed
@@ -259,7 +335,7 @@ class Session:
         with self.changed:
             first, self.catalogue = self.catalogue is not None, None
             self.refusal = reason if final or not first else ""
-            self.requests.fail(f"the server at {self.address} ended the connection: {reason}")
+            self._fail(f"the server at {self.address} ended the connection: {reason}")
             if final:
                 for subscriber in list(self.subscribers.values()):
                     subscriber.finish(reason)
@@ -271,41 +347,48 @@ class Session:
         """Record that the connection broke."""
         with self.changed:
             self.catalogue = None
-            self.requests.fail(f"the connection to the server at {self.address} broke")
-        LOGGER.info("the connection to %s broke; connecting again", self.address)
+            self._fail(f"the connection to the server at {self.address} was lost")
+        LOGGER.info("the connection to %s was lost; reconnecting", self.address)
 
-    def saw(self, frame: int) -> None:
+    def note_frame(self, frame: int) -> None:
         """Record that a frame was announced or received."""
         with self.changed:
             self.frame = max(self.frame, frame)
 
-    def on_control(self, message: say.ToClient) -> None:
+    def on_control(self, message: msg.ToClient) -> None:
         """Process a control message."""
         match message:
-            case say.FrameDone():
+            case msg.FrameDone():
                 self._end_frame(message)
-            case say.Reply():
+            case msg.Reply():
                 with self.changed:
-                    if self.requests.take(message) and self.server is not None:
-                        self.server.wake()
-            case say.Working(requests=numbers, text=text):
+                    if (request := self.requests.get(message.request)) is not None:
+                        request.reply = message
+                        self.changed.notify_all()
+                        if self.server is not None:
+                            self.server.wake()
+            case msg.Working(requests=numbers, text=text):
                 with self.changed:
-                    self.requests.extend(numbers, text)
-            case say.Catalogue():
-                self._learn(message)
-            case say.Added(stream=stream):
+                    for request in [self.requests[number] for number in numbers if number in self.requests]:
+                        request.worked = time.monotonic()
+                        if text and not request.told:
+                            request.told = True
+                            LOGGER.warning("waiting for the server at %s: %s", self.address, text)
+            case msg.Catalogue():
+                self._process_catalogue(message)
+            case msg.Added(stream=stream):
                 self._add(StreamInfo.from_dict(stream))
-            case say.Removed(stream=number):
+            case msg.Removed(stream=number):
                 with self.lock:
                     name = self._names.pop(number, "")
                     if self.streams.get(name, _NOTHING).id == number:
                         del self.streams[name]
                         self.spawned.pop(name, None)
-            case say.Eos(subscription=number, reason=reason):
+            case msg.Eos(subscription=number, reason=reason):
                 subscriber = self.subscribers.get(number)
                 if subscriber is not None:
                     subscriber.finish(reason)
-            case say.Note(text=text):
+            case msg.Note(text=text):
                 try:
                     self.note(text)
                 except SensoriumWarning as warning:  # warnings are errors, but this is no connection error
@@ -313,9 +396,9 @@ class Session:
             case _:
                 pass
 
-    def _end_frame(self, message: say.FrameDone) -> None:
-        self.saw(message.frame)
-        for listener in list(self.frame_listeners.values()):
+    def _end_frame(self, message: msg.FrameDone) -> None:
+        self.note_frame(message.frame)
+        for listener in list(self.frame_listeners):
             try:
                 listener.callback(message)
             except Exception as error:
@@ -329,7 +412,7 @@ class Session:
 
     # A new connection, or a restarted server --------------------------------------------------------------------------
 
-    def _learn(self, catalogue: say.Catalogue) -> None:
+    def _process_catalogue(self, catalogue: msg.Catalogue) -> None:
         """Process the latched description, and resume all earlier subscriptions and sensors."""
         with self.changed:
             if self.closed:
@@ -342,18 +425,18 @@ class Session:
             self.catalogue, self.refusal = catalogue, ""
             self.frame = catalogue.frame
             if self.frame_listeners:
-                self.link.tell(say.Frames(True))
+                self.link.send_control(msg.Frames(True))
             waiting = []
             for number, subscriber in list(self.subscribers.items()):
                 del self.subscribers[number]
-                self.link.tell(say.Unsubscribe(number))  # it may have been requested after the greeting was answered
+                self.link.send_control(msg.Unsubscribe(number))  # it may have been requested after the greeting
                 waiting.append(subscriber)
             lost = {} if self._resumed else dict(self.spawned)
             for subscriber in waiting:
                 if subscriber.name in self.streams:
                     self._begin_again(subscriber)
                 elif subscriber.name not in lost:
-                    subscriber.finish("the server has this sensor no more")
+                    subscriber.finish(_REMOVED)
             self.changed.notify_all()
         if lost:
             again = [each for each in waiting if each.name in lost and each.name not in self.streams]
@@ -362,24 +445,24 @@ class Session:
             )
             self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, Wish], waiting: Iterable[Subscription]) -> None:
+    def _respawn(self, lost: Mapping[str, SpawnOrder], waiting: Iterable[Subscription]) -> None:
         """Spawn again the sensors that a restarted server does not know."""
-        for name, wish in lost.items():
+        for name, order in lost.items():
             try:
-                _, warned = self.spawn(wish, name)
+                _, warned = self.spawn(order, name)
                 for category, text in warned:
-                    self.note(told(category, text, f"spawning {name!r} again"))
-                sensor = wish.sensor() if wish.sensor is not None else None
+                    self.note(relayed_text(category, text, f"spawning {name!r} again"))
+                sensor = order.sensor() if order.sensor is not None else None
                 if sensor is not None:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
                 if not self.closed:
-                    self.note(f"{name!r} could not be spawned again: {error}")
+                    self.note(f"cannot respawn {name!r}: {error}")
         for subscriber in waiting:
             if subscriber.name in self.streams:
                 self._begin_again(subscriber)
             else:
-                subscriber.finish("the server has this sensor no more")
+                subscriber.finish(_REMOVED)
 
     # End --------------------------------------------------------------------------------------------------------------
 
@@ -405,19 +488,18 @@ class Session:
 
 
 class FrameListener:
-    """Handle of a listener of frames, created by `Session.hear_frames`."""
+    """Handle of a listener of frames, created by `Session.add_frame_listener`."""
 
-    def __init__(
-        self, session: Session, number: int, callback: Callable[[say.FrameDone], object], keeps: object
-    ) -> None:
+    def __init__(self, session: Session, callback: Callable[[msg.FrameDone], object], keeps: object) -> None:
         self.callback = callback
-        self._session, self._number, self._keeps = session, number, keeps
+        self._session, self._keeps = session, keeps
 
     def stop(self) -> None:
-        """Stop the listener."""
+        """Stop the listener. Repeated calls are allowed."""
         session = self._session
         with session.lock:
-            if session.frame_listeners.pop(self._number, None) is not None and not session.frame_listeners:
-                if not session.closed:
-                    session.link.tell(say.Frames(False))
+            if self in session.frame_listeners:
+                session.frame_listeners.remove(self)
+                if not session.frame_listeners and not session.closed:
+                    session.link.send_control(msg.Frames(False))
         self._keeps = None

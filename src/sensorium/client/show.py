@@ -5,43 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sensorium.client.subscription import Stats
+from sensorium.readings import Array
 from sensorium.spec import FieldSpec
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import ArrayData, SensorData
 from sensorium.wire.field_data import FieldBranch, FieldData
 from sensorium.wire.stream_info import StreamInfo
 
-SHOWN_NUMBERS = 6
-"""Maximum number of values shown per field."""
-MOST_NUMBERS = 16
-"""Fields with more values per environment than this are summarised."""
 MOST_JSON = 64
 """Fields with more values than this are summarised in JSON."""
 MANY_NAMES = 2
 """If there are more mounts than this, only the first and the last are named."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 CATALOGUE_HEADINGS = ("sensor", "kind", "rate", "envs", "field", "shape", "unit", "mounts")
 """Columns of `catalogue`."""
-STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "dropped", "lost", "MB/s", "envs")
-"""Columns of `stats_row`."""
-VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
-"""Columns of `values_rows`."""
-
-
-class Flow(NamedTuple):
-    """Data flow of a sensor."""
-
-    stats: Stats
-    megabytes_per_second: float = 0.0
-    state: str = ""
-    """Reason why no data arrive; empty if they do."""
 
 
 # Available streams ----------------------------------------------------------------------------------------------------
@@ -53,18 +35,19 @@ def catalogue(streams: Iterable[StreamInfo]) -> Iterator[tuple[str, ...]]:
         own = (info.name, info.kind, _rate(info), str(info.num_envs))
         mounts = _named(info.mounts)
         if not info.specs:
-            what = {"client": "runs in the client that spawned it"}.get(info.where, info.type_name or "no data")
+            what = "runs in a client" if info.where == "client" else info.type_name or "no data"
             yield (*own, what, "", "", mounts)
         for i, spec in enumerate(info.specs):
             first = own if i == 0 else ("", "", "", "")
-            yield (*first, spec.name, _axes(spec), _unit(spec), mounts if i == 0 else "")
+            yield (*first, spec.name, _axes(spec), unit_of(spec), mounts if i == 0 else "")
 
 
 def _rate(info: StreamInfo) -> str:
-    return "events" if info.events else f"{info.rate_hz:.4g} Hz" if info.rate_hz else "as it sends"
+    return "events" if info.events else f"{info.rate_hz:.4g} Hz" if info.rate_hz else "irregular"
 
 
-def _unit(spec: FieldSpec) -> str:
+def unit_of(spec: FieldSpec) -> str:
+    """Return the unit of a field; empty for a dimensionless field."""
     return "" if spec.unit == "1" else spec.unit
 
 
@@ -81,139 +64,6 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MANY_NAMES else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
-# Received data --------------------------------------------------------------------------------------------------------
-
-
-def stats_row(name: str, flow: Flow, data: SensorData | None) -> tuple[str, ...]:
-    """Return the row of a sensor in a table of data flow."""
-    stats = flow.stats
-    if data is None:
-        return (name, flow.state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
-    return (
-        name,
-        flow.state or f"{stats.rate:.4g}/s",
-        milliseconds(stats.age),
-        milliseconds(stats.latency),
-        str(stats.received),
-        str(stats.dropped),
-        str(stats.lost),
-        f"{flow.megabytes_per_second:.3g}",
-        _envs(data),
-    )
-
-
-def _envs(data: SensorData) -> str:
-    last = data.first_env + data.num_envs - 1
-    return str(last) if data.num_envs == 1 else f"{data.first_env}..{last}"
-
-
-def milliseconds(seconds: float) -> str:
-    """Return a time in milliseconds, or in seconds from 1 s on."""
-    return f"{seconds * 1e3:.3g} ms" if abs(seconds) < 0.9995 else f"{seconds:.4g} s"
-
-
-def line(name: str, flow: Flow, data: SensorData | None) -> str:
-    """Return the data flow of a sensor as one line of text."""
-    stats = flow.stats
-    if data is None:
-        return f"{name}: {flow.state or 'nothing yet'}"
-    lost = f", {stats.lost} events lost" if stats.lost else ""
-    shown = []
-    for _, field, shape, unit, text in values_rows(name, data):
-        numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
-        shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
-    return (
-        f"{name}: {flow.state or f'{stats.rate:.4g}/s'}, age {milliseconds(stats.age)}, "
-        f"latency {milliseconds(stats.latency)}, {stats.received} received, {stats.dropped} dropped{lost}, "
-        f"{flow.megabytes_per_second:.3g} MB/s; {'; '.join(shown)}"
-    )
-
-
-def values_rows(name: str, data: SensorData) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a sensor in a table of the newest values, one per field: from the first env or the last event.
-
-    The shape is that of the whole array.
-    """
-    if isinstance(data, FieldData):
-        first = True
-        branches: list[tuple[str, FieldBranch]] = [("", data)]
-        if data.truth is not None:
-            branches.append(("true ", data.truth))
-        no_hit = data.info.cfg.get("no_hit_value")
-        for spec in data.specs:
-            for word, branch in branches:
-                values = branch[spec.name]
-                text = _text(values[-1 if spec.is_ragged else 0], spec, no_hit) if len(values) else "none"
-                yield (name if first else "", f"{word}{spec.name}", _shape(values), _unit(spec), text)
-                first = False
-        return
-    if isinstance(data, ArrayData):
-        array = data.array
-        if array.dtype.names is None:
-            yield (name, "items", _shape(array), "", _numbers(array))
-            return
-        for i, field in enumerate(array.dtype.names):
-            values = array[field]
-            text = _numbers(values[-1]) if len(values) else "none"
-            yield (name if i == 0 else "", field, _shape(values), "", text)
-        return
-    shown = repr(data)
-    yield (name, "data", f"{len(data.raw_data)} bytes", "", shown if len(shown) <= 200 else f"{shown[:197]}...")
-
-
-def _shape(values: Array) -> str:
-    return f"[{', '.join(map(str, values.shape))}]"
-
-
-def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return a value as text: its numbers, or for many numbers the range and the number of missing values."""
-    array = np.asarray(value)
-    return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
-
-
-def _numbers(values: Any) -> str:
-    flat = np.asarray(values).reshape(-1)
-    texts = [number(item) for item in flat[:SHOWN_NUMBERS].tolist()]
-    return " ".join(texts) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
-
-
-def number(value: Any) -> str:
-    """Return a number as short text of constant width; return booleans, integers and text unchanged."""
-    if not isinstance(value, float):
-        return str(value)
-    is_plain = value == 0.0 or 5e-4 <= abs(value) < 1e3 or not math.isfinite(value)
-    return f"{value:+7.3f}" if is_plain else f"{value:+.2e}"
-
-
-def _summed_up(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return a summary of many numbers: range per vector axis, range and mean of integers, or count of true bools."""
-    if value.dtype.kind != "f":
-        low, high = (value.min(), value.max()) if value.dtype.kind in "iu" else (None, None)
-        if low is None:
-            return f"{int(np.count_nonzero(value))} of {value.size} are true"
-        return f"{low} to {high}, mean {value.mean():.4g}"
-    items = value.reshape(-1, value.shape[-1]) if spec.is_vector else value.reshape(-1, 1)
-    known = _known(items, spec, no_hit_value)
-    missing = len(items) - int(known.sum())
-    word = "missed" if spec.role in ("range", "image", "point") else "not finite"
-    if missing == len(items):
-        return f"all {missing} {word}"
-    low, high = items[known].min(axis=0).tolist(), items[known].max(axis=0).tolist()
-    axes = spec.axes[-1] if spec.is_vector else ""
-    names = [f"{axis} " for axis in axes] if axes else [""]
-    spans = [f"{axis}{number(a)} to {number(b)}" for axis, a, b in zip(names, low, high, strict=True)]
-    if missing:
-        spans.append(f"{missing} of {len(items)} {word}")
-    return "\n".join(spans)
-
-
-def _known(items: Array, spec: FieldSpec, no_hit_value: float | None) -> Array:
-    known = np.isfinite(items)
-    if no_hit_value is not None and spec.role in ("range", "image"):
-        known &= items != np.float32(no_hit_value)
-    return np.asarray(known.all(axis=1))
-
-
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
@@ -228,27 +78,14 @@ def as_json(data: SensorData, received: int, stats: Stats) -> str:
         received: number of samples received so far, including this sample.
         stats: statistics of its subscription.
     """
-    transforms = data.transforms
-    about: dict[str, Any] = {
-        "sensor": data.sensor,
-        "frame": data.frame,
-        "seq": data.seq,
-        "tick": data.tick,
-        "time": round(data.time, 9),
-        "timestamp": round(data.timestamp, 9),
-        "age": round(data.age, 9),
-        "latency": round(data.latency(), 6),
-        "first_env": data.first_env,
-        "num_envs": data.num_envs,
-        "received": received,
-        "dropped": stats.dropped,
-        "lost": stats.lost,
-    }
-    if transforms is not None:
+    about = {name: getattr(data, name) for name in ("sensor", "frame", "seq", "tick", "first_env", "num_envs")}
+    about |= {name: round(getattr(data, name), 9) for name in ("time", "timestamp", "age")}
+    about["latency"] = round(data.latency(), 6)
+    about |= {"received": received, "dropped": stats.dropped, "lost": stats.lost}
+    if (transforms := data.transforms) is not None:
         about["transforms"] = _plain(transforms)
     if isinstance(data, FieldData):
-        offsets = data.offsets
-        if offsets is not None:
+        if (offsets := data.offsets) is not None:
             about["offsets"] = _plain(offsets)
         about["fields"] = _fields(data)
         if data.truth is not None:
@@ -279,28 +116,18 @@ def _plain(array: Array) -> dict[str, Any]:
     return {**about, **spread, "finite": int(known.size)}
 
 
-def _finite(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_finite(each) for each in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values
-
-
-def stream_json(info: StreamInfo) -> str:
-    """Return the description of a stream as one line of JSON."""
-    return json.dumps(_finite_everywhere(info.to_dict()), allow_nan=False)
-
-
-def definition_json(definition: SensorDefinition) -> str:
-    """Return the definition of a blueprint as one line of JSON."""
-    return json.dumps(_finite_everywhere(definition.to_dict()), allow_nan=False)
-
-
-def _finite_everywhere(value: Any) -> Any:
+def _finite(value: Any) -> Any:
+    """Return plain data with None instead of numbers that are not finite."""
     if isinstance(value, Mapping):
-        return {key: _finite_everywhere(each) for key, each in value.items()}
+        return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite_everywhere(each) for each in value]
-    return _finite(value)
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def description_json(described: StreamInfo | SensorDefinition) -> str:
+    """Return the description of a stream or a blueprint as one line of JSON."""
+    return json.dumps(_finite(described.to_dict()), allow_nan=False)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.client import checks
 from sensorium.client.callbacks import LOGGER, CallbackQueue
 from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.bundles import is_bundle
 from sensorium.wire.data import SensorData
 from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
@@ -92,16 +93,14 @@ class Subscription:
         on_end: Callable[[str], object] | None = None,
         keeps: object = None,
     ) -> None:
-        def wrong(field: str, got: object, expected: str, fix: str = "") -> ConfigError:
-            return ConfigError.single(f"listen({name!r})", field, got, expected, fix)
-
-        if not callable(callback):
-            raise wrong("callback", callback, "a function of one argument, the data")
-        self._session, self.name, self._callback, self._on_end = session, name, callback, on_end
+        checks.function(f"listen({name!r})", "callback", callback)
+        self._session, self.name, self._on_end = session, name, on_end
+        self._callback: Callable[[Any], object] | None = callback
         self._keeps = keeps
         info = session.info(name)
         if info.where == "client":
-            raise wrong("name", name, "a sensor of the simulation", "This one runs in the client that spawned it.")
+            fix = "This sensor runs in the client that spawned it."
+            raise ConfigError.single(f"listen({name!r})", "name", name, "a sensor of the server", fix)
         self.lossless = options.policy == "lossless" or info.events
         self._options = options
         self._info = info
@@ -165,27 +164,20 @@ class Subscription:
                 except ConfigError:
                     is_whole = False
         if not is_whole:
-            self.finish(f"the server has {info.num_envs} envs now, and envs={self._options.envs} was asked for")
+            self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
             return
-        self._session.link.tell(
-            say.Subscribe(
-                number,
-                info.id,
-                self.lossless,
-                self._options.every,
-                self._options.max_rate or 0.0,
-                self.first,
-                self.count,
-                self._options.truth,
-                self._window,
-                self._room,
+        options = self._options
+        self._session.link.send_control(
+            msg.Subscribe(
+                number, info.id, self.lossless, options.every, options.max_rate or 0.0, self.first, self.count,
+                options.truth, self._window, self._room,
             )
-        )
+        )  # fmt: skip
 
     def take(self, messages: list[Message]) -> None:
         """Queue received messages for the listener; runs on the thread of the link."""
         now, number, credit = time.monotonic(), self.number, 0
-        self._session.saw(_frame_of(messages[-1][0]))
+        self._session.note_frame(_frame_of(messages[-1][0]))
         with self._lock:
             self._queue.put([(number, now, memory, dropped) for memory, dropped in messages])
             if not self.lossless:
@@ -215,10 +207,11 @@ class Subscription:
                     number, _, memory, dropped = self._queue.items.popleft()
                 self._is_behind = False
         del item
-        if self._ended or number != self.number:
+        callback = self._callback
+        if self._ended or callback is None or number != self.number:
             return number, 0
         self._dropped += dropped
-        info, callback, before, begun, done = self._info, self._callback, self._received, 0, 0
+        info, before, begun, done = self._info, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
         data: SensorData | None = None
@@ -257,7 +250,7 @@ class Subscription:
         if header.flags & LOST:
             self._received -= 1
             self._lost += header.lost
-            text = "%d events of %r were lost: the listener is too slow, or queue= too small"
+            text = "the server dropped %d events of %r. Make the listener faster, or increase queue=."
             LOGGER.warning(text, header.lost, self.name)
         else:
             age = (header.time_ns - header.capture_ns) * 1e-9
@@ -268,9 +261,9 @@ class Subscription:
         try:
             by_name(info.type_name)
         except UnknownNameError as unknown:
-            self.stop(reason=f"its data cannot be read here: {unknown}")
+            self.stop(reason=f"this process cannot read its data: {unknown}")
         else:
-            self._session.callbacks.errors.report_unreadable(self.name, error)
+            self._session.callbacks.errors.report(self.name, None, error)
 
     def _return(self, delivered: tuple[int, int]) -> None:
         """Return credits: immediately if the server waits for them, otherwise in large portions."""
@@ -306,7 +299,7 @@ class Subscription:
                 pass  # on the thread of a loop in this process, for which the listener may be waiting
         if self._queue.wait():
             self._queue.join(JOIN_S)  # so that its thread holds no more references
-        self._keeps = None
+        self._callback = self._keeps = None
         if first and reason and self._on_end is not None:
             self._on_end(reason)
 
@@ -317,9 +310,9 @@ class Subscription:
                 return
             self.reason, self._ended = reason, True
         self._session.forget(self, tell=False)
-        self._queue.close(self._tell_end)
+        self._queue.close(self._report_end)
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
         try:
             if self._on_end is not None:
@@ -327,11 +320,7 @@ class Subscription:
         except BaseException as error:
             self._session.callbacks.errors.report(self.name, self._on_end, error)
         finally:
-            self._keeps = None
-
-    def __repr__(self) -> str:
-        state = "ended" if self._ended else f"{self._received} received, {self._dropped} dropped"
-        return f"<Subscription to {self.name!r}: {state}>"
+            self._callback = self._keeps = None
 
 
 def _frame_of(memory: Any) -> int:
@@ -347,6 +336,3 @@ def _credits(head: Any) -> int:
         start = Header.peek(head).body_offset
         return int.from_bytes(bytes(head[start : start + 4]), "little")
     return 0 if len(head) > 6 and head[6] & LOST else 1
-
-
-__all__ = ["Stats", "Subscription"]

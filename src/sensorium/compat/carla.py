@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sensorium.compat.words import Words
+from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import PatternField, SpinningPatternCfg
 from sensorium.sensors.rays import lidar as _lidar
@@ -53,7 +53,7 @@ def lidar_pattern(
     )
 
 
-class LidarCfg(Words, _lidar.LidarCfg):
+class LidarCfg(AliasedCfg, _lidar.LidarCfg):
     """Configuration of a lidar whose intensity depends on distance only."""
 
     pattern: PatternField = lidar_pattern()
@@ -83,7 +83,7 @@ class RadarData(_radar.RadarData):
         return torch.stack([self.velocity, self.azimuth_carla, self.altitude, self.range], dim=-1)
 
 
-class RadarCfg(Words, _radar.RadarCfg):
+class RadarCfg(AliasedCfg, _radar.RadarCfg):
     """Configuration of a radar whose rays are denser towards the axis of the cone."""
 
     data_class: ClassVar[type[Any] | None] = RadarData

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from sensorium.cfg import SensorCfg
-from sensorium.compat.words import Words
+from sensorium.compat.aliases import AliasedCfg
 from sensorium.sensors.touch import kinematic_tactile as _tactile
 from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbe as KinematicDepthSensor
 from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeCfg as KinematicDepthSensorCfg
@@ -27,7 +27,7 @@ class KinematicTactileSensorData(_tactile.KinematicTactileSensorData):
         return self.force
 
 
-class KinematicTactileSensorCfg(Words, _tactile.KinematicTactileSensorCfg):
+class KinematicTactileSensorCfg(AliasedCfg, _tactile.KinematicTactileSensorCfg):
     """Configuration of a kinematic tactile sensor."""
 
     data_class: ClassVar[type[Any] | None] = KinematicTactileSensorData

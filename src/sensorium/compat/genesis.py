@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from sensorium.cfg import Float, Vec3
-from sensorium.compat.words import Words
+from sensorium.compat.aliases import AliasedCfg
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg
 from sensorium.patterns import SphericalPatternCfg as SphericalPattern
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
@@ -87,7 +87,7 @@ class ProximityData(_probe.SurfaceDistanceProbeData):
         return self.nearest_points_w
 
 
-class IMU(Words, _imu.ImuCfg):
+class IMU(AliasedCfg, _imu.ImuCfg):
     """Options of an IMU."""
 
     data_class: ClassVar[type[Any] | None] = IMUData
@@ -97,7 +97,7 @@ def _framed(value: Any) -> Any:
     return ("distances", "ray_hits_w" if value else "points_b") if isinstance(value, bool) else value
 
 
-class Raycaster(Words, _rays.RayCasterCfg):
+class Raycaster(AliasedCfg, _rays.RayCasterCfg):
     """Options of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RaycasterData
@@ -112,7 +112,7 @@ class Raycaster(Words, _rays.RayCasterCfg):
     """Computed fields. A flag selects distances and hits, in the world's frame (True) or in the sensor's (False)."""
 
 
-class DepthCamera(Words, DepthCameraCfg):
+class DepthCamera(AliasedCfg, DepthCameraCfg):
     """Options of a depth camera, whose image holds the lengths of rays."""
 
     min_distance: Distance = Field(default=0.0, alias="min_range")
@@ -123,7 +123,7 @@ class DepthCamera(Words, DepthCameraCfg):
     """Whether `read_image` returns the length of the ray instead of z-depth."""
 
 
-class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
+class Proximity(AliasedCfg, _probe.SurfaceDistanceProbeCfg):
     """Options of probes of the nearest surface; a miss shows the probe's reach and its own position."""
 
     data_class: ClassVar[type[Any] | None] = ProximityData
@@ -136,14 +136,14 @@ class Proximity(Words, _probe.SurfaceDistanceProbeCfg):
     """Whether a miss shows the reach and the probe's own position."""
 
 
-class ElastomerDisplacement(Words, ElastomerTaxelCfg):
+class ElastomerDisplacement(AliasedCfg, ElastomerTaxelCfg):
     """Options of taxels in an elastomer."""
 
     targets: Links = Field(default=None, alias="track_link")
     """Links that drag the skin."""
 
 
-class KinematicTaxel(Words, KinematicTactileSensorCfg):
+class KinematicTaxel(AliasedCfg, KinematicTactileSensorCfg):
     """Options of taxels that sense force and torque along the surface's normal; shear is along the link's motion."""
 
     targets: Links = Field(default=None, alias="track_link")

@@ -10,14 +10,8 @@ from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
 from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Vec3
-from sensorium.compat.words import Words
-from sensorium.patterns import (
-    BpearlPatternCfg,
-    GridPatternCfg,
-    PatternBaseCfg,
-    PatternField,
-    PinholeCameraPatternCfg,
-)
+from sensorium.compat.aliases import AliasedCfg
+from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PatternField, PinholeCameraPatternCfg
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
 from sensorium.sensors.cameras import ray_caster_camera as _camera
 from sensorium.sensors.contact import contact_sensor as _contact
@@ -78,7 +72,7 @@ class CameraData(_camera.CameraData):
     def output(self) -> dict[str, Tensor]:
         """The selected data types, under both of their names."""
         found = {name: getattr(self, name) for name in self.data_types}
-        return found | {word: found[name] for word, name in _DATA_TYPES.items() if name in found}
+        return found | {alias: found[name] for alias, name in _DATA_TYPES.items() if name in found}
 
 
 _DATA_TYPES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}
@@ -88,7 +82,7 @@ def _data_types(value: Any) -> Any:
     return tuple(_DATA_TYPES.get(name, name) for name in value) if isinstance(value, tuple | list) else value
 
 
-class ContactSensorCfg(Words, _contact.ContactSensorCfg):
+class ContactSensorCfg(AliasedCfg, _contact.ContactSensorCfg):
     """Configuration of a contact sensor: net normal forces on bodies. Histories have one entry per sensor update."""
 
     prim_path: str
@@ -97,7 +91,7 @@ class ContactSensorCfg(Words, _contact.ContactSensorCfg):
     """Whether history entries are per tick or per sample."""
 
 
-class FrameTransformerCfg(Words, _frames.FrameTransformerCfg):
+class FrameTransformerCfg(AliasedCfg, _frames.FrameTransformerCfg):
     """Configuration of a frame transformer."""
 
     class FrameCfg(_frames.FrameTransformerCfg.FrameCfg):
@@ -112,7 +106,7 @@ class FrameTransformerCfg(Words, _frames.FrameTransformerCfg):
     """Pose of the source frame relative to the prim."""
 
 
-class RayCasterCfg(Words, _rays.RayCasterCfg):
+class RayCasterCfg(AliasedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
@@ -173,7 +167,7 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
         return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
 
 
-class RayCasterCameraCfg(Words, _camera.RayCasterCameraCfg):
+class RayCasterCameraCfg(AliasedCfg, _camera.RayCasterCameraCfg):
     """Configuration of a camera that casts rays."""
 
     data_class: ClassVar[type[Any] | None] = CameraData
@@ -192,7 +186,7 @@ class RayCasterCameraCfg(Words, _camera.RayCasterCameraCfg):
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
-class ImuCfg(Words, _imu.ImuCfg):
+class ImuCfg(AliasedCfg, _imu.ImuCfg):
     """Configuration of an IMU that computes all fields except the magnetic one."""
 
     prim_path: str

@@ -1,7 +1,7 @@
 """Execution of work: devices, threads, shards of environments, captured graphs, and the tick."""
 
 from sensorium.compute.clock import FIRST, MOST_TICKS, SAMPLE, Clock, Rate
-from sensorium.compute.devices import Found, cuda_devices, keeps_current, pinned, resolve_device
+from sensorium.compute.devices import DeviceInventory, cuda_devices, keeps_current, pinned, resolve_device
 from sensorium.compute.loading import kernel
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.program import Compute, Program, Segment, recorded
@@ -10,6 +10,7 @@ from sensorium.compute.rows import (
     captured_words,
     episode_words,
     is_first,
+    masked_tid,
     mode_now,
     sample_normals,
     sample_uniforms,
@@ -20,8 +21,8 @@ from sensorium.compute.rows import (
 )
 
 __all__ = [
-    "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "Found", "Memory", "Program", "Rate", "Rows", "Segment",
-    "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
-    "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms", "sample_words",
-    "tick_captured", "tick_now", "tick_of_control",
+    "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "DeviceInventory", "Memory", "Program", "Rate", "Rows",
+    "Segment", "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
+    "masked_tid", "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms",
+    "sample_words", "tick_captured", "tick_now", "tick_of_control",
 ]  # fmt: skip

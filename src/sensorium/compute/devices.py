@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeviceInventory:
     """Versions and devices that torch and Warp found on this machine.
 
     Args:
@@ -48,7 +48,7 @@ class Found:
     visible: str | None
 
     @classmethod
-    def here(cls) -> Found:
+    def here(cls) -> DeviceInventory:
         """Return the facts about this machine, as reported by torch and Warp."""
         built, toolkit, driver = torch.version, wp.get_cuda_toolkit_version(), wp.get_cuda_driver_version()
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -95,7 +95,9 @@ class Found:
         return f"install a driver that supports {self.torch_for} and {self.warp_for}"
 
 
-def resolve_device(device: str | torch.device, *, argument: str = "device", found: Found | None = None) -> str:
+def resolve_device(
+    device: str | torch.device, *, argument: str = "device", found: DeviceInventory | None = None
+) -> str:
     """Return a device's canonical name: ``"cpu"`` or ``"cuda:INDEX"``; ``"cuda"`` is torch's current CUDA device.
 
     Args:
@@ -119,7 +121,7 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
         raise DeviceError(f"{got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {fix}")
     if name.startswith("cpu"):
         return "cpu"
-    found = found or Found.here()
+    found = found or DeviceInventory.here()
     if not found.usable:
         raise DeviceError(
             f"{got}, but no CUDA device is available: found {found}; use {use('cpu')}, or {found.remedy}."
@@ -133,7 +135,7 @@ def resolve_device(device: str | torch.device, *, argument: str = "device", foun
 
 def cuda_devices() -> list[str]:
     """Return the names of all available CUDA devices, in order; empty without CUDA."""
-    return [f"cuda:{index}" for index in range(Found.here().usable)]
+    return [f"cuda:{index}" for index in range(DeviceInventory.here().usable)]
 
 
 def keeps_current(method: Function) -> Function:

@@ -18,7 +18,7 @@ import warp as wp
 from sensorium.errors import SensoriumError
 
 
-class _Turns(ContextDecorator):
+class _LaunchLock(ContextDecorator):
     """Lock that many launching threads share, or one capturing thread holds exclusively."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class _Turns(ContextDecorator):
             self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def capturing_alone(self) -> Iterator[None]:
         """Wait for all other threads, and block them while inside this block."""
         me = threading.get_ident()
         with self._lock:
@@ -77,7 +77,7 @@ class _Turns(ContextDecorator):
                 self._changed.notify_all()
 
 
-launching = _Turns()
+launching = _LaunchLock()
 """Guard, ``with launching:`` or ``@launching``, for code that must not overlap a capture of another thread.
 
 On the CPU its launches would be added to that capture, where Warp also registers new arrays and recorded launches. Such
@@ -99,7 +99,7 @@ def capture(commands: Sequence[Any], device: Any) -> Any:
     """
     at = ", ".join(dict.fromkeys(repr(command.kernel.key) for command in commands))
     stream = None if device.is_cpu else wp.Stream(device)  # CUDA cannot capture on the default stream
-    with launching.alone():
+    with launching.capturing_alone():
         try:  # relaxed: objects that Python frees in the meantime may call the driver
             with wp.ScopedCapture(
                 device=device, stream=stream, force_module_load=False, capture_mode=wp.CaptureMode.RELAXED

@@ -7,7 +7,9 @@ cache on disk. While kernels are compiled, a line on the terminal and in the log
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 import sys
 import threading
 import time
@@ -54,11 +56,18 @@ _watchers: list[Watcher] = []
 DECLARED: list[Any] = []
 """All kernels declared with `kernel`."""
 
+_MASKED_TID = re.compile(r"^( +)((?:k, )?)env((?:, \w+)*) = masked_tid\(rows\)$", re.MULTILINE)
+_PROLOGUE = r"""\1\2i\3 = wp.tid()
+\1env = rows.start + i
+\1if rows.mask[env] == wp.uint8(0):
+\1    return"""
+
 
 def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
     """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
-    Products are not fused with sums, so that results are identical on every device.
+    Products are not fused with sums, so that results are identical on every device. A line with `masked_tid` becomes
+    the statements that compute the environment and skip it if it is masked out.
 
     Args:
         function: function that `wp.kernel` accepts; omit it where a group is given.
@@ -69,7 +78,8 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
         return partial(kernel, group=group)
     module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
-    made = wp.kernel(function, module=module)
+    source = _MASKED_TID.sub(_PROLOGUE, inspect.getsource(function))
+    made = wp.Kernel(function, module=module, source=source)
     DECLARED.append(made)
     return made
 
@@ -107,10 +117,10 @@ def load(kernels: Iterable[Any], device: Any) -> None:
         missing = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
         try:
             for done, module in enumerate(missing):
-                _tell(done, len(missing), module.name)
+                _report(done, len(missing), module.name)
                 wp.load_module(module, device=device)
             if missing:
-                _tell(len(missing), len(missing), "")
+                _report(len(missing), len(missing), "")
         finally:
             if missing:
                 _show("")
@@ -126,7 +136,7 @@ def _is_ready(module: Any, device: Any) -> bool:
     return bool(wp.config.cache_kernels) and any(path.suffix in suffixes for path in folder.glob("*"))
 
 
-def _tell(done: int, total: int, name: str) -> None:
+def _report(done: int, total: int, name: str) -> None:
     """Report the progress of compilation to the watchers, the terminal and the log."""
     for watcher in tuple(_watchers):
         watcher(done, total, name)

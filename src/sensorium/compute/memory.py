@@ -70,8 +70,7 @@ class Memory:
                 title, where, value = self._driver(())
                 raise ConfigError.single(title, where, value, f"a size that fits: {error}", _FIX) from error
 
-    # Checks before an allocation
-    # ------------------------------------------------------------------------------------------
+    # Checks before an allocation --------------------------------------------------------------------------------------
 
     def check(
         self,
@@ -173,7 +172,7 @@ class Memory:
 
 
 def _title(configs: tuple[Any, ...]) -> str:
-    return f"{type(configs[0]).__name__}({configs[0].label!r})" if len(configs) == 1 else "Scene"
+    return str(configs[0].title) if len(configs) == 1 else "Scene"
 
 
 def _integers(value: object) -> list[int]:

@@ -5,18 +5,11 @@ The time is in arrays that the host writes before a launch (see `Clock`), so rec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
-from sensorium.random import normals4, philox, uniforms4
-
-if TYPE_CHECKING:  # Warp's scalars declare no operators for type checkers
-    U32: TypeAlias = Any
-    Words: TypeAlias = Any
-else:
-    U32 = wp.uint32
-    Words = wp.vec4ui
+from sensorium.random import U32, Words, normals4, philox, uniforms4
 
 
 @wp.struct
@@ -28,7 +21,6 @@ class Rows:
         first: last item index of the first thread; used only by kernels launched with `split`.
         mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.
-        time: int32 [4], words of the clock, read by `tick_now` and other functions of this module.
         time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
         reset_tick: int32 [env], tick of the last reset.
         episode: int32 [env], number of resets so far, minus one.
@@ -41,6 +33,18 @@ class Rows:
     time: wp.array[wp.int32]
     reset_tick: wp.array[wp.int32]
     episode: wp.array[wp.int32]
+
+
+def masked_tid(rows: Rows) -> Any:
+    """Return a thread's indices; the thread ends here if its environment is masked out.
+
+    It is available in kernels declared with `kernel` only, which writes ``wp.tid()`` and the test of the mask in its
+    place. Write it on a line of its own, with the environment at its place in the launch:
+    ``env, column = masked_tid(rows)``, or ``k, env, mount = masked_tid(rows)`` with the index of a task.
+    """
+    raise RuntimeError(
+        "masked_tid(rows) is available in kernels only. Declare the kernel with sensorium.compute.kernel."
+    )
 
 
 @wp.func
@@ -57,19 +61,19 @@ def tick_captured(rows: Rows) -> wp.int32:
 
 @wp.func
 def tick_of_control(rows: Rows) -> wp.int32:
-    """Return the tick at which the control step began; -1 before the first."""
+    """Return the start tick of the control step; -1 before the first."""
     return rows.time[3]
 
 
 @wp.func
 def mode_now(rows: Rows) -> wp.int32:
-    """Return what kind of sample is computed: `SAMPLE` or `FIRST` of `sensorium.compute`."""
+    """Return the kind of the computed sample: `SAMPLE` or `FIRST` of `sensorium.compute`."""
     return rows.time[1]
 
 
 @wp.func
 def is_first(rows: Rows, env: int) -> wp.bool:
-    """Whether an env was reset at this tick, so that its states start anew."""
+    """Return whether an env was reset at this tick, so that its states must be initialised."""
     return rows.reset_tick[env] == rows.time[0]
 
 

@@ -26,8 +26,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-__all__ = ["HOME_HEIGHT", "LEGS", "Geometry", "Trot", "steer"]
-
 LEGS: Final = ("FL", "FR", "RL", "RR")
 """The legs, in the order of the model's joints and actuators."""
 

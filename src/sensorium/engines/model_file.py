@@ -38,6 +38,3 @@ def _files_in(folder: Path) -> str:
 
 def _names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES)
-
-
-__all__ = ["model_file"]

@@ -15,7 +15,7 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Compute, Rows, Segment, kernel
+from sensorium.compute import Compute, Rows, Segment, kernel, masked_tid
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
@@ -31,7 +31,7 @@ FIELDS: dict[str, tuple[str, str]] = {
 
 
 @wp.struct
-class Moves:
+class OffsetTable:
     """Elements under mounts, one entry per mount.
 
     Attributes:
@@ -88,12 +88,9 @@ def _multiply(a: wp.vec4d, b: wp.vec4d) -> wp.vec4d:
 
 
 @kernel
-def _move(rows: Rows, moves: Moves) -> None:
+def _move(rows: Rows, moves: OffsetTable) -> None:
     """Write the current poses of mounts from those of their elements."""
-    i, k = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, k = masked_tid(rows)
     pos = wp.vec3d()
     quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
     address = moves.pos_at[k]
@@ -127,7 +124,7 @@ class LiveOffsets:
     def __init__(self, compute: Compute, device: str) -> None:
         self._compute, self._device = compute, device
         self._views: list[_View] = []
-        self._moves = Moves()
+        self._moves = OffsetTable()
         self._tables: dict[str, torch.Tensor] = {}
         self._sources: list[Any] = []
         self._segments: tuple[Segment, Segment] | None = None
@@ -203,7 +200,7 @@ class LiveOffsets:
         self._tables = {
             name: _table(name, numbers).to(self._compute.device) for name, numbers in {**values, **fixed}.items()
         }
-        self._moves = Moves()
+        self._moves = OffsetTable()
         self._moves.is_double = int(any(isinstance(source, np.ndarray) for source in self._sources))
         for name, table in self._tables.items():
             setattr(self._moves, name, wp.from_torch(table, dtype=_DTYPES.get(name.rpartition("_")[2], wp.int32)))
@@ -234,7 +231,7 @@ class _View:
 
     Attributes:
         elements: kind and name of the element under each mount that may move.
-        fixed: constant launch data of each such mount, by its name in `Moves`.
+        fixed: constant launch data of each such mount, by its name in `OffsetTable`.
     """
 
     def __init__(self, pos: torch.Tensor, quat: torch.Tensor, device: str) -> None:
@@ -265,7 +262,7 @@ class _View:
 _FIXED = ("inner_pos", "inner_quat", "mounts", "pos_to", "quat_to")
 _PARTS = ("at", "step", "rows")
 _DTYPES: dict[str, Any] = {"at": wp.uint64, "to": wp.uint64, "pos": wp.vec3d, "quat": wp.vec4d}
-"""Types of the tables of `Moves`, by the last part of their names; all others are integers."""
+"""Types of the tables of `OffsetTable`, by the last part of their names; all others are integers."""
 
 
 def _table(name: str, numbers: Sequence[Any]) -> torch.Tensor:

@@ -151,9 +151,3 @@ def box_mesh(size: Sequence[float]) -> Mesh:
         [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3],
     ]  # fmt: skip
     return Mesh(corners * np.array(size[:3]), faces, "box")
-
-
-__all__ = [
-    "bounding_box", "bounding_sphere", "box_mesh", "in_world", "is_upright", "local_box", "placed_box", "ray_tree_of",
-    "tree_of",
-]  # fmt: skip

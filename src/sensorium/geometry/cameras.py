@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.transforms import matrix_from_quat, quat_apply, quat_conjugate, quat_from_matrix, quat_mul
+from sensorium.geometry.transforms import quat_apply, quat_conjugate, quat_from_matrix, quat_mul
 
 Convention = Literal["ros", "opengl", "world"]
 """Directions of a camera's axes."""
@@ -282,26 +282,3 @@ def _image(depth: Tensor) -> tuple[Tensor, bool]:
     """Return an image without its last axis of one channel, and whether it had one."""
     has_channel = depth.dim() > 2 and depth.shape[-1] == 1
     return (depth[..., 0] if has_channel else depth), has_channel
-
-
-__all__ = [
-    "CONVENTIONS",
-    "Convention",
-    "apertures_from_intrinsics",
-    "convert_camera_frame_orientation_convention",
-    "convert_orientation_convention",
-    "create_pointcloud_from_depth",
-    "intrinsics_from_apertures",
-    "inverse_intrinsics",
-    "look_at",
-    "matrix_from_quat",
-    "orthogonalize_perspective_depth",
-    "pixel_rays",
-    "project_points",
-    "quat_apply",
-    "quat_conjugate",
-    "quat_from_matrix",
-    "quat_mul",
-    "transform_points",
-    "unproject_depth",
-]

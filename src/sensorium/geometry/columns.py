@@ -304,6 +304,3 @@ def columns_ray(
                 best = t
                 triangle = i
     return best, triangle
-
-
-__all__ = ["MISS", "Columns", "ColumnsIndex", "build_columns", "columns_ray"]

@@ -14,18 +14,14 @@ well, are stored separately and tested in float64.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.columns import CHUNK, EPSILON, MISS, Columns, ColumnsIndex, cell_margin, overlapping
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 FINE = wp.constant(2)
 """Binary logarithm of the cells per side of a block of the finer level."""
@@ -447,6 +443,3 @@ def columns_walk(
             break
         shift = wp.where((changed >> COARSE) != 0, COARSE, wp.where((changed >> FINE) != 0, FINE, shift))
     return best, triangle
-
-
-__all__ = ["Walk", "WalkIndex", "build_walk", "columns_walk", "is_terrain", "may_be_terrain"]

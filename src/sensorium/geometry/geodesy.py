@@ -20,12 +20,12 @@ import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
+from sensorium.random import F64
+
 if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
     Vec3d: TypeAlias = Any
     Mat33d: TypeAlias = Any
 else:
-    F64 = wp.float64
     Vec3d = wp.vec3d
     Mat33d = wp.mat33d
 

@@ -18,20 +18,14 @@ below are skipped. Positions are float64, because a flat angle amplifies an erro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.geometry.shapes import HeightField
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F32: TypeAlias = Any
-    F64: TypeAlias = Any
-else:
-    F32 = wp.float32
-    F64 = wp.float64
+from sensorium.random import F64
 
 BASE = wp.constant(-1)
 """Face id of the bottom and the side walls."""
@@ -420,16 +414,3 @@ def hfield_normal(fields: HFields, index: int, face: int, p: wp.vec3) -> wp.vec3
         along_x = z11 - z10
         along_y = z10 - z00
     return wp.normalize(wp.vec3(-along_x * wp.float32(h.per_x), -along_y * wp.float32(h.per_y), 1.0))
-
-
-__all__ = [
-    "BASE",
-    "MISS",
-    "HField",
-    "HFields",
-    "build_hfields",
-    "hfield_height",
-    "hfield_normal",
-    "ray_hfield",
-    "ray_hfield_vertical",
-]

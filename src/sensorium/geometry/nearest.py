@@ -10,17 +10,13 @@ float32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
 from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 NEWTON = wp.constant(wp.int32(32))
 """Greatest number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
@@ -397,12 +393,3 @@ def _nearest_in_cell(fields: HFields, h: HField, q: wp.vec3d, col: int, row: int
     if wp.length_sq(left) < wp.length_sq(right):
         return left
     return right
-
-
-__all__ = [
-    "nearest_hfield",
-    "nearest_mesh",
-    "nearest_on_triangle",
-    "nearest_primitive",
-    "signed_primitive",
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.nearest import nearest_hfield, nearest_mesh, nearest_primitive
 from sensorium.geometry.primitives import HFIELD, MESH
@@ -111,10 +111,7 @@ def probe_surfaces(
         hidden: 1 if a mount ignores an instance `[mount, instance]`.
         out: the outputs.
     """
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, probe = masked_tid(rows)
     p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
     reach = reach_in[probe]
     best = reach
@@ -203,10 +200,7 @@ def follow_distance(
         distance_in: the other distances `[env, mount, probe]`, m.
         point: the nearest points, m, world; overwritten.
     """
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, probe = masked_tid(rows)
     p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
     arm = point[env, mount, probe] - p
     length = wp.length(arm)
@@ -228,10 +222,7 @@ def show_misses(
     out: Nearest,
 ) -> None:
     """Copy results, with infinite distances and points replaced by the miss values of `out`."""
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, probe = masked_tid(rows)
     if out.distance.shape[0] > 0:
         distance = found.distance[env, mount, probe]
         if wp.isinf(distance):
@@ -246,6 +237,3 @@ def show_misses(
         out.point[env, mount, probe] = point
     if out.shape.shape[0] > 0:
         out.shape[env, mount, probe] = found.shape[env, mount, probe]
-
-
-__all__ = ["Nearest", "Trees", "follow_distance", "nearest_instance", "probe_surfaces", "show_misses"]

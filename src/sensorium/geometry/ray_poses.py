@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel, tick_captured, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_captured, tick_now
 from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
 
@@ -148,10 +148,7 @@ def place_shapes(
     any_bad: wp.array[wp.int32],
 ) -> None:
     """Compute the poses of the moving shapes from their bodies, and flag an env if one is not finite."""
-    i, k = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, k = masked_tid(rows)
     row = instances.moving + k
     body = instances.body[row]
     turn = body_quat_in[env, body]
@@ -179,10 +176,7 @@ def keep_pose(
     any_bad: wp.array[wp.int32],
 ) -> None:
     """Store the poses of the mounts at this tick, and flag those that are not finite."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     slot = slot_of(tick_captured(rows), slots)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
@@ -205,10 +199,7 @@ def bridge_gap(
     centre: wp.array3d[wp.vec3],
 ) -> None:
     """Fill the ticks of a jump with poses interpolated between those before and after it."""
-    i, k = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, k = masked_tid(rows)
     captured = tick_captured(rows)
     before = last[env, k]
     last[env, k] = captured
@@ -237,11 +228,8 @@ def ray_points(
     point_out: wp.array3d[wp.vec3],
 ) -> None:
     """Write the end point of each ray of a given length; +inf if the length is not finite."""
-    i, mount, piece = wp.tid()
+    env, mount, piece = masked_tid(rows)
     first = (rows.first + piece) * per_block
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
     captured = tick_captured(rows)
     begin = scan_begin(bundle, captured)
     now = slot_of(captured, pose.slots)

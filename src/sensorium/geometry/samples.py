@@ -580,16 +580,3 @@ def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 def _cross2(a: Array, b: Array) -> Array:
     return np.asarray(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
-
-
-__all__ = [
-    "SurfaceSamples",
-    "body_samples",
-    "covered",
-    "inside",
-    "is_closed",
-    "scattered",
-    "surface_area",
-    "surface_samples",
-    "surface_triangles",
-]

@@ -263,6 +263,3 @@ def _array(values: ArrayLike, what: str) -> NDArray[Any]:
         return np.array(values)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
-
-
-__all__ = ["KINDS", "HeightField", "Mesh", "Shape", "ShapeKind"]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solids import Solids, signed_analytic, signed_distance
+from sensorium.geometry.solid_walk import Solids
+from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 
 
@@ -31,7 +32,7 @@ class Shapes:
 
 
 @wp.struct
-class Around:
+class NearShapes:
     """The shapes near a mount, in its frame. The last axis counts the near shapes, `count` of them.
 
     Attributes:
@@ -54,12 +55,12 @@ class Around:
 
 
 @wp.struct
-class Touched:
+class NearestShape:
     """The shape with the least signed distance at a point.
 
     Attributes:
         distance: signed distance from the point to its surface, m; the reach of the search if none is nearer.
-        near: its index in `Around`; -1 for none.
+        near: its index in `NearShapes`; -1 for none.
         point: the nearest point of its surface, m, in the mount's frame.
         normal: outward unit normal there, in the mount's frame.
     """
@@ -85,7 +86,7 @@ def place_solids(
     body_quat_in: wp.array2d[wp.vec4],
     body_lin_in: wp.array2d[wp.vec3],
     body_ang_in: wp.array2d[wp.vec3],
-    around: Around,
+    around: NearShapes,
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
@@ -109,10 +110,7 @@ def place_solids(
         bad_out: 1 if the state is not finite, else 0 `[env, mount]`.
         any_bad: 1 if any flag is set.
     """
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     moves = around.lin.shape[0] > 0
@@ -162,7 +160,7 @@ def place_solids(
 
 
 @wp.func
-def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, reach: float) -> Touched:
+def deepest(shapes: Shapes, around: NearShapes, env: int, mount: int, p: wp.vec3, reach: float) -> NearestShape:
     """Return the shape with the least signed distance at a point.
 
     Args:
@@ -173,7 +171,7 @@ def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, re
         p: the point in the mount's frame, m.
         reach: greatest distance, m.
     """
-    out = Touched()
+    out = NearestShape()
     out.distance = reach
     out.near = -1
     for k in range(around.count[env, mount]):
@@ -200,9 +198,6 @@ def deepest(shapes: Shapes, around: Around, env: int, mount: int, p: wp.vec3, re
 
 
 @wp.func
-def surface_velocity(around: Around, env: int, mount: int, near: int, p: wp.vec3) -> wp.vec3:
+def surface_velocity(around: NearShapes, env: int, mount: int, near: int, p: wp.vec3) -> wp.vec3:
     """Return the velocity of a shape's material at a point of the mount, relative to the mount, m/s, in its axes."""
     return around.lin[env, mount, near] + wp.cross(around.ang[env, mount, near], p)
-
-
-__all__ = ["Around", "Shapes", "Touched", "deepest", "place_solids", "surface_velocity"]

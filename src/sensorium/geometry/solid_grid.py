@@ -184,7 +184,7 @@ def _thin(
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Form:
+class PreparedMesh:
     """One prepared mesh: arrays for kernels on the host, and its tree on the device.
 
     Attributes:
@@ -213,7 +213,7 @@ class Form:
         return int(self.cells.nbytes + self.entries.nbytes)
 
 
-def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> Form:
+def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> PreparedMesh:
     """Return a mesh, scaled by positive factors, prepared for signed distances.
 
     Args:
@@ -228,7 +228,7 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     surface = surface_of(mesh, scale)
     tree = tree_of(surface.vertices, surface.faces, device)
     nothing = np.zeros(0, _CELL), np.zeros(0, np.int32)
-    bare = Form(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), nothing[0], 0.0, nothing[1])
+    bare = PreparedMesh(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), nothing[0], 0.0, nothing[1])
     if not grid or len(surface.faces) > 1 << int(FACE_BITS):
         return bare
     wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MOST_CELLS))
@@ -268,24 +268,24 @@ def make_form(mesh: Mesh, scale: tuple[float, float, float], device: str, *, gri
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
     kept = entries.numpy()[:listed]
     x, y, z = (int(n) for n in counts)
-    return Form(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), kept[kept >= 0])
+    return PreparedMesh(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), kept[kept >= 0])
 
 
-def gather(forms: Sequence[Form], device: str) -> Solids:
+def gather(prepared: Sequence[PreparedMesh], device: str) -> Solids:
     """Return the concatenated arrays of meshes for kernels, without instances."""
     solids: list[Solid] = []
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in _TYPES}
     vertex = face = cell = entry = 0
-    for form in forms:
-        surface, s = form.surface, Solid()
-        s.mesh, s.centre, s.half = form.tree.id, wp.vec3d(*surface.centre), wp.vec3(*surface.half)
+    for mesh in prepared:
+        surface, s = mesh.surface, Solid()
+        s.mesh, s.centre, s.half = mesh.tree.id, wp.vec3d(*surface.centre), wp.vec3(*surface.half)
         s.face, s.count, s.cell = face, len(surface.faces), cell
-        s.low, s.side = wp.vec3(*form.low), form.side
-        s.count_x, s.count_y, s.count_z = form.counts
-        s.step = form.step
+        s.low, s.side = wp.vec3(*mesh.low), mesh.side
+        s.count_x, s.count_y, s.count_z = mesh.counts
+        s.step = mesh.step
         s.slack = SLACK * float(np.linalg.norm(surface.half))
         solids.append(s)
-        cells = form.cells.copy()
+        cells = mesh.cells.copy()
         cells["start"] += entry
         rows = {
             "vertices": surface.vertices,
@@ -295,18 +295,18 @@ def gather(forms: Sequence[Form], device: str) -> Solids:
             "edge_normals": surface.edge_normals.reshape(-1, 3),
             "frames": _frames(surface).reshape(-1, 4),
             "cells": cells,
-            "entries": form.entries,
+            "entries": mesh.entries,
         }
         for name, values in rows.items():
             parts[name].append(values)
         vertex, face = vertex + len(surface.vertices), face + len(surface.faces)
-        cell, entry = cell + len(cells), entry + len(form.entries)
+        cell, entry = cell + len(cells), entry + len(mesh.entries)
     out = Solids()
     for name, (dtype, kind, width) in _TYPES.items():
         values = np.concatenate([np.zeros((0, width) if width else 0, kind), *parts[name]]).astype(kind)
         setattr(out, name, wp.array(values, dtype=dtype, device=device))
     out.solids = wp.array(solids, dtype=Solid, device=device) if solids else wp.zeros(0, dtype=Solid, device=device)
-    out.solids.trees = [form.tree for form in forms]  # kernels know them by their ids; this keeps them alive
+    out.solids.trees = [mesh.tree for mesh in prepared]  # kernels know them by their ids; this keeps them alive
     out.solid = wp.zeros(0, dtype=wp.int32, device=device)
     out.scale = wp.zeros(0, dtype=wp.vec3, device=device)
     return out
@@ -339,22 +339,22 @@ def _frames(surface: Surface) -> NDArray[np.float64]:
     return out
 
 
-class Forms:
+class PreparedMeshes:
     """Prepared meshes of a scene, shared by all users; new arrays are created only for a new mesh.
 
     Args:
         device: device of the arrays.
-        grid: see `make_form`.
+        grid: see `prepare_mesh`.
     """
 
     def __init__(self, device: str, *, grid: bool = True) -> None:
         self._device, self._grid = device, grid
         self._rows: dict[Any, int] = {}
-        self._forms: list[Form] = []
+        self._prepared: list[PreparedMesh] = []
         self._gathered: Solids | None = None
 
     def __len__(self) -> int:
-        return len(self._forms)
+        return len(self._prepared)
 
     def row(self, mesh: Mesh, scale: tuple[float, float, float]) -> int:
         """Return the index of a mesh, scaled by positive factors, in `gathered`.
@@ -364,9 +364,9 @@ class Forms:
         """
         key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), scale)
         if key not in self._rows:
-            form = make_form(mesh, scale, self._device, grid=self._grid)
-            self._rows[key] = len(self._forms)
-            self._forms.append(form)
+            prepared = prepare_mesh(mesh, scale, self._device, grid=self._grid)
+            self._rows[key] = len(self._prepared)
+            self._prepared.append(prepared)
             self._gathered = None
         return self._rows[key]
 
@@ -374,7 +374,7 @@ class Forms:
     def gathered(self) -> Solids:
         """All prepared meshes for kernels; holders of older arrays keep these."""
         if self._gathered is None:
-            self._gathered = gather(self._forms, self._device)
+            self._gathered = gather(self._prepared, self._device)
         return self._gathered
 
     @property
@@ -386,7 +386,7 @@ class Forms:
 def build_solids(
     meshes: Sequence[tuple[Mesh, tuple[float, float, float]] | None],
     device: str,
-    forms: Forms | None = None,
+    prepared: PreparedMeshes | None = None,
     *,
     grid: bool = True,
 ) -> Solids:
@@ -397,13 +397,13 @@ def build_solids(
     Args:
         meshes: mesh and scale of each row.
         device: device of the arrays.
-        forms: earlier prepared meshes, whose arrays are shared; new ones are added.
-        grid: see `make_form`; no effect if `forms` is given.
+        prepared: earlier prepared meshes, whose arrays are shared; new ones are added.
+        grid: see `prepare_mesh`; no effect if `prepared` is given.
 
     Raises:
         ModelError: a mesh is not closed; see `require_closed`.
     """
-    forms = Forms(device, grid=grid) if forms is None else forms
+    prepared = PreparedMeshes(device, grid=grid) if prepared is None else prepared
     rows: list[int] = []
     scales: list[tuple[float, ...]] = []
     for item in meshes:
@@ -415,14 +415,11 @@ def build_solids(
         size = np.abs(scale)
         is_even = bool((size == size[0]).all())
         copy = (1.0, 1.0, 1.0) if is_even else (float(size[0]), float(size[1]), float(size[2]))
-        rows.append(forms.row(mesh, copy))
+        rows.append(prepared.row(mesh, copy))
         scales.append(tuple(scale) if is_even else tuple(np.sign(scale).tolist()))
     out = Solids()
     for name in ("solids", *_TYPES):
-        setattr(out, name, getattr(forms.gathered, name))
+        setattr(out, name, getattr(prepared.gathered, name))
     out.solid = wp.array(np.array(rows, np.int32), dtype=wp.int32, device=device)
     out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
     return out
-
-
-__all__ = ["Form", "Forms", "build_solids", "gather", "make_form"]

@@ -289,6 +289,3 @@ def _winding(point: Floats, corners: Floats) -> float:
     triple = (a * np.cross(b, c)).sum(axis=1)
     rest = la * lb * lc + (a * b).sum(axis=1) * lc + (b * c).sum(axis=1) * la + (c * a).sum(axis=1) * lb
     return float(np.arctan2(triple, rest).sum() / (2.0 * np.pi))
-
-
-__all__ = ["Surface", "open_edges", "require_closed", "surface_of"]

@@ -12,14 +12,9 @@ precision. The nearest point on it, its distance and the sign are computed in fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR = wp.constant(wp.float32(1.0e30))
@@ -316,6 +311,3 @@ def signed_mesh(solids: Solids, which: int, q: wp.vec3d, reach: float) -> tuple[
         return wp.inf, wp.vec3d(), wp.vec3(0.0, 0.0, 1.0)
     distance, arm, out = _finish(solids, s, face, q)
     return distance, arm, out
-
-
-__all__ = ["FACE_BITS", "FEW", "STEPS", "Cell", "Solid", "Solids", "by_tree", "gap_sq", "signed_mesh"]

@@ -11,7 +11,7 @@ be closed; see `sensorium.geometry.solid_mesh`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import warp as wp
 
@@ -19,14 +19,7 @@ from sensorium.geometry.hfield import BASE, HFields, hfield_height, hfield_norma
 from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, nearest_primitive
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solid_grid import build_solids
-from sensorium.geometry.solid_mesh import open_edges, require_closed
 from sensorium.geometry.solid_walk import Solids, signed_mesh
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 _ZERO: Any = wp.constant(wp.float64(0.0))
 
@@ -227,6 +220,3 @@ def signed_distance(
         return far, foot, out
     far, foot, out = signed_analytic(kind, instances.size[row], p)
     return far, foot, out
-
-
-__all__ = ["Solids", "build_solids", "open_edges", "require_closed", "signed_analytic", "signed_distance"]

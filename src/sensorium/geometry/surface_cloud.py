@@ -168,7 +168,7 @@ def _over_cloud(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: floa
     at = (p - clouds.low[row]) * clouds.pace[row]
     size = clouds.size[row]
     for i in range(3):
-        if not (at[i] >= 0.0 and at[i] < float(size[i])):  # also what is not a number
+        if not (at[i] >= 0.0 and at[i] < float(size[i])):  # also NaN
             return one, two
     cell = clouds.first[row] + (wp.int32(at[2]) * size[1] + wp.int32(at[1])) * size[0] + wp.int32(at[0])
     far = wp.max(radius, other)
@@ -225,6 +225,3 @@ def over_surface(clouds: Clouds, row: int, p: wp.vec3, radius: float, other: flo
     else:
         one, two = _over_cloud(clouds, row, p, radius, other)
     return one, two
-
-
-__all__ = ["Clouds", "FiledClouds", "file_clouds", "on_shapes", "over_surface", "way_to_reach"]

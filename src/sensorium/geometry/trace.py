@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel, tick_captured
+from sensorium.compute import Rows, kernel, masked_tid, tick_captured
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -205,11 +205,8 @@ def cast_rays(
         bundle: the rays.
         out: the outputs.
     """
-    i, mount, piece = wp.tid()
+    env, mount, piece = masked_tid(rows)
     block = rows.first + piece
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
     captured = tick_captured(rows)
     earliest = first_tick(rows.reset_tick[env], captured)
     begin = scan_begin(bundle, captured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
@@ -83,11 +83,8 @@ def cast_vertical(
         is_more: whether outputs other than distance and point are requested.
         out: the outputs.
     """
-    i, mount, piece = wp.tid()
+    env, mount, piece = masked_tid(rows)
     block = rows.first + piece
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)
     p = pose.pos[env, 0, mount]

@@ -15,7 +15,18 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, SAMPLE, Compute, Rows, keeps_current, kernel, mode_now, sample_words, tick_now
+from sensorium.compute import (
+    FIRST,
+    SAMPLE,
+    Compute,
+    Rows,
+    keeps_current,
+    kernel,
+    masked_tid,
+    mode_now,
+    sample_words,
+    tick_now,
+)
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import words_at
 from sensorium.random import normal_table, word_to_normal
@@ -122,7 +133,7 @@ def _turned(q: wp.vec4, error: wp.vec4) -> wp.vec4:
 
 @wp.func
 def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) -> None:
-    """Store the sample in the ring; at a reset in all slots. Of what may be lost, the last slot keeps what arrived."""
+    """Store a sample in the ring, or in all its slots at a reset; with loss, the last slot keeps the newest arrival."""
     row = env * quad.columns + quad.column
     plane = num_envs * quad.columns
     if mode_now(rows) == FIRST:
@@ -145,7 +156,7 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
     has_noise = (parts & wp.static(NOISE)) != 0 and quad.noise != wp.uint64(0)
     walks = (parts & wp.static(WALK_AND_BIAS)) != 0 and quad.walk != wp.uint64(0) and mode_now(rows) == SAMPLE
     words = wp.vec4ui()
-    steps = wp.vec4ui()  # both blocks at once: a processor works on them side by side
+    steps = wp.vec4ui()  # both blocks at once, so that the processor can overlap them
     if has_noise:
         words = sample_words(rows, env, quad.element, quad.noise_key0, quad.noise_key1)
     if walks:
@@ -189,11 +200,8 @@ def _do_quad(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table:
 def chain_kernel(
     rows: Rows, parts: int, num_envs: int, per_thread: int, quads: wp.array[Quad], table: wp.array[wp.vec3]
 ) -> None:
-    """Do the `parts` of the chain for some quads of one env; see the module's description for the order."""
-    i, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    """Apply the `parts` of the chain to some quads of one env, in the order given in the module docstring."""
+    env, block = masked_tid(rows)
     first = block * per_thread
     for q in range(first, wp.min(first + per_thread, quads.shape[0])):
         _do_quad(rows, env, quads[q], parts, num_envs, table)

@@ -41,8 +41,7 @@ class SampleCounter:
         """Number of captures off the grid: at resets of any env, and at repeated evaluations of a capture."""
         self._resets = (clock.tick, clock.tick)  # first and last reset whose captures may not have arrived yet
 
-    # Reading
-    # --------------------------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------------------
 
     @property
     def samples(self) -> int:
@@ -65,7 +64,7 @@ class SampleCounter:
         return self.first_tick.clamp(min=self.last_tick)
 
     @property
-    def is_of_now(self) -> bool:
+    def is_current(self) -> bool:
         """Whether at least one env has a capture at the clock's tick."""
         return self._clock.tick in (self.last_tick, self.first_at)
 
@@ -81,8 +80,7 @@ class SampleCounter:
         newest = self._rate.at_or_before(min(last, self.last_tick))
         return newest >= first or (self._resets[0] <= last and self._resets[1] >= first)
 
-    # Counting
-    # -------------------------------------------------------------------------------------------------------------
+    # Counting ---------------------------------------------------------------------------------------------------------
 
     def note_reset(self, mask: torch.Tensor) -> None:
         """Count the capture at a reset of the envs of a uint8 mask."""

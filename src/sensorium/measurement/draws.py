@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.compute.rows import words_at_tick
 from sensorium.random import Choice, Distribution, draw, normals4
 
@@ -27,11 +27,11 @@ class Stream:
 
 
 FIXED: int = wp.constant(-1)
-"""Kind of a law with fixed values, which are its first parameters."""
+"""Kind of a distribution with fixed values, which are its first parameters."""
 
 
 @wp.struct
-class Law:
+class ColumnDistribution:
     """A distribution per column: kind, parameters, choices, and whether one draw serves all columns."""
 
     kind: wp.int32
@@ -43,7 +43,7 @@ class Law:
 
 @wp.func
 def stream_words(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
-    """Return four random words of a stream, those of block `column / 4` or of an element of its own."""
+    """Return four random words of a stream: one word each for columns `4 * block` to `4 * block + 3`."""
     return words_at_tick(rows, env, tick, (stream.field << wp.uint32(24)) | wp.uint32(block), stream.key0, stream.key1)
 
 
@@ -57,30 +57,27 @@ def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, tabl
 
 
 @wp.func
-def draw_of(law: Law, column: int, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
-    """Return what a random word gives for a column."""
-    return float(draw(law.kind, law.first[column], law.second[column], law.choices[column], word, table))
+def draw_value(dist: ColumnDistribution, column: int, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
+    """Return the value of a column's distribution for a random word."""
+    return float(draw(dist.kind, dist.first[column], dist.second[column], dist.choices[column], word, table))
 
 
 @kernel
 def draw_columns(
     rows: Rows,
-    law: Law,
+    dist: ColumnDistribution,
     non_negative: int,
     stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
 ) -> None:
     """Draw a distribution for each column; the numbers depend on env and episode, not on the tick."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     drawn = column
-    if law.joint != 0:
+    if dist.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
     words = stream_words(rows, env, 0, drawn / 4, stream)
-    value = draw_of(law, column, words[drawn % 4], table)
+    value = draw_value(dist, column, words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)
     values_out[env, column] = value
@@ -93,33 +90,33 @@ def stream_of(field: int, key: tuple[int, int]) -> Any:
     return stream
 
 
-def law_of(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
+def column_distribution(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
     """Return a distribution, or plain numbers, over columns for kernels on a Warp device."""
-    law = Law()
-    law.kind, law.joint = getattr(distribution, "kind", FIXED), 0
+    out = ColumnDistribution()
+    out.kind, out.joint = getattr(distribution, "kind", FIXED), 0
     first = second = np.zeros(columns)
     choices = np.zeros((columns, 1))
     if isinstance(distribution, Choice):
-        law.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
+        out.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
         choices = np.stack([spread(value) for value in distribution.values], axis=1)
     elif isinstance(distribution, Distribution):
         first, second = map(spread, astuple(distribution))
     else:
         first = spread(distribution)
-    law.first, law.second, law.choices = (
+    out.first, out.second, out.choices = (
         wp.array(values, dtype=wp.float32, device=device) for values in (first, second, choices)
     )
-    return law
+    return out
 
 
-def is_law(amount: Any) -> bool:
+def is_drawn(amount: Any) -> bool:
     """Whether an amount is a distribution."""
     return isinstance(amount, Distribution)
 
 
 def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
     """Return an amount or a distribution with a linear function applied to every number, or vector of numbers."""
-    if not is_law(amount):
+    if not is_drawn(amount):
         return function(amount)
     if isinstance(amount, Choice):
         return Choice(tuple(map(function, amount.values)))

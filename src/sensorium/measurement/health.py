@@ -47,7 +47,7 @@ class StateWatch:
         if replaced is None:
             return
         for sensor in sensors:
-            if sensor.counter.is_of_now:
+            if sensor.counter.is_current:
                 sensor.invalidate(replaced)
 
     def report(self, sensors: Iterable[SensorBuffers]) -> None:
@@ -58,13 +58,13 @@ class StateWatch:
                 return
             self._checked = clock.control_tick
         if self._found:
-            self._look()
+            self._check()
         elif self._take_bad():
             self._found = [(sensor, AsyncCopy(self._compute, sensor.bad)) for sensor in sensors]
             for _, copy in self._found:
                 copy.start()
             self._found_at = (clock.control_tick, clock.tick)
-            self._look()
+            self._check()
 
     def _take_bad(self) -> bool:
         """Return whether a kernel found a non-finite state since the last call; on CUDA with a delay of some calls."""
@@ -74,7 +74,7 @@ class StateWatch:
             self._clock.bad.zero_()  # after the copy, in stream order
         return found
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Warn if the flags of all sensors have arrived."""
         flags = []
         for sensor, copy in reversed(self._found):

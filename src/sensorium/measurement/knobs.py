@@ -16,7 +16,7 @@ from sensorium.cfg import COLUMN_KNOBS, LARGEST, parse_amount
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError, shown
-from sensorium.measurement.draws import Spread, draw_columns, is_law, law_of, stream_of
+from sensorium.measurement.draws import Spread, column_distribution, draw_columns, is_drawn, stream_of
 from sensorium.measurement.plan import SensorPlan
 from sensorium.random import Normal, normal_table, stream_key
 from sensorium.spec import FieldSpec
@@ -58,13 +58,16 @@ class KnobTable:
     ) -> None:
         self._compute, self._moved = compute, moved
         self._draw: list[Any] | None = None
-        if not is_law(amount):
+        if not is_drawn(amount):
             self.values = torch.from_numpy(spread(amount)[None].copy()).to(compute.device)
             return
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
         stream = stream_of(field, stream_key(plan.seed, plan.label, f"knob/{knob}"))
-        law, table = law_of(amount, columns, spread, compute.wp_device), normal_table(compute.wp_device)
-        self._draw = [law, int(knob in NON_NEGATIVE), stream, table]
+        distribution, table = (
+            column_distribution(amount, columns, spread, compute.wp_device),
+            normal_table(compute.wp_device),
+        )
+        self._draw = [distribution, int(knob in NON_NEGATIVE), stream, table]
 
     @property
     def stride(self) -> int:
@@ -120,7 +123,7 @@ class Knobs:
             for key, amount in self._amounts(name, getattr(plan.cfg, name, None)):
                 where = name if key is None else f"{name}[{key!r}]"
                 try:
-                    for at in self._meant(name, key, amount, plan.chained):
+                    for at in self._targets(name, key, amount, plan.chained):
                         if at in written:
                             expected, fix = f"one amount for {at[1]}", f"It is also given as {written[at]}."
                             raise ConfigError.single(plan.cfg.title, where, amount, expected, fix)
@@ -141,7 +144,7 @@ class Knobs:
             return list(value.items())
         return [] if value is None else [(None, value)]
 
-    def _meant(self, name: str, key: str | None, amount: Any, fields: Collection[str]) -> list[tuple[str, str]]:
+    def _targets(self, name: str, key: str | None, amount: Any, fields: Collection[str]) -> list[tuple[str, str]]:
         """Return the knob and the fields that an amount applies to.
 
         Args:
@@ -236,7 +239,7 @@ class Knobs:
         given = [field for known, field in self.tables if known == plain] or list(plan.chained)
         rows = self._compute.num_envs if env_ids is None else len(env_ids)
         for key, amount in self._amounts(knob, value):
-            for at in self._meant(knob, key, amount, given):
+            for at in self._targets(knob, key, amount, given):
                 table, spec = self.tables.get(at), plan.chained[at[1]][1]
                 if table is None:
                     raise ConfigError.single(
@@ -244,7 +247,7 @@ class Knobs:
                         f"Absent knobs take no memory: give {knob}=0 in the config, or use "
                         f"scene.reconfigure({plan.label!r}, ...).",
                     )  # fmt: skip
-                if is_law(amount):
+                if is_drawn(amount):
                     fix = "A distribution belongs into the config."
                     raise ConfigError.single(plan.cfg.title, knob, amount, "numbers", fix)
                 try:

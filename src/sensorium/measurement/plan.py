@@ -186,6 +186,6 @@ class SensorPlan:
         else:
             return
         raise ConfigError.single(
-            self.cfg.title, "stages", kind_of(type(stage)), "no stage that looks at every tick",
-            f"This sensor cannot be asked for its truth between samples: {why}. {stage.otherwise}".strip(),
+            self.cfg.title, "stages", kind_of(type(stage)), "no stage that observes every tick",
+            f"The truth of this sensor is not available between samples: {why}. {stage.otherwise}".strip(),
         )  # fmt: skip

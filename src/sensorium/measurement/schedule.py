@@ -18,8 +18,8 @@ import torch
 
 from sensorium.compute import Program
 from sensorium.compute.clock import FIRST, SAMPLE, Clock
+from sensorium.compute.exclusive import SceneGuard, exclusive
 from sensorium.compute.program import Compute
-from sensorium.compute.use import Use, exclusive
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
@@ -44,7 +44,7 @@ class SampleGroup:
         self.next_due = plan.rate.next_after(schedule.clock.tick)
         self.program: Program | None = None
         """Work of one sample; None before the first one, and after an exception ended it."""
-        self._looks: Program | None = None
+        self._observing: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
         self.is_lazy = plan.is_lazy
@@ -58,9 +58,9 @@ class SampleGroup:
 
     def ensure_current(self) -> None:
         """Bring the members up to date before they are read: lazy ones are evaluated."""
-        use = self._schedule._use
-        if use.thread or use.changing:
-            use.check()
+        guard = self._schedule._guard
+        if guard.thread or guard.changing:
+            guard.check()
         if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
 
@@ -88,13 +88,15 @@ class SampleGroup:
             self.program = Program(pipeline_work(self.members, self._schedule.compute.all_envs))
         return self.program
 
-    def looking(self) -> Program:
+    def observing(self) -> Program:
         """Return the program of a tick between samples."""
-        if self._looks is None:
+        if self._observing is None:
             mask = self._schedule.compute.all_envs
             watching = [each for each in self.members if each.plan.watches]
-            self._looks = Program(chain.from_iterable(SensorWork(each, mask).between_samples() for each in watching))
-        return self._looks
+            self._observing = Program(
+                chain.from_iterable(SensorWork(each, mask).between_samples() for each in watching)
+            )
+        return self._observing
 
 
 class Schedule:
@@ -104,11 +106,11 @@ class Schedule:
         engine: engine, which is brought up to date before a lazy evaluation.
         compute: device of the work.
         clock: clock of the scene.
-        use: use of the scene by threads.
+        guard: guard of the scene against concurrent and interrupted calls.
     """
 
-    def __init__(self, engine: Engine, compute: Compute, clock: Clock, use: Use) -> None:
-        self.engine, self.compute, self.clock, self._use = engine, compute, clock, use
+    def __init__(self, engine: Engine, compute: Compute, clock: Clock, guard: SceneGuard) -> None:
+        self.engine, self.compute, self.clock, self._guard = engine, compute, clock, guard
         self.health = StateWatch(compute, clock)
         self._members: list[SensorBuffers] = []
         self._groups: list[SampleGroup] = []
@@ -182,7 +184,7 @@ class Schedule:
     # Samples ----------------------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Sample what is due at the clock's tick, and run the stages that run at every tick."""
+        """Sample the sensors due at the clock's tick, and run the stages that run at every tick."""
         tick, lag = self.clock.tick, self.engine.lag
         looking = []
         for group in self._groups:
@@ -192,7 +194,7 @@ class Schedule:
             elif group.watches:
                 looking.append(group)
         for group in looking:
-            group.looking().run()
+            group.observing().run()
         self._note_next_due()
         self.health.invalidate(self.engine, self._members)
 
@@ -205,7 +207,7 @@ class Schedule:
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
         for each in self._members:
             plan, counter = each.plan, each.counter
-            if not counter.is_of_now or (plan.has_memory and not plan.is_lazy):
+            if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue
             counter.off_grid += 1
             is_on_grid = counter.last_tick == tick
@@ -254,7 +256,7 @@ class Schedule:
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
 
-    def note_looks(self) -> None:
+    def count_lazy_captures(self) -> None:
         """Count the captures so far of sensors evaluated on read, before an episode starts."""
         for group in {id(each.group): each.group for each in self._members if each.plan.is_pure}.values():
             if group is not None:

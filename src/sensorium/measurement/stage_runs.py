@@ -59,7 +59,7 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
 
 
 def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[str, ...] | Fault:
-    """Return the fields that a stage works on, or what is wrong with them."""
+    """Return the fields that a stage works on, or their fault."""
     chained, where, kind = plan.chained, f"stages.{number}.fields", kind_of(type(stage))
     if not stage.on_values:
         if not stage.fields:
@@ -87,6 +87,6 @@ def _fields(plan: SensorPlan, number: int, stage: StageCfg) -> tuple[str, ...] |
     for k, other in enumerate(plan.cfg.stages[:number]):
         is_early = other.place == stage.place and not other.observes and {*names} & {*(other.fields or vectors)}
         if stage.observes and is_early:
-            expected = f"it after {kind}, which sees all ticks"
+            expected = f"a place after {kind}, which observes all ticks"
             return Fault(f"stages.{k}", kind_of(type(other)), expected, "Give that one first.")
     return names

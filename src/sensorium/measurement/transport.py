@@ -20,12 +20,12 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
-from sensorium.compute import FIRST, Compute, Rows, kernel, mode_now, sample_words, tick_captured, tick_now
+from sensorium.compute import FIRST, Compute, Rows, kernel, masked_tid, mode_now, sample_words, tick_captured, tick_now
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER
 from sensorium.measurement.counter import SampleCounter
-from sensorium.measurement.draws import Law, converted, draw_of, is_law, law_of
+from sensorium.measurement.draws import ColumnDistribution, column_distribution, converted, draw_value, is_drawn
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
@@ -50,7 +50,7 @@ class Transport:
     # Parameters of arrival
     delay: wp.array2d[wp.float32]
     has_jitter: wp.int32
-    jitter: Law  # over envs
+    jitter: ColumnDistribution  # over envs
     has_loss: wp.int32
     in_bursts: wp.int32
     loss: wp.array2d[wp.float32]
@@ -66,10 +66,7 @@ class Transport:
 
 @kernel(group="delay")
 def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     head = t.head[env]
     slots = t.stamps.shape[0]
@@ -84,7 +81,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
     late = t.delay[env, 0]
     if t.has_jitter != 0:
-        late = late + wp.clamp(draw_of(t.jitter, env, words[0], t.table), -late, late)
+        late = late + wp.clamp(draw_value(t.jitter, env, words[0], t.table), -late, late)
     arrives = captured + int(wp.floor(late + 0.5))
     if t.has_loss != 0:
         state = t.burst[env]
@@ -115,10 +112,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
 
 @kernel
 def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, ring: wp.uint64) -> None:
-    i, w = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, w = masked_tid(rows)
     head = t.head[env]
     slots = t.stamps.shape[0]
     here = env * count + w
@@ -234,7 +228,7 @@ class Ring:
         self._burst = zeros(num_envs, dtype=torch.uint8)
         self._shown = zeros(num_envs, 4)
         self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
-        self.jitter_is_live = cfg.jitter is not None and not is_law(cfg.jitter)
+        self.jitter_is_live = cfg.jitter is not None and not is_drawn(cfg.jitter)
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
         self._knobs = {
             "delay": self._knob("delay", 0.0 if cfg.delay is None else converted(cfg.delay, clock.ticks)),
@@ -243,7 +237,7 @@ class Ring:
         }
         """Delay and jitter in ticks, and the probability of a loss, `[env, 1]` each."""
         self.shown = Record(plan.specs if self.has_delay else (), num_envs, compute.device)
-        """What a reader sees, where that may differ from the newest sample."""
+        """Values that a reader sees, if they can differ from the newest sample."""
         self._narrow = [name for name, ring in self._rings.items() if self.has_delay and _is_narrow(ring)]
         self._transport = self._transport_of(bad)
         self._reading = compute.record(self._record_read) if self.has_delay else None
@@ -256,7 +250,7 @@ class Ring:
         least, most = (0.0, 0.0) if cfg.delay is None else amount_bounds(cfg.delay)
         most = max(most, 0.0)
         low, high = (0.0, 0.0) if cfg.jitter is None else amount_bounds(cfg.jitter)
-        if cfg.jitter is not None and not is_law(cfg.jitter):
+        if cfg.jitter is not None and not is_drawn(cfg.jitter):
             low, high = 0.0, most  # at run time, a number may be set up to the delay
         return most, (least, min(max(low, -most), 0.0)), min(max(high, 0.0), most)
 
@@ -280,10 +274,10 @@ class Ring:
         t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4i)
         if cfg.jitter is not None:
             jitter = Uniform(0.0, 0.0) if self.jitter_is_live else converted(cfg.jitter, self._clock.ticks)
-            law = law_of(jitter, num_envs, lambda value: np.full(num_envs, value), device)
+            distribution = column_distribution(jitter, num_envs, lambda value: np.full(num_envs, value), device)
             if self.jitter_is_live:
-                law.second = wp.from_torch(self._knobs["jitter"].values[:, 0])
-            t.jitter, t.has_jitter = law, 1
+                distribution.second = wp.from_torch(self._knobs["jitter"].values[:, 0])
+            t.jitter, t.has_jitter = distribution, 1
         t.has_loss = int(self.has_loss)
         if isinstance(cfg.loss, GilbertElliott):
             t.in_bursts, t.burst_end = 1, cfg.loss.r
@@ -354,8 +348,7 @@ class Ring:
         slots = torch.cat([ring[:newest].flip(0), ring[newest:].flip(0)])  # an index would be copied to the device
         return slots[:length].transpose(0, 1).contiguous()
 
-    # Settings at run time
-    # -------------------------------------------------------------------------------------------------
+    # Settings at run time ---------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
         """Set `delay` or `jitter` (seconds) or `loss` (probability) for all envs or some, from the next sample on.

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import SAMPLE, Rows, is_first, kernel, mode_now
+from sensorium.compute import SAMPLE, Rows, is_first, kernel, masked_tid, mode_now
 from sensorium.compute.graph import launching
 from sensorium.compute.program import Call, Segment
 from sensorium.measurement.buffers import SensorBuffers
@@ -33,10 +33,7 @@ WORDS = wp.constant(32)
 
 @kernel
 def _move(rows: Rows, when: int, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
-    i, piece = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, piece = masked_tid(rows)
     if when == wp.static(ON_SAMPLE) and mode_now(rows) != SAMPLE:
         return
     if when == wp.static(ON_FIRST) and not is_first(rows, env):
@@ -48,20 +45,15 @@ def _move(rows: Rows, when: int, count: int, wide: int, source: wp.uint64, targe
 
 @kernel
 def _clear_flags(rows: Rows, bad: wp.array2d[wp.uint8]) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        bad[env, mount] = wp.uint8(0)
+    env, mount = masked_tid(rows)
+    bad[env, mount] = wp.uint8(0)
 
 
 @kernel
 def _flag_nan(
     rows: Rows, columns: int, values: wp.array2d[wp.float32], bad: wp.array2d[wp.uint8], any_bad: wp.array[wp.int32]
 ) -> None:
-    i, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, block = masked_tid(rows)
     for column in range(block * 64, wp.min(block * 64 + 64, columns)):
         if wp.isnan(values[env, column]):
             bad[env, column * bad.shape[1] / columns] = wp.uint8(1)
@@ -77,10 +69,7 @@ def _observed_flags(
     rows: Rows, when: int, bad: wp.array2d[wp.uint8], shown: wp.array2d[wp.uint8], observed: wp.array2d[wp.uint8]
 ) -> None:
     """Keep the shown sample's flags while ticks are observed; a sample inherits those of the ticks that led to it."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     if when == wp.static(BEGIN):
         shown[env, mount] = bad[env, mount]
     elif when == wp.static(END):

@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, field_validator
+from torch import Tensor
 
 from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Vec3, bad, find_kind, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
 from sensorium.plugins import Registry
 from sensorium.spec import snake_case
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Device = str | torch.device
 Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
@@ -112,9 +110,7 @@ class PatternBaseCfg(Cfg):
         for name in self.model_fields_set:
             if callable(getattr(self, name)):
                 fix = "Define a subclass of PatternBaseCfg with this func, which files can name by its kind."
-                raise ConfigError.single(
-                    type(self).__name__, name, getattr(self, name), "a value that a file can hold", fix
-                )
+                raise self._bad(name, getattr(self, name), "a value that a file can hold", fix)
         return {"kind": self.kind(), **super().to_dict()}
 
     @classmethod
@@ -131,6 +127,9 @@ class PatternBaseCfg(Cfg):
         if kind is not None and kind != cls.kind():
             raise ConfigError.single(cls.__name__, "kind", kind, repr(cls.kind()), "Use PatternBaseCfg.from_dict.")
         return super().from_dict(data)
+
+    def _bad(self, field: str, got: object, expected: str, fix: str = "") -> ConfigError:
+        return ConfigError.single(type(self).__name__, field, got, expected, fix)
 
     # Rays -------------------------------------------------------------------------------------------------------------
 
@@ -161,16 +160,11 @@ class PatternBaseCfg(Cfg):
         has_shape = type(self).return_shape is not PatternBaseCfg.return_shape
         shape = tuple(self.return_shape) if has_shape else (len(starts),)
         if math.prod(shape) != len(starts):
-            raise ConfigError.single(
-                type(self).__name__,
-                "return_shape",
-                shape,
-                f"a shape whose product is the number of rays, {len(starts)}",
-            )
+            raise self._bad("return_shape", shape, f"a shape whose product is the number of rays, {len(starts)}")
         channels = self.ray_channels()
         if channels is not None and len(channels) != len(starts):
             expected = f"one channel for each of the {len(starts)} rays"
-            raise ConfigError.single(type(self).__name__, "ray_channels", len(channels), expected)
+            raise self._bad("ray_channels", len(channels), expected)
         return Rays(
             starts,
             directions,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import Float, must
 from sensorium.patterns.base import ELEVATIONS, Device, PatternBaseCfg, Step, along, check_count, tensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def bpearl_pattern(cfg: BpearlPatternCfg, device: Device) -> tuple[Tensor, Tensor]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import Float, must
 from sensorium.patterns.base import Device, Direction, PatternBaseCfg, check_count, tensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _SLACK = 1e-9
 """Tolerance, m, for points beyond the edge due to rounding."""

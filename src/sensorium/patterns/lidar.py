@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import Float, must
 from sensorium.patterns.base import (
@@ -23,9 +24,6 @@ from sensorium.patterns.base import (
     stepped,
     tensor,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def lidar_pattern(cfg: LidarPatternCfg, device: Device) -> tuple[Tensor, Tensor]:

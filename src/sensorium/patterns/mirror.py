@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from sensorium.cfg import Float, must
-from sensorium.errors import ConfigError
 from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, Positive, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
@@ -52,9 +51,7 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
         count = self.period * self.points_per_second
         if not 1e-6 < count <= MOST_RAYS:
             expected = f"between 1 and {MOST_RAYS} rays in the table, not {count:.3g}"
-            raise ConfigError.single(
-                type(self).__name__, "period", self.period, expected, "Give the period in seconds."
-            )
+            raise self._bad("period", self.period, expected, "Give the period in seconds.")
 
     def count_rays(self) -> int:
         """Return the number of rays in the table."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import Float, must, numbers_in
 from sensorium.errors import ConfigError, Fault, shown
 from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _NEAR_SINGULAR = 1e-12
 """Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import ABSENT, Cfg, Float, Vec3, bad, must, without_absent
 from sensorium.patterns.base import Device, Direction, Int, PatternBaseCfg, check_count, tensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Ring(Cfg):

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.cfg import Float, must
-from sensorium.errors import ConfigError
 from sensorium.patterns.base import MOST_RAYS, Positive, along
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
@@ -65,15 +64,14 @@ class RisleyPatternCfg(ScanPatternCfg):
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
-        name = type(self).__name__
         pulses = self.period * self.points_per_second / len(self.beams)
         if not 1e-6 < pulses <= MOST_RAYS / len(self.beams):
             expected = f"between 1 and {MOST_RAYS} rays in the table, not {pulses * len(self.beams):.3g}"
-            raise ConfigError.single(name, "period", self.period, expected, "Give the period in seconds.")
+            raise self._bad("period", self.period, expected, "Give the period in seconds.")
         widest = sum(self.deviations) + max(math.hypot(*beam) for beam in self.beams)
         if not widest < 90.0:
             fix = "Use smaller wedges or a lower refractive_index."
-            raise ConfigError.single(name, "wedges", self.wedges, f"beams below 90 degrees, not {widest:.3g}", fix)
+            raise self._bad("wedges", self.wedges, f"beams below 90 degrees, not {widest:.3g}", fix)
         if self.exact:
             turn = np.linspace(0.0, 360.0, 361)
             first, second = (angle.ravel() for angle in np.meshgrid(turn[::15], turn))
@@ -139,9 +137,7 @@ class RisleyPatternCfg(ScanPatternCfg):
         rest = 1.0 - ratio**2 * (1.0 - along_normal**2)
         if not ((rest > 0.0) & (along_normal > 0.0)).all():
             fix = "Use smaller wedges or a lower refractive_index."
-            raise ConfigError.single(
-                type(self).__name__, "wedges", self.wedges, "prisms without total reflection of any beam", fix
-            )
+            raise self._bad("wedges", self.wedges, "prisms without total reflection of any beam", fix)
         bent: Array = ratio * rays + (np.sqrt(rest) - ratio * along_normal) * normal
         return bent
 

@@ -19,13 +19,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import PlainValidator
+from torch import Tensor
 
 from sensorium.cfg import bad, numbers_in
 from sensorium.errors import ConfigError
 from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Positive, Rays, along, tensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 COLUMNS = ("time", "azimuth", "elevation", "channel")
 _WORDS = {

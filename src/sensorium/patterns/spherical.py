@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationInfo, field_validator
+from torch import Tensor
 
 from sensorium.cfg import Float, bad, must
 from sensorium.patterns.base import (
@@ -22,9 +23,6 @@ from sensorium.patterns.base import (
     stepped,
     tensor,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Extent = Float | tuple[Float, Float]
 

@@ -80,9 +80,6 @@ class SpinningPatternCfg(ScanPatternCfg):
             expected = f"at most {MOST_RAYS} rays, not {self.cycles * lasers:.3g}"
             raise self._bad("cycle_interval", self.cycle_interval, expected, "Give the interval in seconds.")
 
-    def _bad(self, field: str, got: object, expected: str, fix: str = "") -> ConfigError:
-        return ConfigError.single(type(self).__name__, field, got, expected, fix)
-
     @property
     def _last_firing(self) -> float:
         """Firing time of the last laser, s since the start of its cycle."""

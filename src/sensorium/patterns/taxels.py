@@ -696,6 +696,3 @@ def _contains(region: tuple[Array, Array | float], points: Array) -> NDArray[np.
 
 def _shown(vector: Sequence[float]) -> str:
     return f"({', '.join(f'{value:.3g}' for value in vector)})"
-
-
-__all__ = ["TaxelLayout", "taxel_cylinder", "taxel_dome", "taxel_grid", "taxel_list", "taxel_patch", "taxels_on"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from sensorium.cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
-from sensorium.presets.info import PresetInfo
+from sensorium.presets.info import PresetInfo, texts_of
 from sensorium.spec import kind_of
 
 DEPTH = "distance_to_image_plane"
@@ -78,22 +78,13 @@ class DepthDevice:
         }
 
 
+def _texts(name: str) -> dict[str, Any]:
+    """Return name, title, source and notes of a device."""
+    return {"name": name, **{key: texts_of(name)[key] for key in ("title", "source", "notes")}}
+
+
 D435 = DepthDevice(
-    name="d435",
-    title="Intel RealSense D435: active stereo, 848 x 480",
-    source=(
-        "Intel, 'Tuning depth cameras for best performance' (848 x 480 is the D435's own resolution) and "
-        "'Subpixel linearity improvement for Intel RealSense depth cameras' (90 degrees, the depth equation); "
-        "librealsense (disparities in 1/32 px, depth in mm)"
-    ),
-    notes=(
-        "Checked: 848 x 480 and 90 degrees, hence f = 424 px.",
-        "Recalled, not checked: baseline 50 mm, search range of 126 px (0.17 m), 1/32 px, 10 m, and 0.08 px of noise "
-        "on textured walls (devices range from 0.05 to 0.1 px): 1.5 cm at 2 m.",
-        "Estimates: edges by 0.4 px, noise shared by 5 x 5 px, no value beyond 80 degrees of incidence, fewer beyond "
-        "65.",
-        "Omitted: untextured or shining surfaces, saturation by sunlight, the device's post-processing filters.",
-    ),
+    **_texts("d435"),
     width=848,
     height=480,
     focal_px=424.0,
@@ -114,20 +105,7 @@ D435 = DepthDevice(
 """Intel RealSense D435."""
 
 KINECT_V1 = DepthDevice(
-    name="kinect_v1",
-    title="Microsoft Kinect, first version: structured light, 640 x 480",
-    source=(
-        "C. Nguyen, S. Izadi, D. Lovell, 'Modeling Kinect sensor noise for improved 3D reconstruction and tracking', "
-        "3DIMPVT 2012 (noise); K. Khoshelham, S. Oude Elberink, 'Accuracy and resolution of Kinect depth data', "
-        "Sensors 12, 2012 (baseline, a few mm near to 4 cm at 5 m)"
-    ),
-    notes=(
-        "Checked: axial noise up to 60 degrees, lateral noise.",
-        "Recalled, not checked: the term beyond 60 degrees, baseline 75 mm, f = 580 px, 1/8 px, limits of 0.4 m and "
-        "10 m.",
-        "Estimates: no value beyond 82 degrees of incidence, fewer beyond 70.",
-        "Omitted: dark or shining surfaces, sunlight, distortion of the lens.",
-    ),
+    **_texts("kinect_v1"),
     width=640,
     height=480,
     focal_px=580.0,
@@ -154,15 +132,7 @@ def _preset(device: DepthDevice) -> PresetInfo:
     lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
     return PresetInfo(
         name=device.name,
-        kind="depth_camera",
-        title=device.title,
-        source=device.source,
-        convention="none: the noise is that of each sample, in px of disparity or as a function of depth",
-        notes=(
-            *device.notes,
-            "A smaller res means an image that was downscaled after the measurement at the device's resolution.",
-            "Pixels without depth read 0, in the truth as well: depth_clipping_behavior='zero'.",
-        ),
+        **texts_of(device.name),
         fields={
             "res": [device.width, device.height],
             "fov_horizontal": device.fov_deg,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ def two_sided(density: float) -> float:
     sample stream of rate f has the bandwidth f/2, hence ND^2 f/2 = N^2 f.
     """
     return density / math.sqrt(2.0)
+
+
+def normal(std: float) -> dict[str, list[float]]:
+    """Return a normal distribution around 0, as in files."""
+    return {"normal": [0.0, std]}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +67,20 @@ class PresetInfo:
             amounts = ", ".join(f"{name}={_shown(value)}" for name, value in stage.items() if name != "kind")
             lines.append(f"  stage {stage['kind']}({amounts})")
         return "\n".join(lines)
+
+
+TEXTS: Mapping[str, Mapping[str, Any]] = tomllib.loads((files(__package__) / "devices.toml").read_text("utf-8"))
+"""Name -> kind, title, source, convention and notes."""
+
+
+def described(fields: Mapping[str, Mapping[str, Any]]) -> tuple[PresetInfo, ...]:
+    """Return presets with their texts; `fields` gives name -> the fields of the config."""
+    return tuple(PresetInfo(name=name, fields=given, **texts_of(name)) for name, given in fields.items())
+
+
+def texts_of(name: str) -> dict[str, Any]:
+    """Return kind, title, source, convention and notes of a device."""
+    return {**TEXTS[name], "notes": tuple(TEXTS[name]["notes"])}
 
 
 class Presets(Mapping[str, PresetInfo]):

@@ -230,6 +230,3 @@ def check_regular(path: Path) -> None:
     }  # fmt: skip
     kind = kinds.get(stat.S_IFMT(mode), "special file")
     raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. Give another path.")
-
-
-__all__ = ["Archive", "Member", "check_regular", "key_of", "name_of", "open_archive"]

@@ -187,7 +187,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
             described = {str(name): dict(info) for name, info in description["sensors"].items()}
         except Exception as error:  # whatever json and the shape of another description lead to
             raise archive.error("description", f"{type(error).__name__}: {error}") from error
-        places = {name: _places(archive, name, info) for name, info in described.items()}
+        places = {name: _places(archive, name) for name in described}
         archive.check_size([key for keys in places.values() for key in keys.values()])
         sensors = {}
         for name, keys in places.items():
@@ -196,7 +196,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
     return Recording(description, sensors)
 
 
-def _places(archive: Archive, name: str, info: Mapping[str, Any]) -> dict[str, str]:
+def _places(archive: Archive, name: str) -> dict[str, str]:
     """Return part -> key of the arrays of one sensor, with matching shapes; for fields ``"measured/FIELD"``.
 
     Raises:
@@ -293,9 +293,9 @@ class _Track:
 class NpzRecorder:
     """Recorder that collects readings and writes them as one `.npz` file.
 
-    Add a reading at every tick with a capture: with ``news = scene.news()``, call ``scene.publish(since=news)`` after
-    each tick. To record arrivals of delayed samples, also add readings at the ticks in between. A reading without news
-    is skipped.
+    Add a reading at every tick with a capture: with ``cursor = scene.sample_cursor()``, call
+    ``scene.publish(since=cursor)`` after each tick. To record arrivals of delayed samples, also add readings at the
+    ticks in between. A reading without new samples is skipped.
 
     Args:
         max_envs: number of recorded environments, from the first; None records all.
@@ -320,7 +320,7 @@ class NpzRecorder:
             self.add(reading)
 
     def add(self, reading: Reading) -> None:
-        """Add a reading, unless it has no news for any recorded env."""
+        """Add a reading, unless nothing in it is new for any recorded env."""
         if self.is_full:
             return
         track = self._tracks.get(reading.name)

@@ -192,8 +192,7 @@ class Observer:
             raise StaleError(f"{changed} its field {field!r} has the shape {shape}, formerly {before}; {again}")
         return part
 
-    # Columns
-    # --------------------------------------------------------------------------------------------------------------
+    # Columns ----------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> slice:
         try:

@@ -123,7 +123,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     }
 
 
-# Watches and news -----------------------------------------------------------------------------------------------------
+# Watches and cursors --------------------------------------------------------------------------------------------------
 
 
 class Watch:
@@ -179,10 +179,10 @@ def call_watches(watches: list[Watch]) -> None:
         raise errors[0]
 
 
-class News:
-    """Samples of a scene's sensors that one output has not taken yet; created by `Scene.news`.
+class SampleCursor:
+    """Samples of a scene's sensors that one output has not taken yet; created by `Scene.sample_cursor`.
 
-    At first everything is new. ``scene.publish(names, since=news)`` takes the new samples and records that they were
+    At first everything is new. ``scene.publish(names, since=cursor)`` takes the new samples and records that they were
     taken.
 
     Args:
@@ -194,9 +194,9 @@ class News:
         self._taken: WeakKeyDictionary[Sensor[Any, Any], tuple[int, int, int]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"News({len(self._taken)} sensor(s) taken before)"
+        return f"SampleCursor({len(self._taken)} sensor(s) taken before)"
 
-    def of(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
+    def pending(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
         """Return the names of sensors with something new, without copying or evaluating anything.
 
         A sample that arrived is new and, with `truth`, a sample that was captured. They differ where a sensor has a
@@ -210,7 +210,7 @@ class News:
         wanted = self._scene.sensors_in_use if names is None else names
         return [name for name in wanted if self._is_new(self._scene[name], truth)]
 
-    def note(self, sensor: Sensor[Any, Any]) -> None:
+    def mark_taken(self, sensor: Sensor[Any, Any]) -> None:
         """Record that the current sample of a sensor was taken."""
         self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
 

@@ -1,4 +1,4 @@
-"""The scene: an engine, its sensors and their schedule. It decides what is due and delegates the work."""
+"""The scene: an engine, its sensors and their schedule. It determines the due sensors and delegates the work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sensorium import registry
 from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import FIRST, SAMPLE
+from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
 from sensorium.compute.graph import launching
-from sensorium.compute.use import Use, exclusive, mending
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import ConfigError, ScheduleError, SensoriumWarning, listed, shown
@@ -26,7 +26,7 @@ from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import Observer
-from sensorium.scene.publish import News, Watch, call_watches, env_range, take_reading, without_poses
+from sensorium.scene.publish import SampleCursor, Watch, call_watches, env_range, take_reading, without_poses
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
@@ -92,7 +92,7 @@ class Scene:
         if isinstance(sensors, SensorCfg):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         self.engine = engine
-        self._use = Use()
+        self._guard = SceneGuard()
         self.seed = int(seed)
         self.first_env = first_env_of(first_env, engine.num_envs)
         """Global index of env 0; random numbers depend on it."""
@@ -112,7 +112,7 @@ class Scene:
         self._context = SensorContext(engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics)
         if semantics:
             self._context.ray_scene.check_labels()
-        self._schedule = Schedule(engine, self.compute, self.clock, self._use)
+        self._schedule = Schedule(engine, self.compute, self.clock, self._guard)
         self._own_control_steps = False
         """Whether the owner of the loop marks the start of control steps."""
         self.arrangement = 0
@@ -274,7 +274,7 @@ class Scene:
                 ticks = min(self._schedule.next_due, end) - self.clock.tick
                 if self._watches and any(watch.every_tick for watch in self._watches):
                     ticks = 1
-                self._use.changing = "step()"
+                self._guard.changing = "step()"
                 try:
                     self.engine.step(ctrl, ticks)
                 except (TypeError, ValueError, ScheduleError):
@@ -294,11 +294,11 @@ class Scene:
     def _was_refused(self) -> None:
         """Clear the mark of a change in progress if the engine refused to step and took no tick."""
         if self.engine.tick == self.clock.tick:
-            self._use.changing = ""
+            self._guard.changing = ""
 
     @exclusive
     def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
-        """Register ticks taken by the owner of the loop, and sample what is due.
+        """Register ticks taken by the owner of the loop, and sample the due sensors.
 
         Args:
             ticks: number of ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and
@@ -325,7 +325,7 @@ class Scene:
                 f"a jump of {ticks} ticks misses samples of {listed(names)}, whose readings depend on earlier "
                 "ones. Call update() after each tick, or allow it with Scene(..., allow_gaps=True)."
             )
-        self._use.changing = "update()"
+        self._guard.changing = "update()"
         if not counted:  # the owner's simulation took the ticks, not the engine
             try:
                 engine.count_ticks(ticks)
@@ -358,7 +358,7 @@ class Scene:
         if is_due:
             self.engine.refresh()
             self._schedule.sample()
-        self._use.changing = ""
+        self._guard.changing = ""
         if self._written:
             self._committed()
         if is_due and self.compute.is_cpu:
@@ -372,7 +372,7 @@ class Scene:
 
     def _committed(self) -> None:
         """Record that a call made all its changes, and warn of views that were written into since the last time."""
-        self._use.mended()
+        self._guard.mark_consistent()
         if self._written:
             written, self._written = self._written, []
             warnings.warn(
@@ -385,7 +385,7 @@ class Scene:
 
     # Reset ------------------------------------------------------------------------------------------------------------
 
-    @mending
+    @restoring
     def reset(self, env_ids: Any = None, **state: Any) -> None:
         """Reset environments: first the engine's state, then all state of every sensor; then capture a new sample.
 
@@ -397,15 +397,15 @@ class Scene:
             ScheduleError: an earlier call was interrupted, and `env_ids` is not None.
         """
         rows = env_selection(env_ids, self.num_envs, self.compute.device)
-        interrupted = self._use.changing
+        interrupted = self._guard.changing
         if interrupted and rows is not None:
-            self._use.refuse()
-        self._schedule.note_looks()
-        self._use.changing = interrupted or "reset()"
+            self._guard.raise_interrupted()
+        self._schedule.count_lazy_captures()
+        self._guard.changing = interrupted or "reset()"
         try:
             self.engine.reset(rows, state)
         except (KeyError, TypeError, ValueError, ScheduleError):  # the engine refused and changed nothing
-            self._use.changing = interrupted
+            self._guard.changing = interrupted
             raise
         self.engine.refresh()
         if interrupted:
@@ -422,7 +422,7 @@ class Scene:
             sensor.buffers.restart()
             sensor.begin_poses()
         self.arrange()
-        self._schedule.note_looks()
+        self._schedule.count_lazy_captures()
 
     @exclusive
     @launching
@@ -431,15 +431,15 @@ class Scene:
         mask = torch.zeros(self.num_envs, dtype=torch.bool, device=self.compute.device)
         mark(mask, env_selection(env_ids, self.num_envs, self.compute.device))
         self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
-        self._schedule.note_looks()
+        self._schedule.count_lazy_captures()
         self.engine.refresh()
         is_new = self._table.built.get(sensor.name) is not sensor
-        self._use.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
+        self._guard.changing = "add()" if is_new else f"reset() of sensor {sensor.name!r}"
         try:
             self._schedule.reset_one(sensor.buffers, mask)
         except Exception:
             if is_new:  # the scene does not hold it yet, and the clock is unchanged
-                self._use.mended()
+                self._guard.mark_consistent()
             raise
         self._committed()
 
@@ -495,7 +495,7 @@ class Scene:
             sensor.buffers.seal(evaluate="wanted")
         return True
 
-    @mending
+    @restoring
     def remove(self, name: str | SensorCfg[Any]) -> None:
         """Remove a sensor; its object and views raise on further use. Other sensors are not affected."""
         full_name = self._table.full_name(name if isinstance(name, str) else name.label)
@@ -510,11 +510,11 @@ class Scene:
     @contextmanager
     def _rearranging(self, call: str) -> Iterator[None]:
         """Mark the block as a call that changes when sensors are evaluated, and arrange them at its end."""
-        interrupted = self._use.changing
-        self._use.changing = interrupted or call
+        interrupted = self._guard.changing
+        self._guard.changing = interrupted or call
         yield
         self.arrange()
-        self._use.changing = interrupted
+        self._guard.changing = interrupted
 
     @exclusive
     @keeps_current
@@ -544,18 +544,18 @@ class Scene:
         """
         return saved_scene(self)
 
-    @mending
+    @restoring
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state` into a scene with the same configs; discovered sensors may differ.
 
         Raises:
             ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors or shapes differ.
         """
-        interrupted = self._use.changing
+        interrupted = self._guard.changing
         with launching:
             sensors = fitting_sensors(state, self)
             self._spoil_views()
-            self._use.changing = interrupted or "load_state()"
+            self._guard.changing = interrupted or "load_state()"
             if interrupted:
                 self._restart()
             restore(state, self, sensors)
@@ -597,20 +597,20 @@ class Scene:
         """
         return Watch(callback, every_tick, self._watches)
 
-    def news(self) -> News:
+    def sample_cursor(self) -> SampleCursor:
         """Return a record of the samples that one output has taken; every output needs its own.
 
-        Create it once with ``news = scene.news()``. Then ``news.of(names)`` returns the sensors with something new, at
-        no cost, and ``scene.publish(names, since=news)`` takes them. See `News`.
+        Create it once with ``cursor = scene.sample_cursor()``. Then ``cursor.pending(names)`` returns the sensors with
+        new samples, at no cost, and ``scene.publish(names, since=cursor)`` takes them. See `SampleCursor`.
         """
-        return News(self)
+        return SampleCursor(self)
 
     @exclusive
     def publish(
         self,
         names: Iterable[str] | None = None,
         *,
-        since: News | None = None,
+        since: SampleCursor | None = None,
         envs: slice | None = None,
         truth: bool = True,
         poses: bool = False,
@@ -622,7 +622,7 @@ class Scene:
         Args:
             names: names of the sensors. None takes those with a config and discovered ones that were read before;
                 selecting one by name counts as reading it. ``publish(scene)`` takes all.
-            since: `news` of the output: sensors with nothing new to it are omitted, and the others are recorded as
+            since: cursor of the output: sensors with nothing new to it are omitted, and the others are recorded as
                 taken.
             envs: contiguous environments to copy; None for all.
             truth: whether to copy the ground truth; without it `ground_truth` is empty.
@@ -636,14 +636,14 @@ class Scene:
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else list(names)
         self._table.grant(wanted)
-        sensors = {name: self[name] for name in (wanted if since is None else since.of(wanted))}
+        sensors = {name: self[name] for name in (wanted if since is None else since.pending(wanted))}
         if poses and (new := without_poses(sensors.values(), self.engine)):
             self._keep_poses(new, True, "publish(poses=True)")
         out = {}
         for name, sensor in sensors.items():
             out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
             if since is not None:
-                since.note(sensor)
+                since.mark_taken(sensor)
         return out
 
     def bodies(self) -> Bodies:

@@ -69,7 +69,7 @@ class SensorTable:
         if name in self.built or name in self.free:
             return name
         if name not in self._full_names:
-            found = _meant(name, self.names, "Scene", "sensor")
+            found = _match(name, self.names, "Scene", "sensor")
             if found is None:
                 declared = [name] if name in self.known else _ending_in(name, self.known)
                 need = NATIVE_SENSOR(declared[0]) if len(declared) == 1 else None
@@ -131,8 +131,7 @@ class SensorTable:
             with memory.building(cfg):
                 engine.prepare(missing)
 
-    # Add, replace and remove
-    # ----------------------------------------------------------------------------------------------
+    # Add, replace and remove ------------------------------------------------------------------------------------------
 
     def put(self, sensor: Sensor[Any, Any]) -> None:
         """Add a sensor with a config; it replaces a declared sensor of the same name."""
@@ -155,8 +154,7 @@ class SensorTable:
         if (sensor := self.built.pop(name, None)) is not None:
             sensor.retire(why)
 
-    # Declared sensors
-    # -----------------------------------------------------------------------------------------------------
+    # Declared sensors -------------------------------------------------------------------------------------------------
 
     @property
     def _is_fresh(self) -> bool:
@@ -194,7 +192,7 @@ class SensorTable:
             self._check(cfg, self.known)
             return cfg if cfg.label in self.known else with_full_names(cfg, self.engine.names)
         title = f"BuiltinSensorCfg({cfg.label!r})"
-        found = _meant(cfg.label, self.known, title, "name")
+        found = _match(cfg.label, self.known, title, "name")
         if found is None:
             fix = (
                 f"{nearest(cfg.label, self.known)} It declares: {listed(self.known)}. To add one, give sensor_type=..."
@@ -241,7 +239,7 @@ def _ending_in(name: str, names: Iterable[str]) -> list[str]:
     return [full for full in names if full.endswith(f"/{name}")]
 
 
-def _meant(name: str, names: Collection[str], title: str, field: str) -> str | None:
+def _match(name: str, names: Collection[str], title: str, field: str) -> str | None:
     """Return the full name of the sensor that a name selects, its prefix being optional; None without a match.
 
     Raises:

@@ -76,9 +76,9 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, must, name_in
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind, NativeSensor
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest, shown
+from sensorium.errors import Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
@@ -209,12 +209,7 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     insidesite."""
 
     def __init__(self, /, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ConfigError as error:
-            raise ConfigError(error.config, [*error.faults, *_missing(data)]) from None
-        if faults := _missing(data):
-            raise ConfigError(f"{type(self).__name__}{name_in(data)}", faults)
+        self._init_with(data, _missing(data))
 
     @classmethod
     def from_existing(cls, name: str, **fields: Any) -> Self:
@@ -319,10 +314,9 @@ class TakeTask:
 
 @kernel
 def _take(rows: Rows, tasks: wp.array[TakeTask]) -> None:
-    k, i, column = wp.tid()
-    env = rows.start + i
+    k, env, column = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0) and column < t.target.shape[1]:
+    if column < t.target.shape[1]:
         t.target[env, column] = t.source[env, column]
 
 
@@ -403,7 +397,7 @@ def with_full_names(cfg: BuiltinSensorCfg, names: Callable[[NameKind], Sequence[
         SelectionError: a reference matches no element or several.
     """
     found = {
-        field: _element(reference, names, f"{type(cfg).__name__}({cfg.label!r})", field)
+        field: _element(reference, names, cfg.title, field)
         for field, reference in (("obj", cfg.obj), ("ref", cfg.ref)) if reference is not None
     }  # fmt: skip
     if all(_words(getattr(cfg, field)) == _words(reference) for field, reference in found.items()):
@@ -450,15 +444,3 @@ def described(native: NativeSensor) -> str:
     if native.objtype:
         text += f" on {native.objtype} {native.objname!r}"
     return f"{text} relative to {native.reftype} {native.refname!r}" if native.reftype else text
-
-
-__all__ = [
-    "ONLY_DECLARED",
-    "TYPES",
-    "BuiltinSensor",
-    "BuiltinSensorCfg",
-    "BuiltinSensorData",
-    "NativeType",
-    "field_of",
-    "with_full_names",
-]

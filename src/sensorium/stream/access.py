@@ -14,7 +14,7 @@ from sensorium.stream.security import Credentials
 from sensorium.stream.sockets import LOG, Sockets
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
 from sensorium.wire.slots import Probe
 
@@ -31,7 +31,7 @@ MOST_REQUESTS = 256
 LAST_WORDS_S = 0.2
 """Longest wait for clients to read the end of the server, s. Unread messages are lost with the connection."""
 
-Command = say.Step | say.Control | say.Reset | say.Spawn | say.Destroy | say.Ask | say.Set
+Command = msg.Request
 
 
 class AccessControl:
@@ -61,7 +61,7 @@ class AccessControl:
         max_clients: int,
         max_message: int,
         probe: Probe | None,
-        catalogue: Callable[[], say.Catalogue],
+        catalogue: Callable[[], msg.Catalogue],
         left: Callable[[Session], None],
     ) -> None:
         from sensorium import __version__
@@ -76,7 +76,7 @@ class AccessControl:
         self._sessions = 0
         self.commands: deque[tuple[Session, Command]] = deque()
         """Commands for the owner of the loop."""
-        self.new_hearers: dict[Session, None] = {}
+        self.new_frame_listeners: dict[Session, None] = {}
         """Clients that requested frame notifications since the last frame."""
         self._closing = False
         self.refused = 0
@@ -98,26 +98,26 @@ class AccessControl:
                 self._take(session, record)
         except (WireError, ValueError) as error:
             self.refused += 1
-            reason = f"what it sent is none of our protocol: {error}"
+            reason = f"the client sent an invalid message: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
-                LOG.warning("client %s is disconnected: %s", session, reason)
+                LOG.warning("Client %s is disconnected: %s", session, reason)
                 self.end(session)
         except Exception as error:
-            LOG.exception("a message of a client could not be handled")
+            LOG.exception("The server could not handle a message of a client")
             reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
                 self.end(session)
 
-    def look_around(self) -> None:
+    def run_periodic(self) -> None:
         """End the sessions of silent clients, and release memory that is no longer used."""
         self._table.delivery.tidy()
         self._answers = 0
         now = time.monotonic()
         for session in list(self._table.sessions.values()):
             if now - session.last_seen > self._lease:
-                LOG.info("client %s has been silent for %g s", session, self._lease)
+                LOG.info("Client %s has sent no message for %g s", session, self._lease)
                 self.end(session)
 
     def end(self, session: Session) -> None:
@@ -127,7 +127,7 @@ class AccessControl:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
         self._table.remove_session(session)
-        self.new_hearers.pop(session, None)
+        self.new_frame_listeners.pop(session, None)
         self._left(session)
 
     def close(self, reason: str) -> None:
@@ -136,7 +136,7 @@ class AccessControl:
         Called from the owner's thread when the server closes.
         """
         self._closing = True
-        self._table.tell_all(say.Refused(reason, False))
+        self._table.send_to_all(msg.Refused(reason, False))
         with self._table.lock:
             self._table.has_room.wait_for(lambda: not self._table.sessions, LAST_WORDS_S)
 
@@ -153,7 +153,7 @@ class AccessControl:
             if number >= MOST_RECORDS:
                 raise WireError(f"more than {MOST_RECORDS} records in one message")
             content = record.content
-            if len(content) > say.MOST_WORDS and content[1] not in say.LONG_TAGS:
+            if len(content) > msg.MOST_WORDS and content[1] not in msg.LONG_TAGS:
                 raise WireError(f"a control message of {len(content)} bytes")
             yield record
 
@@ -161,32 +161,32 @@ class AccessControl:
 
     def _receive_first(self, route: bytes, parts: list[Any]) -> None:
         for record in self._records(parts):
-            message = say.decode_at_server(record.content) if record.kind == CONTROL else None
-            if isinstance(message, say.Hello):
+            message = msg.decode_at_server(record.content) if record.kind == CONTROL else None
+            if isinstance(message, msg.Hello):
                 self._welcome(route, message)
             elif self._table.sessions.get(route) is not None:
                 self._take(self._table.sessions[route], record)
-            elif not isinstance(message, say.Bye):
-                self._answer(route, say.Unknown(self._server))
+            elif not isinstance(message, msg.Bye):
+                self._answer(route, msg.Unknown(self._server))
                 return
 
-    def _welcome(self, route: bytes, hello: say.Hello) -> None:
+    def _welcome(self, route: bytes, hello: msg.Hello) -> None:
         if self._closing:
             return
-        if hello.protocol != say.PROTOCOL:
+        if hello.protocol != msg.PROTOCOL:
             self._refuse(
                 route,
-                f"the server speaks protocol {say.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
-                f"(sensorium {hello.version}): install the same version on both sides",
+                f"the server speaks protocol {msg.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
+                f"(sensorium {hello.version}). Install the same version on both sides",
             )
             return
         if not self._credentials.admits(hello.token):
             self.refused += 1
-            self._refuse(route, "the token is wrong: connect(..., token=...) with that of the server")
+            self._refuse(route, "the token is wrong. Pass the token of the server: connect(..., token=...)")
             return
         if len(self._table.sessions) >= self._max_clients:
-            reason = f"the server has {self._max_clients} clients already, which is its max_clients"
-            self._answer(route, say.Refused(reason, False))
+            reason = f"the server already has max_clients={self._max_clients} clients"
+            self._answer(route, msg.Refused(reason, False))
             return
         self._sessions += 1
         session = Session(route, hello.name[:64], hello.pid, hello.host[:64], self._sessions)
@@ -206,18 +206,18 @@ class AccessControl:
             return  # the answer to the first greeting is in transit
         session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
-        welcome = say.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
-        self._table.tell(session, welcome)
-        self._table.tell(session, self._catalogue())
+        welcome = msg.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
+        self._table.send(session, welcome)
+        self._table.send(session, self._catalogue())
 
     def _refuse(self, route: bytes, reason: str, *, always: bool = False) -> None:
-        self._answer(route, say.Refused(reason, True), always=always)
+        self._answer(route, msg.Refused(reason, True), always=always)
 
-    def _answer(self, route: bytes, message: say.Message, *, always: bool = False) -> None:
+    def _answer(self, route: bytes, message: msg.Message, *, always: bool = False) -> None:
         self._answers += not always
         if self._answers > MOST_ANSWERS and not always:
             return  # the client asks again
-        self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, say.encode(message))]))
+        self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, msg.encode(message))]))
 
     # In a session -----------------------------------------------------------------------------------------------------
 
@@ -228,40 +228,40 @@ class AccessControl:
         elif record.kind == RELEASE:
             table.delivery.release(session, record.a, record.b)
         elif record.kind == CONTROL:
-            self._hear(session, say.decode_at_server(record.content))
+            self._handle_message(session, msg.decode_at_server(record.content))
         else:
             raise WireError(f"a record of kind {record.kind}, which clients do not send")
 
-    def _hear(self, session: Session, message: say.ToServer) -> None:
+    def _handle_message(self, session: Session, message: msg.ToServer) -> None:
         table = self._table
         match message:
-            case say.Ping(server=server):
+            case msg.Ping(server=server):
                 if server != self._server:
                     raise WireError("a PING to another server")
                 if session.last_seen - session.last_pong >= PONG_S:
                     session.last_pong = session.last_seen
-                    table.tell(session, say.Pong(self._server, -1))
-            case say.Subscribe():
+                    table.send(session, msg.Pong(self._server, -1))
+            case msg.Subscribe():
                 table.subscribe(session, message)
                 self.on_command()
-            case say.Unsubscribe(subscription=number):
+            case msg.Unsubscribe(subscription=number):
                 table.unsubscribe(session, number)
-            case say.Frames(wanted=wanted):
-                session.hears_frames = wanted
+            case msg.Frames(wanted=wanted):
+                session.listens_to_frames = wanted
                 if wanted:
-                    self.new_hearers[session] = None
+                    self.new_frame_listeners[session] = None
                     self.on_command()
-            case say.ProbeResult(can_read=can_read):
+            case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory:
                     self._watch_process(session)
-            case say.Bye():
+            case msg.Bye():
                 self.end(session)
-            case say.Hello():  # repeated by the client before the answer arrived
+            case msg.Hello():  # repeated by the client before the answer arrived
                 self._greet(session, resumed=bool(session.sensors))
-            case _:
+            case msg.Request():
                 if session.requests >= MOST_REQUESTS:
-                    raise WireError(f"{MOST_REQUESTS} requests that wait for an answer")
+                    raise WireError(f"more than {MOST_REQUESTS} requests that wait for an answer")
                 session.requests += 1
                 self.commands.append((session, message))
                 self.on_command()
@@ -276,8 +276,5 @@ class AccessControl:
             self._sockets.watch(descriptor, lambda: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
-        LOG.info("the process of client %s ended", session)
+        LOG.info("The process of client %s ended", session)
         self.end(session)
-
-
-__all__ = ["AccessControl", "Command"]

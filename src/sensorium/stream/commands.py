@@ -14,9 +14,9 @@ from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.spawner import SensorRequest, Spawner
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.pose import Pose
-from sensorium.wire.warned import Warned, overheard
+from sensorium.wire.warning_relay import WarningText, recording_warnings
 
 if TYPE_CHECKING:
     from sensorium.stream.server import Server
@@ -27,88 +27,88 @@ class Commands:
 
     Args:
         server: the server.
-        hub: its clients.
+        table: subscriptions of all clients.
         spawner: creates sensors.
-        marks: counter of the pending messages of a frame.
+        frame_counter: counter of the pending messages of a frame.
     """
 
-    def __init__(self, server: Server, hub: SubscriptionTable, spawner: Spawner, marks: FrameCounter) -> None:
-        self._server, self._hub, self._spawner, self._marks = server, hub, spawner, marks
+    def __init__(self, server: Server, table: SubscriptionTable, spawner: Spawner, frame_counter: FrameCounter) -> None:
+        self._server, self._table, self._spawner, self._frame_counter = server, table, spawner, frame_counter
         self.current: tuple[Session, Command] | None = None
         """Client and command in progress."""
 
     def do(self, session: Session, command: Command) -> None:
         """Run one command and answer it; for a spawned sensor, the answer includes the warnings."""
         session.requests -= 1
-        if self._hub.sessions.get(session.route) is not session:
+        if self._table.sessions.get(session.route) is not session:
             return  # the client is gone
         result, error, kind = None, "", ""
-        warned: list[Warned] = []
+        warned: list[WarningText] = []
         self.current = session, command
         try:
-            if isinstance(command, say.Spawn):
-                with overheard() as warned:
+            if isinstance(command, msg.Spawn):
+                with recording_warnings() as warned:
                     result = self._spawn(session, command)
             else:
                 result = self._result(session, command)
         except SensoriumError as problem:
             error, kind = str(problem), type(problem).__name__
         except Exception as problem:
-            LOG.exception("%s of client %s failed", type(command).__name__, session)
+            LOG.exception("The request %s of client %s failed", type(command).__name__, session)
             error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
         finally:
             self.current = None
-        self._hub.tell(session, say.Reply(command.request, result, error, kind, tuple(warned)))
+        self._table.send(session, msg.Reply(command.request, result, error, kind, tuple(warned)))
 
     def _result(self, session: Session, command: Command) -> Any:
         server = self._server
         match command:
-            case say.Step():
+            case msg.Step():
                 return self._step(command)
-            case say.Control():
+            case msg.Control():
                 self._control(self._controls("control", command.shape, command.ctrl))
-            case say.Reset(envs=envs):
+            case msg.Reset(envs=envs):
                 chosen = None if envs is None else self._envs("reset", envs)
                 if chosen is None or chosen:
                     server.scene.reset(chosen)
                 return server.frame
-            case say.Destroy(name=name):
+            case msg.Destroy(name=name):
                 if name not in session.sensors:
                     raise self._not_its_own(name, session)
                 server.remove(name, f"its client {session} destroyed it")
-            case say.Ask(what="blueprints"):
+            case msg.Ask(what="blueprints"):
                 return [each.to_dict() for each in self._spawner.definitions().values()]
-            case say.Ask(what="nothing"):
+            case msg.Ask(what="nothing"):
                 pass
-            case say.Ask(what=what):
-                raise UnknownNameError("thing to ask for", what, ["blueprints"])
-            case say.Set():
+            case msg.Ask(what=what):
+                raise UnknownNameError("request", what, ["blueprints"])
+            case msg.Set():
                 self._set(command)
         return None
 
     def _not_its_own(self, name: str, session: Session) -> SensoriumError:
         """Return the error for a sensor that a client cannot destroy."""
-        fix = "Only its own can a client destroy."
+        fix = "A client can only destroy sensors that it spawned."
         if name not in self._server.streams:
             return UnknownNameError("sensor", name, session.sensors, fix)
         fix += f" Those are: {listed(sorted(session.sensors))}."
         return ConfigError.single("destroy", "sensor", name, "a sensor that this client spawned", fix)
 
-    def _step(self, command: say.Step) -> dict[str, Any]:
+    def _step(self, command: msg.Step) -> dict[str, Any]:
         server = self._server
         if not server.lockstep:
             raise StreamError(
-                "the simulation runs freely: a client cannot step it. Serve with lockstep=True (--lockstep), or use "
-                "client.control(ctrl)"
+                "Clients cannot step a free-running simulation. Serve with lockstep=True (--lockstep), or use "
+                "client.control(ctrl)."
             )
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        self._hub.delivery.complaints.clear()
+        self._table.delivery.slow_client_reports.clear()
         server.scene.step(ctrl, command.substeps)
-        self._marks.flush()
+        self._frame_counter.flush()
         scene = server.scene
-        notes = list(self._hub.delivery.complaints)
+        notes = list(self._table.delivery.slow_client_reports)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:
@@ -129,7 +129,7 @@ class Commands:
     def _control(self, ctrl: Any) -> None:
         target = getattr(self._server.scene.engine, "ctrl", None)
         if target is None:
-            raise StreamError(f"engine {self._server.scene.engine.name!r} has no controls that a client could set")
+            raise StreamError(f"The engine {self._server.scene.engine.name!r} has no controls.")
         if ctrl is not None:
             target[...] = target.new_tensor(ctrl)
 
@@ -141,7 +141,7 @@ class Commands:
             raise ConfigError.single(call, "env_ids", wrong or envs, expected)
         return list(envs)
 
-    def _spawn(self, session: Session, command: say.Spawn) -> dict[str, Any]:
+    def _spawn(self, session: Session, command: msg.Spawn) -> dict[str, Any]:
         request = SensorRequest(
             command.blueprint,
             command.values,
@@ -155,7 +155,7 @@ class Commands:
         session.sensors.add(info.name)
         return info.to_dict()
 
-    def _set(self, command: say.Set) -> None:
+    def _set(self, command: msg.Set) -> None:
         scene = self._server.scene
         call = f"set({command.knob!r})"
         envs = None if command.envs is None else self._envs(call, command.envs)
@@ -166,9 +166,6 @@ class Commands:
             try:
                 value = torch.tensor(value, device=scene.engine.device, dtype=torch.float32)
             except (TypeError, ValueError, OverflowError):
-                expected = "numbers, as many in each row"
+                expected = "rows of numbers of equal length"
                 raise ConfigError.single(call, "value", value, expected) from None
         scene[command.name].set(command.knob, value, envs)
-
-
-__all__ = ["Commands"]

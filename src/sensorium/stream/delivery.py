@@ -18,7 +18,7 @@ import numpy as np
 
 from sensorium.stream.outboxes import Outboxes
 from sensorium.stream.subscriptions import BYTES_QUEUED, Payload, Sent, Session, Share, Subscription, Topic
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
 from sensorium.wire.packing import DATA, PARTS, SLOT, Place, Record
 from sensorium.wire.slots import SlotWriter
@@ -66,8 +66,8 @@ class Delivery:
         """Current size of the messages held for clients, bytes; `most_held` is the limit."""
         self.sent_bytes = 0
         """Total size of the data sent to clients, bytes."""
-        self.complaints: deque[str] = deque(maxlen=100)
-        """Reports of slow clients that a step waited for in vain."""
+        self.slow_client_reports: deque[str] = deque(maxlen=100)
+        """Reports of clients that did not read in time during a step."""
         self._is_closing = False
         self._segments: dict[int, SlotWriter] = {}
         self._retired: dict[int, SlotWriter] = {}
@@ -124,7 +124,7 @@ class Delivery:
                 for session in self._sessions.values():
                     if topic.segment in session.segments:
                         session.segments.discard(topic.segment)
-                        self._outboxes.tell(session, say.Unmap(topic.segment))
+                        self._outboxes.send(session, msg.Unmap(topic.segment))
                 self.tidy()
             topic.segment = -1
 
@@ -147,7 +147,7 @@ class Delivery:
         with self._lock:
             held = session.held.get((segment, slot), 0)
             if held < times:
-                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which it does not hold")
+                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which the client does not hold")
             session.held[segment, slot] = held - times
             if held == times:
                 del session.held[segment, slot]
@@ -195,10 +195,10 @@ class Delivery:
                 self._has_room.wait(left)
         for slow in [] if self._is_closing else full:
             text = (
-                f"the step waited {self._patience:g} s for client {slow.session} to take data of "
-                f"{slow.topic.info.name!r}; its lossless subscription is ended"
+                f"The step waited {self._patience:g} s for client {slow.session} to read "
+                f"{slow.topic.info.name!r}. Its lossless subscription has ended"
             )
-            self.complaints.append(text)
+            self.slow_client_reports.append(text)
             self._slow.append(text)
             self._end(slow, f"too slow: the step waited {self._patience:g} s for it")
         return [each for each in receivers if not each.ended]
@@ -216,14 +216,16 @@ class Delivery:
                 elif not subscription.lossless:
                     self._replace(subscription, payload)
                 elif not subscription.is_full and self._make_room(payload) and not subscription.ended:
-                    self._tell_lost(subscription)
+                    self._send_lost_record(subscription)
                     self._enqueue(subscription, payload)
                 elif subscription.topic.info.events and not subscription.ended:
-                    self._lose(subscription, [payload])
+                    self._count_lost(subscription, [payload])
                 else:
-                    waits = f"{subscription.limit} messages" if subscription.is_full else "a message that has no room"
-                    fix = "Take them faster, raise queue=, or listen with policy='latest'"
-                    self._end_slow(subscription, f"{waits} waited for it. {fix}")
+                    waits = (
+                        f"{subscription.limit} messages" if subscription.is_full else "a message without free memory"
+                    )
+                    fix = "Process data faster, increase queue=, or listen with policy='latest'"
+                    self._end_slow(subscription, f"{waits} waited for the listener. {fix}")
 
     def _way(self, subscription: Subscription, payload: Payload) -> int:
         """Return the record kind for sending a message now; WAIT if it may not be sent yet."""
@@ -254,8 +256,8 @@ class Delivery:
             if payload.segment in self._segments and session.shares_memory:
                 self._warn_of_copies(subscription)
             if size > session.max_message:
-                reason = f"a message of {size} bytes is longer than the {session.max_message} that the client takes"
-                self._end(subscription, f"{reason}: connect(..., max_message=...), or listen to fewer envs")
+                reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
+                self._end(subscription, f"{reason}. Increase connect(..., max_message=...), or listen to fewer envs")
                 return None
         subscription.credit -= payload.count
         dropped, subscription.dropped = subscription.dropped, 0
@@ -270,7 +272,7 @@ class Delivery:
             content = self._lend(session, payload)
         if payload.count:  # otherwise no credit is returned for it
             if kind != SLOT:
-                self._hold(share)
+                self._hold_share(share)
                 session.under_way += size
                 session.awaited += 1
             subscription.under_way.append(Sent(payload.count, session.sent, None if kind == SLOT else share))
@@ -281,7 +283,7 @@ class Delivery:
         segment, writer = payload.segment, self._segments[payload.segment]
         if segment not in session.segments:
             session.segments.add(segment)
-            self._outboxes.tell(session, say.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
+            self._outboxes.send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
         writer.retain(payload.slot)
         place = (segment, payload.slot)
         session.held[place] = session.held.get(place, 0) + 1
@@ -291,9 +293,8 @@ class Delivery:
     def _warn_of_copies(self, subscription: Subscription) -> None:
         name = subscription.topic.info.name
         text = (
-            f"{name!r}: {SLOTS_PER_CLIENT} of its messages are kept alive by views of them, which is all the shared "
-            "memory that one client may hold. What comes now are copies, which is slower: keep data.copy() instead of "
-            "data or arrays of it"
+            f"{name!r}: views keep {SLOTS_PER_CLIENT} of its messages in shared memory, which is the limit for "
+            "one client. Further messages are copied, which is slower. Keep data.copy() instead of data or its arrays"
         )
         self._outboxes.note(subscription.session, text, once=f"holds {name}")
 
@@ -323,45 +324,45 @@ class Delivery:
             waiting = [each for each in everyone if each.queued]
             if not waiting:
                 return False
-            self._give_way(max(waiting, key=lambda each: each.queued_bytes))
+            self._drop_queue(max(waiting, key=lambda each: each.queued_bytes))
         return True
 
-    def _give_way(self, subscription: Subscription) -> None:
+    def _drop_queue(self, subscription: Subscription) -> None:
         """Drop all queued messages of a subscription, by its policy."""
         if not subscription.lossless:
             self._empty(subscription)
             subscription.dropped += 1
         elif subscription.topic.info.events:
             later, last = subscription.lost, subscription.last_lost
-            self._lose(subscription, list(subscription.queue))
+            self._count_lost(subscription, list(subscription.queue))
             if later:
                 subscription.last_lost = last  # lost after the queued messages
             self._empty(subscription)
-            self._tell_lost(subscription)  # before any later message
+            self._send_lost_record(subscription)  # before any later message
             subscription.session.is_blocked = True
         else:
             size, most = subscription.queued_bytes / 1e6, self.most_held / 1e6
             reached = f"when the messages of all clients reached max_queued_mb={most:.4g}"
-            fix = "Take them faster, listen with policy='latest', or serve with a higher max_queued_mb"
-            self._end_slow(subscription, f"{size:.3g} MB waited for it {reached}. {fix}")
+            fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
+            self._end_slow(subscription, f"{size:.3g} MB waited for the listener {reached}. {fix}")
 
     def _end_slow(self, subscription: Subscription, why: str) -> None:
         """End a lossless subscription whose client is too slow."""
         if not subscription.ended:
-            self._slow.append(f"client {subscription.session}, {subscription.topic.info.name!r}: too slow: {why}")
+            self._slow.append(f"Client {subscription.session} is too slow for {subscription.topic.info.name!r}: {why}")
             self._end(subscription, f"too slow: {why}")
 
-    def _lose(self, subscription: Subscription, events: Iterable[Payload]) -> None:
+    def _count_lost(self, subscription: Subscription, events: Iterable[Payload]) -> None:
         """Count events that a subscription loses."""
         if not subscription.lost:
             name = subscription.topic.info.name
-            self._slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
+            self._slow.append(f"Client {subscription.session} is too slow and loses events of {name!r}")
         for payload in events:
             header = Header.peek(payload.data)
             subscription.lost += payload.count or header.lost  # without a count it is a record of lost events
             subscription.last_lost = header
 
-    def _tell_lost(self, subscription: Subscription) -> None:
+    def _send_lost_record(self, subscription: Subscription) -> None:
         """Queue a record of the events lost since the last one, if there are any."""
         if subscription.lost:
             (first, count, _), lost = subscription.key, subscription.lost
@@ -385,7 +386,7 @@ class Delivery:
                 return  # ended in the meantime
             subscription.credit += more
             if subscription.credit > subscription.window:
-                raise ValueError(f"CREDIT of {more} to subscription {number}, more than was under way")
+                raise ValueError(f"CREDIT of {more} for subscription {number}, more than the messages in transit")
             self._take_credit(subscription, more)
             self._flush(subscription)
             if session.is_blocked:
@@ -403,13 +404,13 @@ class Delivery:
             if not sent.count:
                 subscription.under_way.popleft()
                 session.awaited -= sent.share is not None
-                self._landed(session, sent)
+                self._note_arrival(session, sent)
                 place = sent.place
         read = [each for each in session.orphans if each.place < place]
         if read:
             session.orphans = [each for each in session.orphans if each.place > place]
             for sent in read:
-                self._landed(session, sent)
+                self._note_arrival(session, sent)
 
     def _flush(self, subscription: Subscription) -> None:
         queue = subscription.queue
@@ -419,7 +420,7 @@ class Delivery:
             if record is not None:
                 self._outboxes.put(subscription.session, record)
             if not queue:
-                self._tell_lost(subscription)  # one more loop iteration
+                self._send_lost_record(subscription)  # one more loop iteration
         if was_full and not self._is_full(subscription):
             self._has_room.notify_all()
 
@@ -438,20 +439,20 @@ class Delivery:
             for (segment, slot), times in list(session.held.items()):
                 self.release(session, segment, slot, times)
             for sent in session.orphans:
-                self._landed(session, sent)
+                self._note_arrival(session, sent)
             session.orphans.clear()
 
-    def _landed(self, session: Session, sent: Sent) -> None:
+    def _note_arrival(self, session: Session, sent: Sent) -> None:
         if sent.share is not None:
             session.under_way -= sent.share.size
-            self._let_go(sent.share)
+            self._release_share(sent.share)
 
-    def _hold(self, share: Share) -> None:
+    def _hold_share(self, share: Share) -> None:
         if not share.holders:
             self.held += share.size
         share.holders += 1
 
-    def _let_go(self, share: Share) -> None:
+    def _release_share(self, share: Share) -> None:
         share.holders -= 1
         if not share.holders:
             was_full = self.held >= self.most_held
@@ -460,7 +461,7 @@ class Delivery:
                 self._has_room.notify_all()
 
     def _enqueue(self, subscription: Subscription, payload: Payload) -> None:
-        self._hold(payload.share)
+        self._hold_share(payload.share)
         subscription.queue.append(payload)
         subscription.queued += payload.count
         subscription.queued_bytes += payload.size
@@ -469,12 +470,9 @@ class Delivery:
         payload = subscription.queue.popleft()
         subscription.queued -= payload.count
         subscription.queued_bytes -= payload.size
-        self._let_go(payload.share)
+        self._release_share(payload.share)
         return payload
 
     def _empty(self, subscription: Subscription) -> None:
         while subscription.queue:
             self._dequeue(subscription)
-
-
-__all__ = ["SMALL", "Delivery"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from sensorium.stream.failures import LOG
 from sensorium.stream.outboxes import Outboxes
 from sensorium.stream.subscriptions import Session, Subscription
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 
 HELD_S = 1.0
 """Time that a frame waits for a capture before its sensor is reported, s."""
@@ -34,7 +34,7 @@ class FrameCounter:
         self._since = 0.0
         self._named: set[str] = set()
         self._sent: dict[int, Counter[Subscription]] = {}
-        self._told = 0
+        self._announced = 0
 
     def next(self) -> int:
         """Start a frame and return its number."""
@@ -46,7 +46,7 @@ class FrameCounter:
         """Whether frames wait for messages of worker threads."""
         return bool(self._waiting)
 
-    def tell(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
+    def announce(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
         """Notify clients of the last complete frame; repeated notifications are allowed."""
         streams: set[int] = set()
         sent: dict[Session, dict[int, int]] = {}
@@ -58,7 +58,7 @@ class FrameCounter:
         for session in sessions:
             theirs = sorted(sent.get(session, {}).items())
             numbers, counts = tuple(number for number, _ in theirs), tuple(count for _, count in theirs)
-            self._outboxes.tell(session, say.FrameDone(frame, tick, time_ns, named, numbers, counts))
+            self._outboxes.send(session, msg.FrameDone(frame, tick, time_ns, named, numbers, counts))
 
     def capture(self, name: str, frame: int) -> None:
         """Register that a sensor will send a message of a frame later."""
@@ -69,7 +69,7 @@ class FrameCounter:
         """Register that such a message was sent or dropped; may be called during garbage collection, in any thread."""
         self._resolved.append((name, frame))
 
-    def look_around(self) -> None:
+    def run_periodic(self) -> None:
         """Report the sensors that a frame has waited for too long; they delay all listeners of frames."""
         with self._lock:
             if not self._waiting or time.monotonic() - self._since < HELD_S:
@@ -79,20 +79,20 @@ class FrameCounter:
             for name in sorted(names - self._named):
                 self._named.add(name)
                 text = (
-                    f"frame {frame} is not complete after {HELD_S:g} s: {name!r} holds a capture of it, or of an "
-                    "earlier one, and has neither sent nor dropped it"
+                    f"Frame {frame} is incomplete after {HELD_S:g} s: {name!r} has a capture of this or an "
+                    "earlier frame that it has neither sent nor dropped"
                 )
                 LOG.warning("%s", text)
                 self._outboxes.slow.append(text)
                 with self._outboxes.lock:
                     for session in self._outboxes.sessions.values():
-                        if session.hears_frames:
+                        if session.listens_to_frames:
                             self._outboxes.note(session, text)
 
     def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
         """Register the receivers of a message of a frame: once per message, or the number of messages per receiver."""
         with self._lock:
-            if frame >= self._told:
+            if frame >= self._announced:
                 self._sent.setdefault(frame, Counter()).update(receivers)
 
     def done(self, frame: int, tick: int, time_ns: int) -> None:
@@ -124,12 +124,9 @@ class FrameCounter:
                 frame, tick, time_ns = self._waiting.popleft()
                 self._since = time.monotonic()
                 with self._outboxes.lock:
-                    hearers = [each for each in self._outboxes.sessions.values() if each.hears_frames]
-                    if hearers:
-                        self.tell(hearers, frame, tick, time_ns)
-                self._told = frame
+                    listeners = [each for each in self._outboxes.sessions.values() if each.listens_to_frames]
+                    if listeners:
+                        self.announce(listeners, frame, tick, time_ns)
+                self._announced = frame
                 for earlier in [number for number in self._sent if number < frame]:
                     del self._sent[earlier]
-
-
-__all__ = ["FrameCounter"]

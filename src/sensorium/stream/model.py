@@ -1,37 +1,19 @@
-"""Interface of the engine and of kinematic trees for streamed sensors."""
+"""Bodies that streamed sensors are attached to, with their kinematic trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 from sensorium.readings import Bodies, Body
-from sensorium.spec import Requirement
 from sensorium.wire.owner import Owner
 from sensorium.wire.owner import owner_of as owner_by_entity
 
 
 class Model(Protocol):
-    """Interface of the engine for streamed sensors."""
-
-    name: str
-    prepared: frozenset[Requirement]
-    """Requirements that sensors of the scene can have at present."""
-
-    def names(self, kind: Literal["body"]) -> Sequence[str]:
-        """Return the names of all bodies except the world; a body's id is its index."""
-        ...
+    """Kinematic trees of an engine."""
 
     def parent_body(self, body: int) -> int | None:
         """Return the parent of a body, -1 for the world; None if the engine provides no kinematic tree."""
-        ...
-
-    def shapes(self) -> Sequence[Any]:
-        """Return all shapes of one environment; empty if the engine does not provide them."""
-        ...
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return why the engine does not support a requirement, or None if it does."""
         ...
 
 

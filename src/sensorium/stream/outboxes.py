@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from sensorium.stream.subscriptions import Session
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, Record
 
 MOST_PER_ENVELOPE = 1024
@@ -31,13 +31,13 @@ class Outboxes:
         self._wake = wake
         self._ready: dict[Session, None] = {}
 
-    def tell(self, session: Session, message: say.Message) -> None:
+    def send(self, session: Session, message: msg.Message) -> None:
         """Send a control message to one client."""
-        self.put(session, Record(CONTROL, 0, 0, say.encode(message)))
+        self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
 
-    def tell_all(self, message: say.Message) -> None:
+    def send_to_all(self, message: msg.Message) -> None:
         """Send a control message to all clients."""
-        record = Record(CONTROL, 0, 0, say.encode(message))
+        record = Record(CONTROL, 0, 0, msg.encode(message))
         with self.lock:
             for session in self.sessions.values():
                 self.put(session, record)
@@ -48,7 +48,7 @@ class Outboxes:
             if once in session.noted:
                 return
             session.noted.add(once)
-        self.tell(session, say.Note(text))
+        self.send(session, msg.Note(text))
 
     def put(self, session: Session, record: Record) -> None:
         """Send a record to one client."""
@@ -85,6 +85,3 @@ class Outboxes:
         with self.lock:
             self._ready.pop(session, None)
             session.outbox.clear()
-
-
-__all__ = ["Outboxes"]

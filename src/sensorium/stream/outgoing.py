@@ -41,6 +41,7 @@ class Moment:
         wall_ns: its wall clock, ns since 1970.
         first_env: first environment in `poses`.
         poses: pose of the sensor in the world, float32 ``[env, 1, 7]``: position in m and orientation wxyz.
+        age_ns: age of the data at that time, ns.
     """
 
     frame: int
@@ -49,6 +50,7 @@ class Moment:
     wall_ns: int
     first_env: int
     poses: Array
+    age_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

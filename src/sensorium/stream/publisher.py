@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Reading
+from sensorium.stream.failures import LOG
 from sensorium.stream.outgoing import Bundle, Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Key, Payload, Subscription, Topic
@@ -22,7 +23,6 @@ from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, body_offset, ty
 from sensorium.wire.layout import plan
 from sensorium.wire.raw_data import begin_message
 from sensorium.wire.serializers import FieldSerializer
-from sensorium.wire.stream_info import StreamInfo
 
 _FIELDS = type_id(FieldSerializer.type_name)
 
@@ -40,6 +40,8 @@ class Publisher:
     def greet(self, subscription: Subscription, reading: Reading, frame: int, wall_ns: int, dt: float) -> bool:
         """Send a new subscription the sample of its topic in this frame; return whether there was one."""
         topic = subscription.topic
+        if topic.serializer.kind:
+            return bool(self._events(topic, reading, frame, wall_ns, [subscription]))
         if topic.info.events and not _has_rows(reading, subscription.key):
             return False
         payload = self._written(topic, reading, subscription.key, [subscription], frame, wall_ns, dt)
@@ -51,8 +53,10 @@ class Publisher:
 
     def reading(
         self, topic: Topic, reading: Reading, frame: int, wall_ns: int, dt: float, among: list[Subscription]
-    ) -> list[Subscription]:
+    ) -> Iterable[Subscription]:
         """Send a reading to those of some subscriptions that want this sample; return the receivers."""
+        if topic.serializer.kind:
+            return self._events(topic, reading, frame, wall_ns, among)
         if topic.info.events:
             among = [each for each in among if _has_rows(reading, each.key)]
         out: list[Subscription] = []
@@ -62,6 +66,29 @@ class Publisher:
                 self._delivery.offer(payload, receivers)
                 out += receivers
         return out
+
+    def _events(
+        self, topic: Topic, reading: Reading, frame: int, wall_ns: int, among: list[Subscription]
+    ) -> Counter[Subscription]:
+        """Send the messages into which the serializer of a stream converts a reading; return their receivers."""
+        tick = reading.tick
+        since, topic.sent_tick = topic.sent_tick if topic.sent_tick <= tick else -1, tick
+        self._warn_of_lost(topic, reading)
+        items = topic.serializer.serialize(reading, since)
+        if not items:
+            return Counter()
+        envs, age_ns = reading.env_ids, round(float(reading.age[0]) * 1e9)
+        poses = np.zeros((len(envs), 0, 7), np.float32) if reading.pose is None else reading.pose
+        moment = Moment(frame, tick, round(reading.time * 1e9), wall_ns, int(envs[0]), poses, age_ns)
+        return self.bundle(topic, Bundle(type_id(topic.serializer.type_name), items, moment), among)
+
+    def _warn_of_lost(self, topic: Topic, reading: Reading) -> None:
+        """Report in the log, once, that a sensor had no free rows for some of its events."""
+        lost = reading.measured.get("lost")
+        if not topic.has_lost and lost is not None and lost.any():
+            topic.has_lost = True
+            text = "sensor %r: %d events of one control step found no free row and are lost"
+            LOG.warning(text, topic.info.name, int(lost.sum()))
 
     def _written(
         self,
@@ -100,13 +127,13 @@ class Publisher:
         FieldSerializer.write(reading, rows, truth, _begin(payload, head, pose))
         return payload
 
-    def bundle(self, topic: Topic, bundle: Bundle) -> Counter[Subscription]:
-        """Send many small messages of a streamed sensor; return the receivers and the number of messages for each."""
+    def bundle(self, topic: Topic, bundle: Bundle, among: list[Subscription] | None = None) -> Counter[Subscription]:
+        """Send many small messages of a stream; return the receivers and the number of messages for each."""
         items, moment, seq = bundle.items, bundle.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
-        for each in topic.subscriptions:
-            if each.lossless and each.every == 1 and not each.interval:
+        for each in topic.subscriptions if among is None else among:
+            if len(items) > 1 and each.lossless and each.every == 1 and not each.interval:
                 first, count, _ = each.key
                 whole.setdefault((first, first + count), []).append(each)
             else:
@@ -175,10 +202,11 @@ def _has_rows(reading: Reading, key: Key) -> bool:
 def _header(
     topic: Topic, moment: Moment, seq: int, first: int, count: int, nbytes: int, type_id: int, flags: int = 0
 ) -> Header:
-    """Return the header of a message, or bundle, of a streamed sensor."""
+    """Return the header of a message, or bundle, whose type of data is not the default one."""
     return Header(
         flags | (EVENTS if topic.info.events else 0), type_id, topic.info.id, 0, seq, moment.frame, moment.tick,
-        moment.time_ns, moment.time_ns, moment.wall_ns, first, count, moment.poses.shape[1], 0, nbytes,
+        moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count,
+        moment.poses.shape[1], 0, nbytes,
     )  # fmt: skip
 
 
@@ -198,15 +226,7 @@ def copy_bytes(memory: memoryview, body: memoryview) -> None:
         np.copyto(np.frombuffer(memory, np.uint8), np.frombuffer(body, np.uint8))
 
 
-def has_large_samples(info: StreamInfo) -> bool:
-    """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
-    return any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)
-
-
 def hull(subscriptions: Iterable[Subscription]) -> slice:
     """Return the range of environments that covers all given subscriptions."""
     keys = [each.key for each in subscriptions]
     return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))
-
-
-__all__ = ["Publisher", "copy_bytes", "has_large_samples", "hull"]

@@ -14,8 +14,9 @@ from sensorium.errors import ConfigError, RegistrationError, StreamError
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
+from sensorium.wire.header import type_id
 from sensorium.wire.pose import Pose
-from sensorium.wire.serializers import Serializer, type_id
+from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
     from sensorium.stream.streamed import StreamedSensor
@@ -45,7 +46,6 @@ class Stream:
         on_done: called once per resolved capture (sent, failed, or dropped), with its frame. It is called from any
             thread, even during garbage collection, so it must not acquire a lock (`deque.append` needs none).
         failures: log of exceptions in worker functions.
-        pool: memory for messages; None for a separate pool.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class Stream:
         on_capture: Callable[[int], None] = lambda frame: None,
         on_done: Callable[[int], None] = lambda frame: None,
         failures: FailureLog | None = None,
-        pool: BufferPool | None = None,
     ) -> None:
         self._sensor = sensor
         self._sink, self._context, self._executor = sink, context, executor
         self._listened, self.on_capture, self.on_done = has_listeners, on_capture, on_done
         self._failures = FailureLog() if failures is None else failures
-        self.pool = BufferPool() if pool is None else pool
+        self.pool = BufferPool()
         """Memory of messages that were sent and have no more views."""
         self.skipped = 0
         """Number of `send_async` calls without effect, because MAX_PENDING functions were already pending."""
@@ -75,7 +74,7 @@ class Stream:
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self._closed = False
-        self._is_heard: bool | None = None
+        self._had_listeners: bool | None = None
         """Whether the stream had listeners at the start of the tick."""
         self._serializer: type[Serializer] | None = None
         self._bundle: list[tuple[bytes, int, int]] = []
@@ -118,13 +117,13 @@ class Stream:
             self._own_thread("send")
         sensor = self._sensor
         envs = sensor.envs if env is None else self._envs(env)
-        heard = self._is_heard
-        if not (self.has_listeners if heard is None else heard):
+        had = self._had_listeners
+        if not (self.has_listeners if had is None else had):
             return
         if self._serializer is None:
             self._serializer = self._its_serializer()
         body = self._serializer.serialize(sensor, *data)
-        if heard and body.__class__ is bytes and len(body) <= BUNDLED:
+        if had and body.__class__ is bytes and len(body) <= BUNDLED:
             bundle = self._bundle
             if not bundle:
                 self._bundled = self._moment()  # taken now, because outside tick there may be no frame
@@ -144,11 +143,11 @@ class Stream:
     def begin_tick(self) -> None:
         """Mark the start of a tick on this thread, and store whether the stream has listeners."""
         self._thread = threading.get_ident()
-        self._is_heard = self.has_listeners
+        self._had_listeners = self.has_listeners
 
     def end_tick(self) -> None:
         """Mark the end of a tick, and send the remaining messages."""
-        self._is_heard = None
+        self._had_listeners = None
         self.flush()
 
     def flush(self) -> None:
@@ -202,7 +201,7 @@ class Stream:
                 self._pending += 1
         if full:
             if self.skipped == 1:
-                text = "sensor %r: %d functions are pending, so frames are skipped: they take longer than a frame"
+                text = "Sensor %r skips frames: %d functions of send_async are pending and take longer than a frame"
                 LOG.warning(text, self._sensor.name, MAX_PENDING)
             return
         capture = self.capture()
@@ -211,7 +210,9 @@ class Stream:
         except RuntimeError as error:
             self._worked(None)
             capture.drop()
-            raise StreamError(f"sensor {self._sensor.name!r}: its server is closing, no work is taken") from error
+            raise StreamError(
+                f"Sensor {self._sensor.name!r}: the server is closing and accepts no more work."
+            ) from error
 
     def _work(self, capture: Capture, function: Callable[..., Any], args: Sequence[Any], env: int | None) -> None:
         try:
@@ -232,8 +233,8 @@ class Stream:
     def _own_thread(self, what: str) -> None:
         if threading.get_ident() != self._thread:
             raise StreamError(
-                f"sensor {self._sensor.name!r}: stream.{what} was called on another thread than the simulation's. Take "
-                "capture = stream.capture() in tick, and call capture.send(...) there."
+                f"Sensor {self._sensor.name!r}: stream.{what} was called outside the simulation's thread. Call "
+                "capture = stream.capture() in tick, and capture.send(...) in the other thread."
             )
 
     def _envs(self, env: int | None) -> range:
@@ -263,7 +264,7 @@ class Stream:
         if serializer is None:
             name = type(self._sensor).__name__
             raise RegistrationError(
-                f"{name} has no serializer, so it can send nothing: class attribute serializer = ..."
+                f"{name} has no serializer, so it cannot send data. Set the class attribute serializer."
             )
         return serializer
 
@@ -328,9 +329,9 @@ class Capture:
         """
         with self._lock:
             if self._used:
-                what = f"this capture of frame {self.frame} was {self._used} already"
+                what = f"This capture of frame {self.frame} was already {self._used}"
                 raise StreamError(
-                    f"sensor {self._stream.name!r}: {what}. A capture is for one message: take another in tick."
+                    f"Sensor {self._stream.name!r}: {what}. A capture is for one message. Create another one in tick."
                 )
             self._used = "sent"
         try:

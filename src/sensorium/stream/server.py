@@ -30,10 +30,10 @@ from sensorium.stream.publisher import Publisher, hull
 from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import SensorRequest, Spawner
-from sensorium.stream.streamed_sensors import StreamedSensors
+from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
@@ -54,7 +54,7 @@ def _close_all() -> None:
     """Close all servers that a program left open, while its threads still run."""
     for server in list(_open):
         with contextlib.suppress(Exception):
-            server.close("the program of the server ended")
+            server.close("the server's program ended")
 
 
 class Server:
@@ -87,7 +87,7 @@ class Server:
         options: ServerOptions | None = None,
     ) -> None:
         if not hasattr(scene, "publish"):
-            raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
+            raise ConfigError.single("serve", "scene", scene, "a Scene", "Create one: sn.Scene(engine, sensors).")
         options = options or ServerOptions()
         addresses = list(addresses)
         for address in addresses:
@@ -120,38 +120,38 @@ class Server:
         )
         uses_slots = options.shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
-        self._hub = SubscriptionTable(
+        self._table = SubscriptionTable(
             self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * options.max_queued_mb),
             patience=options.patience if lockstep else 0.0,
         )  # fmt: skip
-        self._publisher = Publisher(self._hub)
-        self._marks = FrameCounter(self._hub)
-        self._doorkeeper = AccessControl(
-            self._hub, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
+        self._publisher = Publisher(self._table)
+        self._frame_counter = FrameCounter(self._table)
+        self._access = AccessControl(
+            self._table, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
             max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
-        self._doorkeeper.on_command = self._arrived.set
+        self._access.on_command = self._arrived.set
         self._bodies = scene.bodies()
         self._bodies_text = self._bodies.to_dict()
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
-        self._news = scene.news()
-        self._offers = StreamCatalog(scene, self._hub, self._news, on_demand=options.on_demand)
+        self._cursor = scene.sample_cursor()
+        self._stream_catalog = StreamCatalog(scene, self._table, self._cursor, on_demand=options.on_demand)
         self.streamed = StreamedSensors(
-            scene, self._bodies, self._offers, self._publisher, self._marks, self._sockets.wake
+            scene, self._bodies, self._stream_catalog, self._publisher, self._frame_counter, self._sockets.wake
         )
         """Sensors that run in the server."""
         self._spawner = Spawner(
-            scene, self._bodies, self._offers, self.streamed, max_mb=options.max_spawned_mb,
+            scene, self._bodies, self._stream_catalog, self.streamed, max_mb=options.max_spawned_mb,
             max_rays=options.max_spawned_rays, removed=self._forget_spawned,
         )  # fmt: skip
-        self._commands = Commands(self, self._hub, self._spawner, self._marks)
+        self._commands = Commands(self, self._table, self._spawner, self._frame_counter)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
-            self._offers.offer_sensor(name, described)
+            self._stream_catalog.offer_sensor(name, described)
         self._spawner.offer_world()
         self._arrangement = scene.arrangement
-        self._sockets.start(self._hub, self._doorkeeper.receive, self._look_around, self._marks.flush_resolved)
+        self._sockets.start(self._table, self._access.receive, self._run_periodic, self._frame_counter.flush_resolved)
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class Server:
             return "<Server: closed>"
         mode = "lock-step" if self.lockstep else "free-running"
         where = ", ".join(self.addresses) or "this process"
-        there = f"{len(self._offers.topics)} streams, {self.clients} client(s)"
+        there = f"{len(self._stream_catalog.topics)} streams, {self.clients} client(s)"
         return f"<Server at {where}: {mode}, frame {self.frame}, {there}>"
 
     def __enter__(self) -> Server:
@@ -193,40 +193,40 @@ class Server:
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Name -> information about the stream."""
-        return {name: topic.info for name, topic in self._offers.topics.items()}
+        return {name: topic.info for name, topic in self._stream_catalog.topics.items()}
 
     @property
     def frame(self) -> int:
         """Number of the last frame."""
-        return self._marks.frame
+        return self._frame_counter.frame
 
     @property
     def clients(self) -> int:
         """Number of clients."""
-        return len(self._hub.sessions)
+        return len(self._table.sessions)
 
     @property
     def client_names(self) -> list[str]:
         """Names of the clients, with their processes."""
-        with self._hub.lock:
-            return [str(session) for session in self._hub.sessions.values()]
+        with self._table.lock:
+            return [str(session) for session in self._table.sessions.values()]
 
     @property
     def sent_bytes(self) -> int:
         """Total size of the data sent to clients so far, bytes."""
-        return self._hub.delivery.sent_bytes
+        return self._table.delivery.sent_bytes
 
-    def complaints(self) -> list[str]:
+    def slow_client_reports(self) -> list[str]:
         """Return reports of slow clients since the last call, oldest first; at most the newest 100."""
-        with self._hub.lock:
-            found = list(self._hub.slow)
-            self._hub.slow.clear()
+        with self._table.lock:
+            found = list(self._table.slow)
+            self._table.slow.clear()
         return found
 
     @property
     def counts(self) -> Counts:
         """Current numbers of sessions, subscriptions, topics, shared-memory segments and lent slots."""
-        return self._hub.counts
+        return self._table.counts
 
     @property
     def failures(self) -> FailureLog:
@@ -252,7 +252,7 @@ class Server:
         """
         self._check_open()
         self.owner = threading.current_thread()
-        commands = self._doorkeeper.commands
+        commands = self._access.commands
         if not commands and timeout > 0.0:
             self._arrived.wait(timeout)
         self._arrived.clear()
@@ -260,28 +260,28 @@ class Server:
             return 0 if self._closed else self._do_commands()
 
     def _do_commands(self) -> int:
-        commands = self._doorkeeper.commands
-        self._bury()
+        commands = self._access.commands
+        self._remove_orphans()
         self._note_listeners(self.scene.tick)
         self._greet_new()
-        self._marks.flush()
+        self._frame_counter.flush()
         done = 0
         for _ in range(len(commands)):
             session, command = commands.popleft()
-            if self._hub.fresh:  # listeners from before the request receive this frame before the next one
+            if self._table.fresh:  # listeners from before the request receive this frame before the next one
                 self._note_listeners(self.scene.tick)
                 self._greet_new()
             self._commands.do(session, command)
             done += 1
         return done
 
-    def _look_around(self) -> None:
+    def _run_periodic(self) -> None:
         """Run periodic maintenance on the socket's thread."""
-        self._doorkeeper.look_around()
-        self._marks.look_around()
-        self._tell_waiting()
+        self._access.run_periodic()
+        self._frame_counter.run_periodic()
+        self._notify_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         """Notify clients with waiting requests that the loop's thread is busy; called on the socket's thread.
 
         The loop is busy with a request or with compiling kernels. Clients of a loop that stands still receive no
@@ -291,11 +291,11 @@ class Server:
         if current is None and not is_loading:
             return
         waiting: dict[Session, list[int]] = {}
-        for session, command in [*([] if current is None else [current]), *self._doorkeeper.commands.copy()]:
+        for session, command in [*([] if current is None else [current]), *self._access.commands.copy()]:
             waiting.setdefault(session, []).append(command.request)
         for session, numbers in waiting.items():
-            if self._hub.sessions.get(session.route) is session:
-                self._hub.tell(session, say.Working(tuple(numbers), COMPILING if is_loading else ""))
+            if self._table.sessions.get(session.route) is session:
+                self._table.send(session, msg.Working(tuple(numbers), COMPILING if is_loading else ""))
 
     def wake(self) -> None:
         """Wake a waiting `poll`; from any thread."""
@@ -321,7 +321,7 @@ class Server:
             ConfigError: the speed is negative or not a finite number.
         """
         if not 0.0 <= speed < float("inf"):
-            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 is as fast as it goes.")
+            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 means maximum speed.")
         period = substeps * self.scene.engine.dt / speed if speed else 0.0
         due = time.monotonic()
         while not until():
@@ -340,7 +340,7 @@ class Server:
         It may be called repeatedly, and from any thread. Only the loop's thread may modify the scene. If another thread
         closes the server, the scene removes the spawned sensors and the server at its next step.
         """
-        self._hub.delivery.stop_waiting()
+        self._table.delivery.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -349,15 +349,15 @@ class Server:
         for client in list(self.local_clients):
             client.close()
         self.streamed.close()
-        self._doorkeeper.close(reason)
+        self._access.close(reason)
         self._sockets.stop()
-        self._doorkeeper.close_descriptors()
+        self._access.close_descriptors()
         loop = self.owner or self._maker
         if loop is threading.current_thread() or not loop.is_alive():
             self._leave_scene()
         else:
             self._leaves = True
-        self._hub.close()
+        self._table.close()
         if self._probe is not None:
             self._probe.close()
 
@@ -365,14 +365,14 @@ class Server:
         """Remove everything that the server added to the scene; called on the loop's thread."""
         self._leaves = False
         self._watch.close()
-        self._offers.forget_listeners()
+        self._stream_catalog.forget_listeners()
         self._spawner.remove_all()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StreamError("the server is closed")
+            raise StreamError("The server is closed.")
         if not self._sockets.is_running:
-            raise StreamError("the thread of the server's socket has failed; see the log of 'sensorium.stream'")
+            raise StreamError("The thread of the server's socket has failed. See the log of 'sensorium.stream'.")
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -382,14 +382,14 @@ class Server:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
-        self._offers.follow(described, besides=self.streamed.feeds)
+        self._stream_catalog.follow(described)
         self._arrangement = self.scene.arrangement
 
-    def _catalogue(self) -> say.Catalogue:
+    def _catalogue(self) -> msg.Catalogue:
         """Return the latched description; called by the socket's thread."""
-        with self._hub.lock:
-            streams = [topic.info.to_dict() for topic in self._hub.topics.values()]
-        return say.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
+        with self._table.lock:
+            streams = [topic.info.to_dict() for topic in self._table.topics.values()]
+        return msg.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
 
     def _note_listeners(self, since: int) -> None:
         """Pass to sensors whether they have listeners; some are computed only then.
@@ -398,7 +398,7 @@ class Server:
             since: tick up to which samples do not count as new for new listeners.
         """
         self._follow_scene()
-        self._watch.every_tick = self._offers.note_listeners(since)
+        self._watch.every_tick = self._stream_catalog.note_listeners(since)
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -413,64 +413,66 @@ class Server:
             self._send_frame()
 
     def _send_frame(self) -> None:
-        self._bury()
+        self._remove_orphans()
         scene, wall_ns = self.scene, time.time_ns()
-        frame = self._marks.next()
+        frame = self._frame_counter.next()
         self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
         self._note_listeners(self._tick_before)
-        fresh = self._hub.fresh
-        with self._hub.lock:
-            listened = {name: self._offers.topics[name] for name in list(self._offers.listened)}
+        fresh = self._table.fresh
+        with self._table.lock:
+            listened = {name: self._stream_catalog.topics[name] for name in list(self._stream_catalog.listened)}
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
             late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
             fresh.clear()
             fresh.extend(late)
-        fed = self.streamed.sources
+        fed = {WORLD} if self.streamed.sensors else set()
+        if scene.is_within_step:
+            listened = {name: topic for name, topic in listened.items() if not topic.serializer.at_step_end}
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
-            news = self._news.of(names, truth=truth) if names else []
-            if not news:
+            pending = self._cursor.pending(names, truth=truth) if names else []
+            if not pending:
                 continue
-            arrived = set(self._news.of(news, truth=False)) if truth else set(news)
-            keys = [each for name in news if name in listened for each in listeners[name]]
-            envs = None if not keys or fed.intersection(news) else hull(keys)
-            for name, reading in scene.publish(news, envs=envs, truth=truth, poses=True, since=self._news).items():
+            arrived = set(self._cursor.pending(pending, truth=False)) if truth else set(pending)
+            keys = [each for name in pending if name in listened for each in listeners[name]]
+            envs = None if not keys or fed.intersection(pending) else hull(keys)
+            for name, reading in scene.publish(pending, envs=envs, truth=truth, poses=True, since=self._cursor).items():
                 if name in fed:
-                    self.streamed.readings[name] = reading
+                    self.streamed.world = reading
                 if name not in listened:
                     continue
                 receivers = listeners[name]
                 if name not in arrived:  # only the ground truth is new
                     receivers = [each for each in receivers if each.key[2]]
-                self._marks.sent(
+                self._frame_counter.sent(
                     frame,
                     self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers),
                 )
         for name, failure in self.streamed.tick(frame, wall_ns):
             self.remove(name, f"it failed: {failure}")
-        self._marks.done(frame, scene.tick, round(scene.time * 1e9))
+        self._frame_counter.done(frame, scene.tick, round(scene.time * 1e9))
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""
-        scene, fresh, hearers = self.scene, self._hub.fresh, self._doorkeeper.new_hearers
+        scene, fresh, waiting = self.scene, self._table.fresh, self._access.new_frame_listeners
         while fresh and scene.engine.tick == scene.tick:  # otherwise the scene lags behind its stepped engine
             subscription = fresh.popleft()
             info = subscription.topic.info
-            is_offered = self._offers.topics.get(info.name) is subscription.topic
+            is_offered = self._stream_catalog.topics.get(info.name) is subscription.topic
             if subscription.ended or info.where != "scene" or not is_offered:
                 continue
-            truth, news = subscription.key[2], scene.news()
-            news.skip(scene[info.name], self._tick_before)
-            if not news.of([info.name], truth=truth):
+            truth, cursor = subscription.key[2], scene.sample_cursor()
+            cursor.skip(scene[info.name], self._tick_before)
+            if not cursor.pending([info.name], truth=truth):
                 continue
             reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
             if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
-                self._marks.sent(self.frame, [subscription])
-        while hearers:
-            session, _ = hearers.popitem()
-            if session.hears_frames and self.frame and not self._marks.waiting:
-                self._marks.tell([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
+                self._frame_counter.sent(self.frame, [subscription])
+        while waiting:
+            session, _ = waiting.popitem()
+            if session.listens_to_frames and self.frame and not self._frame_counter.waiting:
+                self._frame_counter.announce([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -510,10 +512,10 @@ class Server:
 
     def _forget_spawned(self, name: str) -> None:
         """Remove a sensor from the lists of its client."""
-        for session in [*self._hub.sessions.values(), *self._gone]:
+        for session in [*self._table.sessions.values(), *self._gone]:
             session.sensors.discard(name)
 
-    def _bury(self) -> None:
+    def _remove_orphans(self) -> None:
         """Remove the sensors of clients that are gone."""
         while self._gone:
             session = self._gone.popleft()

@@ -73,9 +73,10 @@ class Sockets:
         try:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
+                is_file = address.startswith("ipc://")
                 try:
                     router.ipv6 = "[" in address
-                    if address.startswith("ipc://"):
+                    if is_file:
                         path = address.removeprefix("ipc://")
                         _check_file(path)
                         if _answers(path):  # libzmq would take over the file of the current listener
@@ -89,14 +90,9 @@ class Sockets:
                     else:
                         router.bind(address)
                 except zmq.ZMQError as error:
-                    fix = (
-                        "another path."
-                        if address.startswith("ipc://")
-                        else "another address, or port 0 for a free one."
-                    )
-                    raise StreamError(
-                        f"cannot listen at {address!r}: {zmq.strerror(error.errno or 0)}. Name {fix}"
-                    ) from None
+                    fix = "another path" if is_file else "another address, or port 0 for a free one"
+                    why = zmq.strerror(error.errno or 0)
+                    raise StreamError(f"Cannot listen at {address!r}: {why}. Choose {fix}.") from None
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
                 self.addresses.append(endpoint.rstrip(b"\0").decode())
@@ -108,7 +104,7 @@ class Sockets:
         self,
         outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
-        look_around: Callable[[], None],
+        run_periodic: Callable[[], None],
         between: Callable[[], None],
     ) -> None:
         """Start the thread.
@@ -116,11 +112,11 @@ class Sockets:
         Args:
             outboxes: outboxes of the clients.
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
-            look_around: called every `TICK_S`.
+            run_periodic: called every `TICK_S`.
             between: called after every wake-up of the thread, before the outboxes are sent.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(outboxes, receive, look_around, between), name="sensorium-stream", daemon=True
+            target=self._run, args=(outboxes, receive, run_periodic, between), name="sensorium-stream", daemon=True
         )
         self._thread.start()
 
@@ -142,7 +138,7 @@ class Sockets:
         self,
         outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
-        look_around: Callable[[], None],
+        run_periodic: Callable[[], None],
         between: Callable[[], None],
     ) -> None:
         poller, router = self._poller, self._router
@@ -164,10 +160,10 @@ class Sockets:
                 self._give(outboxes)
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
-                    look_around()
+                    run_periodic()
             self._give(outboxes)
         except Exception:
-            LOG.exception("the thread of the stream's socket ended by an error of its own")
+            LOG.exception("The thread of the stream's socket ended because of an error")
         finally:
             self._close()
 
@@ -220,7 +216,7 @@ def _check_file(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StreamError(f"cannot listen at 'ipc://{path}': there is something that is no socket. Name another path.")
+        raise StreamError(f"Cannot listen at 'ipc://{path}': the path exists and is not a socket. Choose another path.")
 
 
 def _answers(path: str) -> bool:
@@ -231,6 +227,3 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
     return True
-
-
-__all__ = ["LOG", "Sockets"]

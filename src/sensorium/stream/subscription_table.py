@@ -11,7 +11,7 @@ from typing import Any
 from sensorium.stream.delivery import Delivery
 from sensorium.stream.outboxes import Outboxes
 from sensorium.stream.subscriptions import Counts, Key, Session, Subscription, Topic
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 
 MOST_SUBSCRIPTIONS = 1024
 """Maximum number of subscriptions of one client."""
@@ -51,7 +51,7 @@ class SubscriptionTable(Outboxes):
         """Add a topic and notify all clients."""
         with self.lock:
             self.topics[topic.info.id] = topic
-            self.tell_all(say.Added(topic.info.to_dict()))
+            self.send_to_all(msg.Added(topic.info.to_dict()))
 
     def remove_topic(self, number: int, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
@@ -62,7 +62,7 @@ class SubscriptionTable(Outboxes):
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
             self.delivery.retire(topic)
-            self.tell_all(say.Removed(number, reason))
+            self.send_to_all(msg.Removed(number, reason))
 
     # Sessions ---------------------------------------------------------------------------------------------------------
 
@@ -79,46 +79,52 @@ class SubscriptionTable(Outboxes):
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
 
-    def subscribe(self, session: Session, wish: say.Subscribe) -> None:
+    def subscribe(self, session: Session, terms: msg.Subscribe) -> None:
         """Start a subscription; a second one of a client with the same number replaces the first.
 
         Raises:
             ValueError: the request is invalid; the message names the reason.
         """
         with self.lock:
-            topic = self.topics.get(wish.stream)
+            topic = self.topics.get(terms.stream)
             if topic is None:
-                self.tell(session, say.Eos(wish.subscription, f"there is no stream {wish.stream} (any more)"))
+                self.send(session, msg.Eos(terms.subscription, f"the stream {terms.stream} does not exist"))
                 return
             total = topic.info.num_envs
-            count = wish.num_envs or total - wish.first_env
-            if wish.every < 1 or wish.window < 1 or wish.queue < 1 or not 0.0 <= wish.max_rate < float("inf"):
-                raise ValueError(f"SUBSCRIBE with every={wish.every}, window={wish.window}, queue={wish.queue}")
-            if not (0 <= wish.first_env and 0 < count and wish.first_env + count <= total):
-                reason = f"envs {wish.first_env} to {wish.first_env + count}: there are {total}"
-                self.tell(session, say.Eos(wish.subscription, reason))
+            first, count = terms.first_env, terms.num_envs or total - terms.first_env
+            if terms.every < 1 or terms.window < 1 or terms.queue < 1 or not 0.0 <= terms.max_rate < float("inf"):
+                raise ValueError(f"SUBSCRIBE with every={terms.every}, window={terms.window}, queue={terms.queue}")
+            asked, reason = f"envs {first} to {first + count} were requested, and the stream has", ""
+            if not (0 <= first and 0 < count and first + count <= total):
+                reason = f"{asked} {total}"
+            elif topic.env is not None and not first <= topic.env < first + count:
+                reason = f"{asked} only env {topic.env}"
+            if reason:
+                self.send(session, msg.Eos(terms.subscription, reason))
                 return
-            old = session.subscriptions.get(wish.subscription)
+            if topic.env is not None:
+                first, count = topic.env, 1
+            old = session.subscriptions.get(terms.subscription)
             if old is not None:
                 self._drop(old)
             if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
                 raise ValueError(f"more than {MOST_SUBSCRIPTIONS} subscriptions of one client")
             subscription = Subscription(
                 session,
-                wish.subscription,
+                terms.subscription,
                 topic,
-                wish.lossless or topic.info.events,
-                wish.every,
-                1.0 / wish.max_rate if wish.max_rate else 0.0,
-                (wish.first_env, count, wish.truth),
-                min(wish.window, 65536),
-                min(wish.queue, 65536) if wish.lossless or topic.info.events else 1,
-                min(wish.window, 65536),
+                terms.lossless or topic.info.events,
+                terms.every,
+                1.0 / terms.max_rate if terms.max_rate else 0.0,
+                (first, count, terms.truth),
+                min(terms.window, 65536),
+                min(terms.queue, 65536) if terms.lossless or topic.info.events else 1,
+                min(terms.window, 65536),
             )
-            session.subscriptions[wish.subscription] = subscription
+            session.subscriptions[terms.subscription] = subscription
             topic.subscriptions = [*topic.subscriptions, subscription]
             self.fresh.append(subscription)
-            self.tell(session, say.Subscribed(wish.subscription, topic.seq))
+            self.send(session, msg.Subscribed(terms.subscription, topic.seq))
 
     def unsubscribe(self, session: Session, number: int) -> None:
         """End a subscription on request of the client."""
@@ -132,7 +138,7 @@ class SubscriptionTable(Outboxes):
         with self.lock:
             if not subscription.ended:
                 self._drop(subscription)
-                self.tell(subscription.session, say.Eos(subscription.number, reason))
+                self.send(subscription.session, msg.Eos(subscription.number, reason))
 
     def _drop(self, subscription: Subscription) -> None:
         subscription.ended = True
@@ -176,6 +182,3 @@ class SubscriptionTable(Outboxes):
                 self.remove_session(session)
             self.delivery.close()
             self.topics.clear()
-
-
-__all__ = ["SubscriptionTable"]

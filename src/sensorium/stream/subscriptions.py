@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sensorium.wire.buffers import BufferPool
 from sensorium.wire.header import Header
 from sensorium.wire.packing import Record
+from sensorium.wire.serializers import FieldSerializer, Serializer
 from sensorium.wire.stream_info import StreamInfo
 
 BYTES_QUEUED = 256 * 2**20
@@ -88,7 +89,7 @@ class Session:
     """Whether it can read the server's slots."""
     max_message: int = 2**30
     """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
-    hears_frames: bool = False
+    listens_to_frames: bool = False
     last_seen: float = 0.0
     greeted: float = 0.0
     last_pong: float = 0.0
@@ -161,6 +162,10 @@ class Topic:
     """One stream of data, e.g. of one sensor."""
 
     info: StreamInfo
+    serializer: type[Serializer] = FieldSerializer
+    """Converts the readings of a sensor of the scene."""
+    env: int | None = None
+    """Only environment of the stream; None for all."""
     pool: BufferPool = field(default_factory=BufferPool, repr=False)
     subscriptions: list[Subscription] = field(default_factory=list, repr=False)
     seq: int = 0
@@ -168,16 +173,17 @@ class Topic:
     """Number of its shared-memory segment; -1 for none yet."""
     samples: int = -1
     """Value of the sensor's sample counter at the last publication."""
+    sent_tick: int = -1
+    """Physics tick up to which events were sent, or happened before there were listeners."""
+    has_lost: bool = False
+    """Whether the log reports that its sensor lost events."""
 
 
 class Counts(NamedTuple):
-    """Current numbers of what a server holds for its clients."""
+    """Current numbers of objects that a server holds for its clients."""
 
     sessions: int
     subscriptions: int
     topics: int
     segments: int
     slots_lent: int
-
-
-__all__ = ["Counts", "Key", "Payload", "Sent", "Session", "Share", "Subscription", "Topic"]

@@ -10,15 +10,8 @@ signed distances.
 
 from sensorium.testing.check import check_sensor
 from sensorium.testing.engine import EngineFactory, tumbling_engine
-from sensorium.testing.rays import (
-    CastComparison,
-    ReferenceHits,
-    compare_casts,
-    random_poses,
-    random_rays,
-    random_shapes,
-    reference_cast,
-)
+from sensorium.testing.ray_scenes import random_poses, random_rays, random_shapes
+from sensorium.testing.rays import CastComparison, ReferenceHits, compare_casts, reference_cast
 from sensorium.testing.surfaces import ReferenceDistance, reference_distance
 from sensorium.testing.trial import ContractError
 

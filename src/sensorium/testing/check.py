@@ -9,7 +9,7 @@ from sensorium.cfg import MountedSensorCfg, SensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.trial import HookError
 from sensorium.testing.engine import EngineFactory, tumbling_engine
-from sensorium.testing.laws import Laws
+from sensorium.testing.rules import Rules
 from sensorium.testing.trial import ContractError
 
 
@@ -32,9 +32,9 @@ def check_sensor(
     """
     cfg = _example(subject)
     try:
-        check = Laws(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
+        check = Rules(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
         done = []
-        for law in (
+        for rule in (
             check.declares_what_it_reads,
             check.leaves_the_engine_alone,
             check.shapes_and_dtypes,
@@ -60,13 +60,13 @@ def check_sensor(
             check.streams_as_it_is,
             check.errors_name_the_field,
         ):
-            check.law = law.__name__
+            check.rule = rule.__name__
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                if law():
-                    done.append(law.__name__)
+                if rule():
+                    done.append(rule.__name__)
     except HookError as error:
-        raise ContractError(str(error), error.law) from error
+        raise ContractError(str(error), error.rule) from error
     return done
 
 
@@ -82,6 +82,3 @@ def _example(subject: Any) -> SensorCfg[Any]:
             return made
     built: SensorCfg[Any] = cfg_class(body="body") if issubclass(cfg_class, MountedSensorCfg) else cfg_class()
     return built
-
-
-__all__ = ["check_sensor"]

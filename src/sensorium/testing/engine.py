@@ -54,6 +54,3 @@ def tumbling_engine(num_envs: int, dt: float = 0.002, shift: float = 0.0, device
         motion=motion,
         device=device,
     )
-
-
-__all__ = ["EngineFactory", "tumbling_engine"]

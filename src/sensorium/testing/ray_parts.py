@@ -126,13 +126,19 @@ def _sphere(size: Floats, o: Floats, d: Floats) -> Hits:
     return _ellipsoid(np.repeat(size[0], 3), o, d)
 
 
+def _wall(size: Floats, o: Floats, d: Floats, room: float) -> list[tuple[Floats, NDArray[np.bool_], Floats]]:
+    """Return the candidates on the wall of a capsule or a cylinder."""
+    candidates = []
+    for t in _quadric(o, d, np.array([1.0, 1.0, 0.0]) / size[0] ** 2):
+        p = _at(o, d, t)
+        candidates.append((t, np.abs(p[:, 2]) <= size[1] + room, p * [1.0, 1.0, 0.0]))
+    return candidates
+
+
 def _capsule(size: Floats, o: Floats, d: Floats) -> Hits:
     radius, half = size[:2]
     room = SEAM * (radius + half)
-    candidates = []
-    for t in _quadric(o, d, np.array([1.0, 1.0, 0.0]) / radius**2):
-        p = _at(o, d, t)
-        candidates.append((t, np.abs(p[:, 2]) <= half + room, p * [1.0, 1.0, 0.0]))
+    candidates = _wall(size, o, d, room)
     for end in (-1.0, 1.0):
         centre = np.array([0.0, 0.0, end * half])
         for t in _quadric(o - centre, d, np.ones(3) / radius**2):
@@ -144,10 +150,7 @@ def _capsule(size: Floats, o: Floats, d: Floats) -> Hits:
 def _cylinder(size: Floats, o: Floats, d: Floats) -> Hits:
     radius, half = size[:2]
     room = SEAM * (radius + half)
-    candidates = []
-    for t in _quadric(o, d, np.array([1.0, 1.0, 0.0]) / radius**2):
-        p = _at(o, d, t)
-        candidates.append((t, np.abs(p[:, 2]) <= half + room, p * [1.0, 1.0, 0.0]))
+    candidates = _wall(size, o, d, room)
     for end in (-1.0, 1.0):
         t = (end * half - o[:, 2]) / d[:, 2]
         inside = np.hypot(*_at(o, d, t)[:, :2].T) <= radius + room
@@ -281,6 +284,3 @@ def solid_of(hfield: HeightField) -> tuple[Floats, NDArray[np.int32], NDArray[np
         faces = np.concatenate([faces, walls, bottom])
         ids = np.concatenate([ids, np.full(len(faces) - len(ids), -1)])
     return points, faces.astype(np.int32), ids.astype(np.int32)
-
-
-__all__ = ["Floats", "Ints", "Part"]

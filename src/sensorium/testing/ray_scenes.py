@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
-from sensorium.geometry.transforms import compose, rotation
+from sensorium.geometry.transforms import compose
 
 Floats = NDArray[np.float64]
 
@@ -167,5 +167,3 @@ def _sheet(rng: np.random.Generator, name: str) -> Mesh:
 
 
 _MESHES = (_bracket, _boulder, _sheet)
-
-__all__ = ["at_world", "random_poses", "random_rays", "random_shapes", "rotation"]

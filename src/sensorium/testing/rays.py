@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sensorium.geometry.shapes import Shape
 from sensorium.testing.ray_parts import Floats, Ints, Part
-from sensorium.testing.ray_scenes import at_world, random_poses, random_rays, random_shapes
+from sensorium.testing.ray_scenes import at_world
 
 Poses = tuple[ArrayLike, ArrayLike]
 """Poses of all bodies in the world: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`."""
@@ -75,7 +75,7 @@ class ReferenceHits:
     def about(self, ray: int) -> str:
         """Return the path of a ray and the surroundings of its hit, for messages."""
         return (
-            f"the nearest other shape is at {self.second[ray]:.9g} m; it meets the surface at "
+            f"the nearest other shape is at {self.second[ray]:.9g} m; it hits the surface at "
             f"{np.degrees(self.tangency[ray]):.4g} degrees; start {self.starts[ray].tolist()}, direction "
             f"{self.directions[ray].tolist()}."
         )
@@ -322,9 +322,3 @@ def _slope(normal: Floats, shift: Floats, directions: Floats) -> Floats:
     along = (normal * directions).sum(axis=1)
     change: Floats = np.divide((normal * shift).sum(axis=1), along, out=np.zeros_like(along), where=along != 0.0)
     return -change
-
-
-__all__ = [
-    "CastComparison", "ReferenceHits", "compare_casts", "random_poses", "random_rays", "random_shapes",
-    "reference_cast",
-]  # fmt: skip

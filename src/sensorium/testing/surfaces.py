@@ -218,6 +218,3 @@ def _on_ellipsoid(radii: Floats, p: Floats) -> Floats:
     u[:, short] = np.where((q[:, short] == 0.0) & (high < 1e-300), rest, u[:, short])
     foot: Floats = radii * u * np.where(p < 0.0, -1.0, 1.0)
     return foot
-
-
-__all__ = ["ReferenceDistance", "nearest_on_triangles", "reference_distance", "winding_number"]

@@ -36,12 +36,12 @@ class ContractError(SensoriumError, AssertionError):
     """A sensor breaks a rule of the contract; the message gives the rule, the place and the fix.
 
     Attributes:
-        law: name of the rule, as returned by `check_sensor`.
+        rule: name of the rule, as returned by `check_sensor`.
     """
 
-    def __init__(self, message: str, law: str) -> None:
-        super().__init__(f"{message} [law {law}]")
-        self.law = law
+    def __init__(self, message: str, rule: str) -> None:
+        super().__init__(f"{message} [rule {rule}]")
+        self.rule = rule
 
 
 LASTS = (
@@ -98,7 +98,7 @@ class Trial:
     def __init__(self, cfg: SensorCfg[Any], engine: EngineFactory, steps: int, own_engine: bool) -> None:
         self.cfg, self.engine, self.steps = cfg.replace(name="subject"), engine, steps
         self.own_engine = own_engine
-        self.law = "shapes_and_dtypes"
+        self.rule = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
         self.shows_history = self.sensor_class.data is not Sensor.data
         """Whether `.data` is `.history`, where there is one."""
@@ -113,12 +113,12 @@ class Trial:
         start = own_values(scene["subject"])
         shots = self.run(scene, 5)
         later = own_values(scene["subject"])
-        own = {path: value for path, value in start.items() if path in later and not alike(value, later[path])}
+        own = {path: value for path, value in start.items() if path in later and not same_value(value, later[path])}
         return Run(scene, [*shots, *self.run(scene, max(self.steps, 10) - 5)], own)
 
     @cached_property
     def last(self) -> dict[str, torch.Tensor]:
-        """What the reference showed after `steps` ticks."""
+        """Values of the reference after `steps` ticks."""
         return self.reference.shots[self.steps - 1]
 
     def _with_knobs(self, cfg: SensorCfg[Any]) -> SensorCfg[Any]:
@@ -157,16 +157,16 @@ class Trial:
         self.run(scene, steps)
         return scene
 
-    def need(self, holds: bool, law: str, where: str, fix: str = "") -> None:
+    def need(self, holds: bool, rule: str, where: str, fix: str = "") -> None:
         """Raise `ContractError` if the rule does not hold."""
         if not holds:
-            fix = fix or FIXES.get(self.law, "")
-            raise ContractError(f"{self.sensor_class.__name__}: {law} ({where}). {fix}".rstrip(), self.law)
+            fix = fix or FIXES.get(self.rule, "")
+            raise ContractError(f"{self.sensor_class.__name__}: {rule} ({where}). {fix}".rstrip(), self.rule)
 
-    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], law: str, where: str) -> None:
+    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], rule: str, where: str) -> None:
         """Raise `ContractError` if two snapshots differ in any bit."""
         for name in a:
-            self.need(equal(a[name], b[name]), law, f"{where}, {name}")
+            self.need(equal(a[name], b[name]), rule, f"{where}, {name}")
 
     def lines_run(self, num_envs: int) -> tuple[int, int, str]:
         """Return the number of executed lines of the sensor's own code, the number of samples, and the busiest line."""
@@ -196,7 +196,7 @@ class Trial:
         return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
 
 
-def look_around(sensor: Sensor[Any, Any]) -> None:
+def read_all(sensor: Sensor[Any, Any]) -> None:
     """Read everything that a reader can access."""
     for _ in range(2):
         snapshot(sensor)
@@ -239,18 +239,18 @@ def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     return {path: value for name, each in own.items() for path, value in walk(name, each)}
 
 
-def alike(a: Any, b: Any) -> bool:
+def same_value(a: Any, b: Any) -> bool:
     """Return whether two values of an attribute are equal, for arrays bit by bit."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return equal(a, b)
     if isinstance(a, wp.array) and isinstance(b, wp.array):
-        return alike(a.numpy(), b.numpy())
+        return same_value(a.numpy(), b.numpy())
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.shape == b.shape and a.tobytes() == b.tobytes()
     return type(a) is type(b) and str(a) == str(b)
 
 
-def put_back(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
+def restore_value(sensor: Sensor[Any, Any], path: str, value: Any) -> None:
     """Restore an earlier value of an attribute, in place if it has memory."""
     name, *keys = path.split(".")
     owner: Any = sensor.__dict__
@@ -331,9 +331,3 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether tensors are bit-identical; NaN equals NaN."""
     return a.shape == b.shape and np.array_equal(a.cpu().numpy(), b.cpu().numpy(), equal_nan=a.is_floating_point())
-
-
-__all__ = [
-    "FIXES", "KEYED", "LASTS", "ContractError", "Trial", "alike", "chained_fields", "equal", "fields_of", "look_around",
-    "own_values", "put_back", "snapshot", "streamed", "take_tick",
-]  # fmt: skip

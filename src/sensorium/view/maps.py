@@ -135,16 +135,9 @@ def _draw_scan(
     left, right = row_of_panels(figure, room, (1.0, 1.0))
     extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(rays))
     options = {"aspect": "auto", "origin": "lower", "extent": extent, "interpolation": "nearest"}
-    panel(
-        figure,
-        left,
-        shown_values(sensor, measured).T,
-        f"{name_and_unit(spec)}, measured{thinned}",
-        spec,
-        truth,
-        options,
-    )
-    error_panel(figure, right, error.T, text, spec, options)
+    title = f"{name_and_unit(spec)}, measured{thinned}"
+    panel(figure, left, shown_values(sensor, measured).T, title, truth, options)
+    error_panel(figure, right, error.T, text, options)
     for axes in (left, right):
         axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
     left.set_ylabel(word, fontsize=8, color=INK)
@@ -166,14 +159,14 @@ def _draw_image(
     for axes, values, which in zip(panels, (truth, measured), ("true", "measured"), strict=False):
         title = f"{name_and_unit(spec)}, {which}" if which == "true" else f"{which}, t = {time:.4g} s"
         shown = values.astype(np.float64) if is_id else shown_values(sensor, values)
-        panel(figure, axes, shown, title, spec, truth, options, colors="tab20" if is_id else "viridis")
+        panel(figure, axes, shown, title, truth, options, colors="tab20" if is_id else "viridis")
     if is_id:
         differs = measured != truth
         text = f"{int(differs.sum())} of {differs.size} differ"
-        error_panel(figure, panels[2], differs.astype(np.float64), text, spec, options)
+        error_panel(figure, panels[2], differs.astype(np.float64), text, options)
     else:
         error, text = difference_of(sensor, spec, measured, truth)
-        error_panel(figure, panels[2], error, text, spec, options)
+        error_panel(figure, panels[2], error, text, options)
     for axes in panels:
         axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
 

@@ -58,7 +58,6 @@ def panel(
     axes: Any,
     values: Array,
     title: str,
-    spec: Spec,
     reference: Array,
     options: Mapping[str, Any],
     colors: str = "viridis",
@@ -71,7 +70,7 @@ def panel(
     color_bar(figure, drawn, axes)
 
 
-def error_panel(figure: Any, axes: Any, error: Array, text: str, spec: Spec, options: Mapping[str, Any]) -> None:
+def error_panel(figure: Any, axes: Any, error: Array, text: str, options: Mapping[str, Any]) -> None:
     """Draw an error around zero; +inf marks points that only the measured value misses, NaN those that both miss."""
     known = np.abs(error[np.isfinite(error)])
     is_there = bool(known.any())

@@ -151,7 +151,7 @@ def _along(directions: Array, normals: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Felt:
+class _TaxelValues:
     """Values of taxels in each capture; NaN where unknown.
 
     Attributes:
@@ -173,22 +173,22 @@ class _Felt:
         return np.zeros(len(self.normal)) if self.along is None else np.linalg.norm(self.along.sum(axis=1), axis=-1)
 
 
-def _felt(values: Array, rows: Array, env: int, spec: Spec, skin: _Skin) -> _Felt:
+def _taxel_values(values: Array, rows: Array, env: int, spec: Spec, skin: _Skin) -> _TaxelValues:
     """Return the values of the taxels of the first mount in these rows."""
     mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
     numbers = values[(rows, env, *mount)].astype(np.float64)
     numbers[~np.isfinite(numbers)] = np.nan
     if len(own_shape(spec)) == len(skin.shape):
-        return _Felt(numbers.reshape(len(rows), -1))
+        return _TaxelValues(numbers.reshape(len(rows), -1))
     vectors = numbers.reshape(len(rows), -1, 3)
     normal = np.einsum("tic,ic->ti", vectors, skin.normals)
-    return _Felt(normal, vectors - normal[..., None] * skin.normals)
+    return _TaxelValues(normal, vectors - normal[..., None] * skin.normals)
 
 
-Curve = Callable[[_Felt], Array]
+Curve = Callable[[_TaxelValues], Array]
 
 
-def _curves(spec: Spec, true: _Felt) -> list[tuple[str, Curve]]:
+def _curves(spec: Spec, true: _TaxelValues) -> list[tuple[str, Curve]]:
     """Return the curves of the whole skin over time: their names and functions of the values."""
     unit, is_vector = unit_text(spec["unit"]), true.along is not None
     if np.dtype(spec["dtype"]).kind == "b":
@@ -222,7 +222,7 @@ def _known(values: Array, reduce: Callable[..., Any]) -> Array:
     return np.array([reduce(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in values])
 
 
-def _moment(spec: Spec, true: _Felt, curve: Curve) -> int:
+def _moment(spec: Spec, true: _TaxelValues, curve: Curve) -> int:
     """Return the capture to draw: that of the largest load; without a load, the last one.
 
     For distances it is the least one; for values that are never 0, such as temperatures, that with the largest change.
@@ -255,7 +255,7 @@ def draw_skin(
     """
     skin = _skin(sensor, spec)
     measured, true = (
-        _felt(branch[spec["name"]], rows, env, spec, skin)
+        _taxel_values(branch[spec["name"]], rows, env, spec, skin)
         for branch, rows in zip((sensor.measured, sensor.truth), pairs, strict=True)
     )
     time = sensor.capture_time[pairs[0], env]
@@ -291,7 +291,7 @@ def draw_skin(
 def _draw_moment(
     figure: Any,
     panels: tuple[Any, Any],
-    branches: tuple[_Felt, _Felt],
+    branches: tuple[_TaxelValues, _TaxelValues],
     moment: int,
     skin: _Skin,
     spec: Spec,
@@ -303,7 +303,7 @@ def _draw_moment(
     is_flag = np.dtype(spec["dtype"]).kind == "b"
     low, high, colors = _scale(both[0], both[1], spec, _least(branches[0]))
     options = {"cmap": color_map(colors), "vmin": low, "vmax": high}
-    layer, text = _layer(both[0], skin, spec)
+    layer, text = _layer(both[0], skin)
     shear = np.stack([felt.shear[moment] for felt in branches])
     shear[:, skin.fillers] = 0.0
     longest = float(np.nan_to_num(shear).max(initial=0.0))
@@ -329,7 +329,7 @@ def _draw_moment(
             scale = max(longest, 0.3 * float(np.nan_to_num(np.abs(both)).max(initial=0.0)))
             _draw_arrows(axes, skin, felt.along[moment], scale, spacing)
         axes.set_xlabel(text[0], fontsize=8, color=INK)
-        title = f"{_called(spec)}, true\nt = {time:.4g} s{text[2]}"
+        title = f"{_labelled(spec)}, true\nt = {time:.4g} s{text[2]}"
         if which == "measured":
             title = f"measured\n{_error(both, spec)}"
         axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
@@ -357,7 +357,7 @@ def _bar_beside(figure: Any, axes: Any, drawn: Any) -> None:
     bar.outline.set_visible(False)
 
 
-def _called(spec: Spec) -> str:
+def _labelled(spec: Spec) -> str:
     """Return the name of a field, with its unit if it has one."""
     return str(spec["name"]) if spec["unit"] == "1" else name_and_unit(spec)
 
@@ -367,7 +367,7 @@ def _shear(spec: Spec) -> str:
     return "along the skin" if spec["unit"] == "N m" else "shear"
 
 
-def _least(true: _Felt) -> float:
+def _least(true: _TaxelValues) -> float:
     """Return a negligible span of values, so that rounding errors do not count as a load."""
     most = max(float(np.nan_to_num(np.abs(part)).max(initial=0.0)) for part in (true.normal, true.shear))
     return (0.02 if (true.normal == 0.0).any() else 1e-5) * most
@@ -399,7 +399,7 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
     return low, max(high, low + max(least, TINY)), "viridis"
 
 
-def _layer(true: Array, skin: _Skin, spec: Spec) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
+def _layer(true: Array, skin: _Skin) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
     """Return the drawn layer of cells, the names of its axes, and a text that identifies it."""
     if len(skin.shape) < 3:
         return (), (*skin.labels, "")
@@ -454,7 +454,7 @@ def _draw_arrows(axes: Any, skin: _Skin, along: Array, scale: float, spacing: fl
 
 
 def _draw_over_time(
-    figure: Any, panels: tuple[Any, Any], branches: tuple[_Felt, _Felt], time: Array, spec: Spec
+    figure: Any, panels: tuple[Any, Any], branches: tuple[_TaxelValues, _TaxelValues], time: Array, spec: Spec
 ) -> None:
     """Draw taxels without positions by their number, over time."""
     both = [felt.normal for felt in branches]
@@ -468,7 +468,7 @@ def _draw_over_time(
             cmap=color_map(colors), vmin=low, vmax=high,
         )  # fmt: skip
         part = ", along z" if branches[0].along is not None else ""
-        title = f"{_called(spec)}{part}\ntrue" if which == "true" else f"measured\n{_error(np.stack(both), spec)}"
+        title = f"{_labelled(spec)}{part}\ntrue" if which == "true" else f"measured\n{_error(np.stack(both), spec)}"
         axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
         axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
         if which == "measured" and np.dtype(spec["dtype"]).kind != "b":
@@ -486,6 +486,3 @@ def _error(both: Array, spec: Spec) -> str:
     if not known.any():
         return "no error"
     return f"error {known.mean():+.2g} ± {known.std():.2g} {unit_text(spec['unit'])}"
-
-
-__all__ = ["draw_skin", "is_skin"]

@@ -8,6 +8,7 @@ structures.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -34,7 +35,7 @@ _EXPECTED = {
     "float": "a number",
     "string": "text",
     "vector": "numbers, e.g. [0, 0, 1]",
-    "json": "a value, in JSON or TOML where it is text",
+    "json": "a value, or a text in JSON or TOML",
 }
 _ID = re.compile(r"[A-Za-z_]\w*")
 _DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
@@ -132,21 +133,17 @@ class Attribute:
             ConfigError: the value has the wrong type, is out of bounds, or is not among the values that the attribute
                 is restricted to.
         """
-        if value is None or (self.type != "string" and isinstance(value, str) and not value.strip()):
-            if self.required:
-                raise self._refused(value, blueprint)
+        is_empty = value is None or (self.type != "string" and isinstance(value, str) and not value.strip())
+        if is_empty and not self.required:
             return None
-        try:
+        with contextlib.suppress(ValueError, TypeError, OverflowError, RecursionError):
             parsed = _READERS[self.type](self, plain(value))
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            raise self._refused(value, blueprint) from None
-        if not self._is_within(parsed):
-            raise self._refused(value, blueprint)
-        if self.restrict_to_recommended:
             allowed = [_READERS[self.type](self, text) for text in self.recommended_values]
-            if not any(_same(parsed, each) for each in allowed):
-                raise self._refused(value, blueprint)
-        return parsed
+            is_allowed = not self.restrict_to_recommended or any(_same(parsed, each) for each in allowed)
+            if is_allowed and not is_empty and self._is_within(parsed):
+                return parsed
+        fix = nearest(value, self.recommended_values).strip() if isinstance(value, str) else ""
+        raise ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
     def text(self, value: object) -> str:
         """Return a value as text that `parse` accepts; empty for None."""
@@ -166,12 +163,6 @@ class Attribute:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return self.low <= value <= self.high and not (self.open_low and value == self.low)
-
-    def _refused(self, value: object, blueprint: str) -> ConfigError:
-        fix = ""
-        if isinstance(value, str) and self.recommended_values:
-            fix = nearest(value, self.recommended_values).strip()
-        return ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
     def to_schema(self) -> dict[str, Any]:
         """Return the attribute as the JSON schema of a property."""
@@ -261,7 +252,7 @@ def plain(value: object) -> Any:
             return plain(convert())
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    raise TypeError(f"{shown(value)} is no plain value")
+    raise TypeError(f"{shown(value)} cannot be converted to plain data")
 
 
 def blueprint_title(blueprint: str) -> str:
@@ -344,10 +335,10 @@ def read_text(text: str) -> Any:
     except ValueError:
         pass
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the text is nested too deeply") from None
     found = tomllib.loads(f"value = {text.strip()}")
     if set(found) != {"value"}:
-        raise ValueError("one value was expected")
+        raise ValueError("expected one value")
     try:
         return plain(found["value"])
     except TypeError as error:  # a date
@@ -382,26 +373,21 @@ class SensorDefinition:
     where: Where = "server"
     needs: str = ""
     kind: str = ""
-    attach: str = "the body it moves with"
+    attach: str = "the body that it moves with"
 
     def __post_init__(self) -> None:
         title = f"SensorDefinition({self.id!r})"
         if not _DEFINITION_ID.fullmatch(str(self.id)):
-            raise ConfigError.single(title, "id", self.id, "words with dots between, e.g. 'sensor.other.safe_distance'")
+            raise ConfigError.single(title, "id", self.id, "words separated by dots, e.g. 'sensor.other.safe_distance'")
         if self.where not in _WHERE:
             raise ConfigError.single(title, "where", self.where, f"one of {', '.join(_WHERE)}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
         ids = [attribute.id for attribute in self.attributes]
         twice = [name for name in ids if ids.count(name) > 1]
         if twice:
-            raise ConfigError.single(title, "attributes", twice[0], "ids that differ", "Give each id once.")
+            raise ConfigError.single(title, "attributes", twice[0], "different ids", "Use each id once.")
         object.__setattr__(self, "tags", tuple(self.tags) or tuple(self.id.split(".")))
         object.__setattr__(self, "kind", self.kind or self.id.rpartition(".")[2])
-
-    @property
-    def variations(self) -> tuple[Attribute, ...]:
-        """Alias of `attributes`."""
-        return self.attributes
 
     def with_attributes(self, *attributes: Attribute, **changes: Any) -> SensorDefinition:
         """Return the definition with further attributes, and with other fields changed."""
@@ -441,8 +427,7 @@ class SensorDefinition:
         faults: list[Fault] = []
         for name, value in (values or {}).items():
             if name not in known:
-                expected = f"one of the attributes {listed(known)}" if known else "no attribute: it has none"
-                fix = nearest(str(name), known).strip()
+                expected, fix = f"one of the attributes {listed(known)}", nearest(str(name), known).strip()
                 faults.append(Fault(str(name), f"unknown attribute with value {shown(value)}", expected, fix))
             elif value is not None:
                 try:
@@ -501,7 +486,7 @@ _TEXTS = ("id", "doc", "where", "needs", "kind", "attach")
 
 def _text(value: object) -> Any:
     if not isinstance(value, str):
-        raise TypeError(f"{shown(value)} is no text")
+        raise TypeError(f"got {shown(value)}, expected text")
     return value
 
 
@@ -535,7 +520,7 @@ def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> S
     if len(found) == 1:
         return found[0]
     if found:
-        raise UnknownNameError("blueprint", name, [each.id for each in found], "Several have that kind: give the id.")
+        raise UnknownNameError("blueprint", name, [each.id for each in found], "Several have that kind, so use the id.")
     kinds = [definition.kind for definition in definitions.values()]
     raise UnknownNameError("blueprint", name, definitions, nearest_kind(name, definitions, kinds))
 
@@ -559,11 +544,6 @@ class ActorDescription:
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def variations(self) -> Mapping[str, Any]:
-        """Alias of `values`."""
-        return self.values
 
     def __getitem__(self, id: str) -> Any:
         """Return a value unchanged.

@@ -9,34 +9,20 @@ from __future__ import annotations
 import math
 import sys
 import weakref
+from collections.abc import Callable
+from functools import partial
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sensorium.errors import ConfigError
 from sensorium.readings import Array
-
-ALIGNMENT = 64
-"""Alignment of a buffer's first byte, bytes: a cache line, and the widest vector register."""
+from sensorium.wire.raw_data import empty
 
 _COUNT = 8
 _BYTES = 256 * 2**20
-
-
-class _Memory(NamedTuple):
-    """Allocated bytes; the used part is `capacity` bytes from `address` on."""
-
-    owner: Array
-    address: int
-    capacity: int
-
-    @classmethod
-    def allocate(cls, capacity: int) -> _Memory:
-        owner = np.empty(capacity + ALIGNMENT - 1, np.uint8)
-        address = int(owner.__array_interface__["data"][0])
-        return cls(owner, address + -address % ALIGNMENT, capacity)
 
 
 class _Lease:
@@ -46,23 +32,28 @@ class _Lease:
     array as base would not work, because NumPy skips intermediate arrays.
     """
 
-    __slots__ = ("__array_interface__", "memory", "pool")
+    __slots__ = ("__array_interface__", "memory", "release")
 
-    def __init__(self, memory: _Memory, pool: weakref.ref[BufferPool] | None) -> None:
-        self.memory = memory
-        self.pool = pool
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (memory.capacity,),
-            "data": (memory.address, False),
-        }
+    def __init__(self, memory: Array, release: Callable[[], object] | None) -> None:
+        self.memory, self.release = memory, release
+        self.__array_interface__ = memory.__array_interface__
 
     # The default argument is needed because module globals may be gone at interpreter shutdown.
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
-        pool = None if self.pool is None or is_finalizing() else self.pool()
-        if pool is not None:
-            pool._give_back(self.memory)
+        if self.release is not None and not is_finalizing():
+            self.release()
+
+
+def leased(memory: Array, release: Callable[[], object] | None) -> Array:
+    """Return a view of memory.
+
+    Args:
+        memory: array of bytes.
+        release: function called once, when the returned array and all its views are gone. It runs in the thread that
+            released the last view.
+    """
+    lease: Any = _Lease(memory, release)
+    return np.asarray(lease)
 
 
 class Buffer:
@@ -78,11 +69,10 @@ class Buffer:
         ConfigError: `size` is not an integer of at least 0.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_pool", "_root", "_size")
+    __slots__ = ("__weakref__", "_pool", "_root", "_size")
 
     def __init__(self, size: int = 0) -> None:
         self._pool: weakref.ref[BufferPool] | None = None
-        self._lease: _Lease | None = None
         self._root: Array | None = None
         self._size = 0
         self.reset(size)
@@ -95,7 +85,7 @@ class Buffer:
     @property
     def capacity(self) -> int:
         """Number of bytes allocated."""
-        return 0 if self._lease is None else self._lease.memory.capacity
+        return 0 if self._root is None else len(self._root)
 
     def reset(self, size: int) -> None:
         """Set the size to `size` bytes, with undefined contents.
@@ -109,8 +99,10 @@ class Buffer:
         if size.__class__ is not int or size < 0:
             raise ConfigError.single("Buffer", "size", size, "a whole number of bytes, at least 0")
         if size > self.capacity:
-            self._give_up()
-            self._take(_Memory.allocate(size))
+            if self._root is not None:
+                lease: Any = self._root.base
+                lease.release = None  # the old memory is freed with its last view
+            self._take(empty(size))
         self._size = size
 
     def resize(self, size: int) -> None:
@@ -131,8 +123,8 @@ class Buffer:
     def pop(self) -> Buffer:
         """Move the memory to a new buffer and return it; this buffer is then empty and has no memory."""
         moved = Buffer()
-        moved._pool, moved._lease, moved._root, moved._size = self._pool, self._lease, self._root, self._size
-        self._lease, self._root, self._size = None, None, 0
+        moved._pool, moved._root, moved._size = self._pool, self._root, self._size
+        self._root, self._size = None, 0
         return moved
 
     @property
@@ -154,7 +146,7 @@ class Buffer:
         """
         kind = np.dtype(dtype)
         if kind.hasobject or not kind.itemsize:
-            raise ConfigError.single("Buffer.array", "dtype", kind, "elements of plain bytes of a known number")
+            raise ConfigError.single("Buffer.array", "dtype", kind, "a type of plain bytes with a fixed size")
         if not 0 <= offset <= self._size:
             raise ConfigError.single("Buffer.array", "offset", offset, f"0 .. {self._size}, the buffer's size")
         if shape is None:
@@ -162,7 +154,7 @@ class Buffer:
         shape = shape if isinstance(shape, tuple) else (shape,)
         if min(shape, default=0) < 0 or offset + math.prod(shape) * kind.itemsize > self._size:
             expected = f"at most {self._size - offset} bytes from offset {offset} on ({kind.itemsize} per element)"
-            raise ConfigError.single("Buffer.array", "shape", shape, expected, "Call reset(size) before.")
+            raise ConfigError.single("Buffer.array", "shape", shape, expected, "Call reset(size) first.")
         if self._root is None:
             return np.empty(shape, kind)
         return np.ndarray(shape, kind, buffer=self._root, offset=offset)
@@ -181,21 +173,11 @@ class Buffer:
         if data.nbytes:
             self.array(data.dtype, data.shape)[...] = data
 
-    def _take(self, memory: _Memory) -> None:
-        self._lease = _Lease(memory, self._pool)
-        self._root = np.asarray(self._lease)
-
-    def _give_up(self) -> None:
-        """Release the memory, so that it is freed with its last view."""
-        if self._lease is not None:
-            self._lease.pool = None
-        self._lease, self._root, self._size = None, None, 0
+    def _take(self, memory: Array) -> None:
+        self._root = leased(memory, None if self._pool is None else partial(_give_back, self._pool, memory))
 
     def __len__(self) -> int:
         return self._size
-
-    def __repr__(self) -> str:
-        return f"Buffer(size={self._size}, capacity={self.capacity})"
 
 
 class BufferPool:
@@ -229,7 +211,7 @@ class BufferPool:
         self.misses = 0
         self.returned = 0
         self.discarded = 0
-        self._memories: list[_Memory] = []  # most recently returned last
+        self._memories: list[Array] = []  # most recently returned last
         # Re-entrant: the garbage collector may return a buffer during any call, including the calls of this class.
         self._lock = RLock()
         self._self = weakref.ref(self)
@@ -242,7 +224,7 @@ class BufferPool:
     @property
     def bytes_in_pool(self) -> int:
         """Total size of the memory in the pool, bytes."""
-        return sum(memory.capacity for memory in tuple(self._memories))
+        return sum(map(len, tuple(self._memories)))
 
     def pop(self) -> Buffer:
         """Return a buffer of size 0 with the most recently returned memory, or without memory if the pool is empty."""
@@ -263,10 +245,10 @@ class BufferPool:
         with self._lock:
             self._memories.clear()
 
-    def _give_back(self, memory: _Memory) -> None:
+    def _give_back(self, memory: Array) -> None:
         with self._lock:
             self.returned += 1
-            if memory.capacity > self.max_bytes:
+            if len(memory) > self.max_bytes:
                 self.discarded += 1
                 return
             # The block is added before the excess is removed: correct even if another block is returned in between.
@@ -275,5 +257,8 @@ class BufferPool:
                 del self._memories[0]
                 self.discarded += 1
 
-    def __repr__(self) -> str:
-        return f"BufferPool({self.in_pool} pieces, {self.bytes_in_pool} bytes, {self.hits} hits, {self.misses} misses)"
+
+def _give_back(pool: weakref.ref[BufferPool], memory: Array) -> None:
+    """Return memory to its pool, if the pool still exists."""
+    if (there := pool()) is not None:
+        there._give_back(memory)

@@ -38,7 +38,7 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
     """Return the messages of a bundle. Their bodies are copies, so that they do not keep the received memory alive.
 
     Args:
-        memory: the message, contiguous; it must not be written any more.
+        memory: the message, contiguous; it must not be written afterwards.
         info: stream of the message.
         type_id: expected type of the data.
 
@@ -48,23 +48,20 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
     whole = RawData(memory, info)
     header, body, head = whole.header, whole.body, whole.head
     if not header.flags & BUNDLE:
-        raise WireError(f"a message of stream {info.name!r} is no bundle.")
+        raise WireError(f"a message of stream {info.name!r} is not a bundle.")
     if header.type_id != type_id:
-        raise WireError(f"a bundle of stream {info.name!r} has data of another type, {header.type_id:#018x}.")
+        raise WireError(f"a bundle of stream {info.name!r} contains data of the wrong type {header.type_id:#018x}.")
     if header.stream != info.id:
-        raise WireError(f"a bundle of stream {header.stream} came as one of stream {info.id} ({info.name!r}).")
+        raise WireError(f"stream {info.id} ({info.name!r}) received a bundle that belongs to stream {header.stream}.")
     size = len(body)
     n = int.from_bytes(body[:4], "little") if size >= 4 else -1
     at = 4 + _ROW.size * n
     if n < 0 or at > size:
-        raise WireError(f"a bundle of stream {info.name!r} with {size} bytes for {n} messages.")
+        raise WireError(f"a bundle of stream {info.name!r} has {size} bytes, which is too short for {n} messages.")
     rows = list(_ROW.iter_unpack(body[4:at]))
     end = header.first_env + header.num_envs
     if at + sum(row[0] for row in rows) != size:
-        raise WireError(f"a bundle of stream {info.name!r} whose messages are not as long as it says.")
+        raise WireError(f"the messages in a bundle of stream {info.name!r} do not add up to its {size} bytes.")
     if any(first < header.first_env or first + count > end for _, first, count in rows):
-        raise WireError(f"a bundle of stream {info.name!r} with messages of environments that it has not.")
+        raise WireError(f"a bundle of stream {info.name!r} contains messages of other environments than its header.")
     return messages_of(header, head, bytes(body[at:]), rows, info)
-
-
-__all__ = ["Item", "bundle_body", "is_bundle", "split_bundle"]

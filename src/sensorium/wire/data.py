@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sensorium.errors import ConfigError, RegistrationError, WireError
 from sensorium.wire.pose import Pose
-from sensorium.wire.raw_data import RawData, put, refuse
+from sensorium.wire.raw_data import RawData, ReadOnly, put
 from sensorium.wire.stream_info import StreamInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _CHUNK = 4096
 
 
-class SensorData:
+class SensorData(ReadOnly):
     """Data of one sensor at one frame. Read-only; the object and each of its arrays keep the received memory alive.
 
     A custom data type derives from this class or from `ArrayData`, takes a `RawData` and adds properties.
@@ -35,12 +35,6 @@ class SensorData:
 
     def __init__(self, raw: RawData) -> None:
         put(self, "_raw", raw)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        refuse(self, name)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        refuse(self, name)
 
     @property
     def raw(self) -> RawData:
@@ -139,7 +133,7 @@ class SensorData:
         try:
             return Pose.from_array(poses[0, 0])
         except ConfigError as error:
-            raise WireError(f"data of {self.sensor!r}: the first transform is no pose. {error}") from None
+            raise WireError(f"the first transform of {self.sensor!r} is invalid. {error}") from None
 
     @property
     def raw_data(self) -> memoryview:
@@ -218,7 +212,7 @@ class Items:
         try:
             position = operator.index(index)
         except TypeError:
-            raise TypeError(f"{type(self).__name__} takes integers and slices, not {index!r}") from None
+            raise TypeError(f"an index of {type(self).__name__} is an integer or a slice, got {index!r}") from None
         item = self.array[position]
         return item.item() if isinstance(item, np.generic) and item.dtype.names is None else item
 
@@ -227,7 +221,7 @@ class Items:
             return np.array(self.array, dtype)
         array: Array = np.asarray(self.array, dtype)
         if copy is False and not np.shares_memory(array, self.array):
-            raise ValueError(f"{type(self).__name__} as {np.dtype(dtype)} needs a copy")
+            raise ValueError(f"{type(self).__name__} cannot be converted to {np.dtype(dtype)} without a copy")
         return array
 
 
@@ -256,9 +250,11 @@ class ArrayData(Items, SensorData):
         try:
             dtype = np.dtype(cls.dtype)
         except TypeError as error:
-            raise RegistrationError(f"{cls.__qualname__}.dtype = {cls.dtype!r} is no type of NumPy: {error}") from None
+            raise RegistrationError(
+                f"{cls.__qualname__}.dtype: got {cls.dtype!r}, expected a NumPy dtype ({error})"
+            ) from None
         if dtype.hasobject or not dtype.itemsize:
-            raise RegistrationError(f"{cls.__qualname__}.dtype = {dtype} cannot be sent: take numbers of a fixed size.")
+            raise RegistrationError(f"{cls.__qualname__}.dtype: got {dtype}, expected numbers of a fixed size.")
         cls.dtype = dtype.newbyteorder("<")
         cls._itemsize = dtype.itemsize
 
@@ -266,17 +262,13 @@ class ArrayData(Items, SensorData):
         _set_raw(self, raw)
         if len(raw.body) % self._itemsize:
             raise WireError(
-                f"data of {raw.info.name!r}: a body of {len(raw.body)} bytes is no whole number of items of "
-                f"{self.dtype.itemsize} bytes ({self.dtype})."
+                f"a message of {raw.info.name!r} has a body of {len(raw.body)} bytes, which is not a multiple of the "
+                f"item size of {self.dtype.itemsize} bytes ({self.dtype})."
             )
 
     @property
     def array(self) -> Array:
         """All items, `[item]`, read-only; a view that keeps the received memory alive."""
-        return self._array
-
-    @property
-    def _array(self) -> Array:
         raw = self._raw
         return np.ndarray((len(raw.body) // self.dtype.itemsize,), self.dtype, raw.array)
 

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,12 @@ from sensorium.spec import FieldSpec
 from sensorium.wire.data import Array, Items, SensorData
 from sensorium.wire.header import TRUTH
 from sensorium.wire.layout import Block, Layout, plan
-from sensorium.wire.raw_data import RawData, put, refuse
+from sensorium.wire.raw_data import RawData, ReadOnly, put
 
 _BRANCH_SLOTS = ("_blocks", "_layout", "_source", "_views")
 
 
-class FieldBranch(Items):
+class FieldBranch(Items, ReadOnly):
     """Fields of a sensor, measured or true: by attribute, ``data.lin_acc_b``, or by name, ``data["lin_acc_b"]``.
 
     Each field is a read-only view `[env, ...]` of the received memory (`[row, ...]` if ragged), created on demand. Data
@@ -42,12 +42,6 @@ class FieldBranch(Items):
         put(self, "_blocks", blocks)
         put(self, "_views", {})
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        refuse(self, name)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        refuse(self, name)
-
     @property
     def specs(self) -> tuple[FieldSpec, ...]:
         """Specification of each field."""
@@ -67,7 +61,7 @@ class FieldBranch(Items):
         """
         if len(self._blocks) != 1:
             raise TypeError(
-                f"data of {self._source.info.name!r} have several fields: {listed(self._blocks)}. Take one, e.g. "
+                f"data of {self._source.info.name!r} have several fields: {listed(self._blocks)}. Select one, e.g. "
                 f"data[{next(iter(self._blocks), '')!r}]."
             )
         return self._field(next(iter(self._blocks)))
@@ -86,10 +80,12 @@ class FieldBranch(Items):
         """
         offsets, count = self.offsets, self._source.header.num_envs
         if offsets is None:
-            raise TypeError(f"data of {self._source.info.name!r} have no fields with an event axis, so no rows per env")
+            raise TypeError(
+                f"data of {self._source.info.name!r} have no field with an event axis, so rows() is undefined"
+            )
         position = operator.index(index)
         if not -count <= position < count:
-            raise IndexError(f"data of {self._source.info.name!r} have {count} envs; there is no env at {position}")
+            raise IndexError(f"data of {self._source.info.name!r} have {count} envs, got index {position}")
         position %= count
         return slice(int(offsets[position]), int(offsets[position + 1]))
 
@@ -174,14 +170,16 @@ class FieldData(FieldBranch, SensorData):
         layout = plan(info.specs, header.num_envs, header.rows, bool(header.flags & TRUTH))
         if layout.nbytes != header.body_bytes:
             raise WireError(
-                f"data of {info.name!r}: a body of {header.body_bytes} bytes, but {header.num_envs} envs with "
-                f"{header.rows} rows of the fields {listed(spec.name for spec in info.specs)} take {layout.nbytes}."
+                f"a message of {info.name!r} has a body of {header.body_bytes} bytes, expected {layout.nbytes} for "
+                f"{header.num_envs} envs with {header.rows} rows of {listed(spec.name for spec in info.specs)}."
             )
         self._fill(raw, layout, layout.measured)
         if "offsets" in layout.meta:
             offsets = self._meta("offsets")
             if offsets[0] != 0 or offsets[-1] != header.rows or (offsets[1:] < offsets[:-1]).any():
-                raise WireError(f"data of {info.name!r}: the rows of its envs are not in order, or not {header.rows}.")
+                raise WireError(
+                    f"a message of {info.name!r} has row offsets that do not ascend from 0 to {header.rows}."
+                )
         put(self, "_truth", TruthData(raw, layout) if layout.truth else None)
 
     @property

@@ -108,7 +108,7 @@ class Header(NamedTuple):
         try:
             return _pack(MAGIC, VERSION, *self)
         except struct.error as error:
-            raise WireError(f"{self} does not fit into a header: {error}.") from None
+            raise WireError(f"{self} does not fit into a header ({error}).") from None
 
     def pack_into(self, memory: Any) -> None:
         """Write the 128 bytes to the start of writable memory.
@@ -119,7 +119,7 @@ class Header(NamedTuple):
         try:
             _pack_into(memory, 0, MAGIC, VERSION, *self)
         except struct.error as error:
-            raise WireError(f"{self} does not fit into a header: {error}.") from None
+            raise WireError(f"{self} does not fit into a header ({error}).") from None
 
     @classmethod
     def peek(cls, memory: Any) -> Header:
@@ -140,27 +140,27 @@ class Header(NamedTuple):
         """
         size = len(memory)
         if size < HEADER_BYTES:
-            raise WireError(f"a message of {size} bytes is shorter than its header of {HEADER_BYTES} bytes.")
+            raise WireError(f"a message has {size} bytes, which is shorter than a header of {HEADER_BYTES} bytes.")
         values = _unpack(memory)
         if values[0] != MAGIC:
-            raise WireError(f"a message begins with {values[0]!r}, not with {MAGIC!r}: it is none of ours.")
+            raise WireError(f"a message starts with {values[0]!r} instead of {MAGIC!r}, so it is not from sensorium.")
         if values[1] != VERSION:
             raise WireError(
-                f"a message is of version {values[1]}, this side reads version {VERSION}: install the same sensorium "
-                "on both sides."
+                f"a message has the header version {values[1]}, but this side reads version {VERSION}. Install the "
+                "same version of sensorium on both sides."
             )
         header = cls._make(values[2:])
         flags, said = header.flags, header.body_bytes
         if flags & ~_KNOWN_FLAGS:
-            raise WireError(f"a message has the flags {flags:#x}, of which {flags & ~_KNOWN_FLAGS:#x} mean nothing.")
+            raise WireError(f"a message has the flags {flags:#x}, of which {flags & ~_KNOWN_FLAGS:#x} are unknown.")
         if flags & LOST and said:
-            raise WireError(f"a message of lost events has a body of {said} bytes; it must have none.")
+            raise WireError(f"a message about lost events has a body of {said} bytes, expected none.")
         start = header.body_offset
         expected, got = (start + said, size) if body_bytes is None else (start, size)
         if got != expected or (body_bytes is not None and body_bytes != said):
             whole = f"{size} bytes" if body_bytes is None else f"{size} and {body_bytes} bytes"
             raise WireError(
-                f"a message has {whole}, but its header says: {header.num_envs} envs, {header.poses} poses of each, a "
-                f"body of {said} bytes."
+                f"a message has {whole}, but its header states {header.num_envs} envs, {header.poses} poses of each, "
+                f"and a body of {said} bytes."
             )
         return header

@@ -49,7 +49,7 @@ def find_keys(path: Path) -> tuple[str, str]:
     public, secret = values.get("public"), values.get("secret")
     if not (isinstance(public, str) and isinstance(secret, str) and len(public) == len(secret) == KEY_CHARACTERS):
         expected = f'lines public = "..." and secret = "...", keys of {KEY_CHARACTERS} characters'
-        raise ConfigError.single("keys", "file", str(path), expected, "Name a file that does not exist: it is made.")
+        raise ConfigError.single("keys", "file", str(path), expected, "To create new keys, name a new file.")
     return public, secret
 
 
@@ -62,7 +62,7 @@ def new_keys() -> tuple[str, str]:
     import zmq
 
     if not zmq.has("curve"):
-        raise StreamError("the installed libzmq was built without CURVE: install pyzmq's own wheel.")
+        raise StreamError("the installed libzmq does not support CURVE keys. Install the wheel of pyzmq.")
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
 
@@ -79,7 +79,7 @@ def is_key(text: object) -> bool:
 
 def _new_file() -> str:
     public, secret = new_keys()
-    return f"public = '{public}'  # what the other side is told\nsecret = '{secret}'  # what nobody else is told\n"
+    return f"public = '{public}'  # for the other side\nsecret = '{secret}'  # never share it\n"
 
 
 def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
@@ -98,11 +98,8 @@ def _read(what: str, path: Path, make: Callable[[], str] | None) -> str:
             raise wrong("a file that only its owner can read", f"Run chmod 600 {path}.")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        place = f"There is no folder {str(path.parent)!r}." if not path.parent.is_dir() else "It does not exist."
-        raise wrong("a file that can be read", place) from None
+        place = "It does not exist." if path.parent.is_dir() else f"The folder {str(path.parent)!r} does not exist."
+        raise wrong("a readable file", place) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise wrong("a file that can be read", f"{reason}.") from error
-
-
-__all__ = ["KEY_CHARACTERS", "TOKEN_VARIABLE", "find_keys", "find_token", "is_key", "new_keys"]
+        raise wrong("a readable file", f"{reason}.") from error

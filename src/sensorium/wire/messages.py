@@ -6,11 +6,15 @@ PING -> PONG.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, TypeVar
 
 import msgspec
 
 from sensorium.errors import WireError
+
+M = TypeVar("M")
 
 PROTOCOL = 4
 """Version of the protocol; it must be the same on both sides."""
@@ -27,10 +31,25 @@ class Message(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=T
     """Base of all control messages."""
 
 
+class ToServer(Message):
+    """Base of the messages to the server."""
+
+
+class Request(ToServer):
+    """Base of the requests, which are executed between two steps and answered by a `Reply`."""
+
+    request: int
+    """Number of the request, chosen by the client."""
+
+
+class ToClient(Message):
+    """Base of the messages to a client."""
+
+
 # To the server --------------------------------------------------------------------------------------------------------
 
 
-class Hello(Message, tag=1):
+class Hello(ToServer, tag=1):
     """First message of a client."""
 
     protocol: int
@@ -46,13 +65,13 @@ class Hello(Message, tag=1):
     """Largest message that the client accepts, bytes."""
 
 
-class ProbeResult(Message, tag=2):
+class ProbeResult(ToServer, tag=2):
     """Whether the client can read the server's shared memory."""
 
     can_read: bool
 
 
-class Subscribe(Message, tag=3):
+class Subscribe(ToServer, tag=3):
     """Request for the data of a stream."""
 
     subscription: int
@@ -72,59 +91,55 @@ class Subscribe(Message, tag=3):
     """Number of data messages that the server queues beyond the credits, for a lossless subscription."""
 
 
-class Unsubscribe(Message, tag=4):
+class Unsubscribe(ToServer, tag=4):
     """End of a subscription."""
 
     subscription: int
 
 
-class Frames(Message, tag=5):
+class Frames(ToServer, tag=5):
     """Whether the client wants a notification of each frame."""
 
     wanted: bool
 
 
-class Ping(Message, tag=6):
+class Ping(ToServer, tag=6):
     """Sign of life of a client."""
 
     server: bytes
     """Server that the client believes it is connected to."""
 
 
-class Bye(Message, tag=7):
+class Bye(ToServer, tag=7):
     """Notice that the client disconnects."""
 
 
-class Step(Message, tag=8):
+class Step(Request, tag=8):
     """Request for a control step (lock-step only)."""
 
-    request: int
     substeps: int
     shape: tuple[int, ...]
     ctrl: bytes
     """Controls of that shape as little-endian float64; empty keeps the current controls."""
 
 
-class Control(Message, tag=9):
+class Control(Request, tag=9):
     """Request to set the controls of the following steps."""
 
-    request: int
     shape: tuple[int, ...]
     ctrl: bytes
 
 
-class Reset(Message, tag=10):
+class Reset(Request, tag=10):
     """Request to reset environments."""
 
-    request: int
     envs: tuple[int, ...] | None
     """Environments to reset; None for all."""
 
 
-class Spawn(Message, tag=11):
+class Spawn(Request, tag=11):
     """Request to create a sensor."""
 
-    request: int
     blueprint: str
     values: dict[str, Any]
     name: str
@@ -138,24 +153,21 @@ class Spawn(Message, tag=11):
     """Definition of a sensor that runs in the client; None for all other sensors."""
 
 
-class Destroy(Message, tag=12):
+class Destroy(Request, tag=12):
     """Request to remove a sensor that this client spawned."""
 
-    request: int
     name: str
 
 
-class Ask(Message, tag=13):
+class Ask(Request, tag=13):
     """Request for one-time information: ``"blueprints"``."""
 
-    request: int
     what: str
 
 
-class Set(Message, tag=14):
+class Set(Request, tag=14):
     """Request to set a live knob of a sensor."""
 
-    request: int
     name: str
     knob: str
     value: Any
@@ -165,7 +177,7 @@ class Set(Message, tag=14):
 # To a client ----------------------------------------------------------------------------------------------------------
 
 
-class Welcome(Message, tag=32):
+class Welcome(ToClient, tag=32):
     """Answer to HELLO."""
 
     version: str
@@ -183,7 +195,7 @@ class Welcome(Message, tag=32):
     """Largest message to the server, bytes."""
 
 
-class Refused(Message, tag=33):
+class Refused(ToClient, tag=33):
     """Notice that the server does not or no longer accept this client."""
 
     reason: str
@@ -191,13 +203,13 @@ class Refused(Message, tag=33):
     """Whether a further attempt is useless."""
 
 
-class Unknown(Message, tag=34):
+class Unknown(ToClient, tag=34):
     """Notice that the server does not or no longer know this client, which must send HELLO again."""
 
     server: bytes
 
 
-class Catalogue(Message, tag=35):
+class Catalogue(ToClient, tag=35):
     """Latched description: all one-time information for listeners."""
 
     description: dict[str, Any]
@@ -211,20 +223,20 @@ class Catalogue(Message, tag=35):
     tick: int
 
 
-class Added(Message, tag=36):
+class Added(ToClient, tag=36):
     """Notice that a stream was added."""
 
     stream: dict[str, Any]
 
 
-class Removed(Message, tag=37):
+class Removed(ToClient, tag=37):
     """Notice that a stream was removed."""
 
     stream: int
     reason: str
 
 
-class Subscribed(Message, tag=38):
+class Subscribed(ToClient, tag=38):
     """Notice that a subscription starts."""
 
     subscription: int
@@ -232,14 +244,14 @@ class Subscribed(Message, tag=38):
     """Number of the last sample before the subscription."""
 
 
-class Eos(Message, tag=39):
+class Eos(ToClient, tag=39):
     """Notice that a subscription ended."""
 
     subscription: int
     reason: str
 
 
-class Segment(Message, tag=41):
+class Segment(ToClient, tag=41):
     """Segment of shared memory that later slots refer to."""
 
     segment: int
@@ -249,13 +261,13 @@ class Segment(Message, tag=41):
     count: int
 
 
-class Unmap(Message, tag=42):
+class Unmap(ToClient, tag=42):
     """Notice that a segment is no longer used."""
 
     segment: int
 
 
-class FrameDone(Message, tag=43):
+class FrameDone(ToClient, tag=43):
     """Notice that all data of a frame were sent."""
 
     frame: int
@@ -270,7 +282,7 @@ class FrameDone(Message, tag=43):
     transit."""
 
 
-class Reply(Message, tag=44):
+class Reply(ToClient, tag=44):
     """Answer to a request."""
 
     request: int
@@ -283,20 +295,20 @@ class Reply(Message, tag=44):
     """Warnings issued during the request: name of the category, and text."""
 
 
-class Pong(Message, tag=45):
+class Pong(ToClient, tag=45):
     """Sign of life of the server."""
 
     server: bytes
     frame: int
 
 
-class Note(Message, tag=46):
+class Note(ToClient, tag=46):
     """Warning for the client's user."""
 
     text: str
 
 
-class Working(Message, tag=48):
+class Working(ToClient, tag=48):
     """Notice that the owner of the loop is busy and requests of this client wait: their time-outs restart."""
 
     requests: tuple[int, ...]
@@ -308,43 +320,16 @@ LONG = (Step, Control)
 """Messages that consist of controls; reading them takes negligible time."""
 LONG_TAGS = (8, 9)
 
-ToServer = (
-    Hello
-    | ProbeResult
-    | Subscribe
-    | Unsubscribe
-    | Frames
-    | Ping
-    | Bye
-    | Step
-    | Control
-    | Reset
-    | Spawn
-    | Destroy
-    | Ask
-    | Set
-)
-ToClient = (
-    Welcome
-    | Refused
-    | Unknown
-    | Catalogue
-    | Added
-    | Removed
-    | Subscribed
-    | Eos
-    | Segment
-    | Unmap
-    | FrameDone
-    | Reply
-    | Pong
-    | Note
-    | Working
-)
+
+def _decoder(*bases: type[Message]) -> msgspec.msgpack.Decoder[Any]:
+    """Return a decoder of all messages that derive directly from the bases."""
+    kinds = [kind for base in bases for kind in base.__subclasses__() if kind is not Request]
+    return msgspec.msgpack.Decoder(reduce(or_, kinds))
+
 
 _ENCODER = msgspec.msgpack.Encoder()
-_TO_SERVER: msgspec.msgpack.Decoder[ToServer] = msgspec.msgpack.Decoder(ToServer)
-_TO_CLIENT: msgspec.msgpack.Decoder[ToClient] = msgspec.msgpack.Decoder(ToClient)
+_TO_SERVER: msgspec.msgpack.Decoder[ToServer] = _decoder(ToServer, Request)
+_TO_CLIENT: msgspec.msgpack.Decoder[ToClient] = _decoder(ToClient)
 
 
 def encode(message: Message) -> bytes:
@@ -358,10 +343,7 @@ def decode_at_server(content: Any) -> ToServer:
     Raises:
         WireError: the bytes are not a message to the server.
     """
-    try:
-        return _TO_SERVER.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise WireError(f"a message that a client does not send: {error}") from None
+    return _decoded(_TO_SERVER, content, "client")
 
 
 def decode_at_client(content: Any) -> ToClient:
@@ -370,7 +352,11 @@ def decode_at_client(content: Any) -> ToClient:
     Raises:
         WireError: the bytes are not a message to a client.
     """
+    return _decoded(_TO_CLIENT, content, "server")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[M], content: Any, sender: str) -> M:
     try:
-        return _TO_CLIENT.decode(content)
+        return decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise WireError(f"a message that a server does not send: {error}") from None
+        raise WireError(f"the {sender} sent an invalid control message: {error}") from None

@@ -72,7 +72,7 @@ class Place(NamedTuple):
             WireError: the content has another length.
         """
         if len(content) != _PLACE.size:
-            raise WireError(f"a slot's place has {len(content)} bytes, expected {_PLACE.size}")
+            raise WireError(f"the location of a slot has {len(content)} bytes, expected {_PLACE.size}")
         return cls(*_PLACE.unpack(content))
 
 
@@ -99,27 +99,24 @@ def unpack(parts: Sequence[Any]) -> Iterator[Record]:
         WireError: the lengths do not agree; raised during iteration.
     """
     if not parts:
-        raise WireError("a message without parts")
+        raise WireError("a message has no parts")
     block = parts[0]
     at, end, following = 0, len(block), 1
     read, size = _HEAD.unpack_from, _HEAD.size
     while at < end:
         if end - at < size:
-            raise WireError(f"a record's head of {end - at} bytes, expected {size}")
+            raise WireError(f"the head of a record has {end - at} bytes, expected {size}")
         kind, a, b, length = read(block, at)
         at += size
         if kind == PARTS:
             if not 1 <= length <= 2 or following + length > len(parts):
-                raise WireError("a record without its parts")
+                raise WireError(f"a record refers to {length} message parts, but {len(parts) - following} follow")
             yield Record(kind, a, b, tuple(parts[following : following + length]))
             following += length
             continue
         if length > end - at:
-            raise WireError(f"a record of {length} bytes in a block with {end - at} left")
+            raise WireError(f"a record has {length} bytes, but only {end - at} bytes follow")
         yield Record(kind, a, b, block[at : at + length])
         at += length + (-length & 7)
     if following != len(parts):
-        raise WireError(f"{len(parts) - following} parts too many")
-
-
-__all__ = ["CONTROL", "CREDIT", "DATA", "PARTS", "RELEASE", "SLOT", "Place", "Record", "pack", "unpack"]
+        raise WireError(f"{len(parts) - following} message parts belong to no record")

@@ -24,18 +24,33 @@ put: Callable[[Any, str, Any], None] = object.__setattr__
 """Function that sets an attribute of a read-only object during its construction."""
 
 
-def refuse(owner: object, name: str) -> NoReturn:
-    """Reject an assignment to received data."""
-    raise AttributeError(f"{type(owner).__name__}.{name} cannot be assigned to: received data are read-only")
+class ReadOnly:
+    """Base of received data, whose attributes cannot be set."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be set, because received data are read-only")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be deleted, because received data are read-only")
 
 
-class RawData:
-    """One message: its header, and the memory of its poses and body.
+class RawData(ReadOnly):
+    """One message: its header, and the memory of its poses and body. Every length is checked; the data are not copied.
+
+    Args:
+        memory: the message, contiguous: np.uint8 array, memoryview or bytes. it must not be written afterwards.
+        info: stream of the message.
+        body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
     Attributes:
         head: header and poses, or the whole message, read-only.
         body: the body, read-only.
         info: stream of the message.
+
+    Raises:
+        WireError: the bytes are not a sensorium message, or not a message of that stream.
     """
 
     __slots__ = ("_array", "_header", "body", "head", "info")
@@ -47,21 +62,14 @@ class RawData:
     _array: npt.NDArray[np.uint8] | None
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
-        """See `read`, which has the same arguments and errors."""
-        head = memoryview(memory).toreadonly()
-        if head.ndim != 1 or head.format != "B":
-            head = head.cast("B")
-        if body is None:
-            header = Header.read(head)
+        head = _bytes_of(memory)
+        rest = None if body is None else _bytes_of(body)
+        header = Header.read(head, None if rest is None else len(rest))
+        if rest is None:
             rest = head[header.body_offset :]
-        else:
-            rest = memoryview(body).toreadonly()
-            if rest.ndim != 1 or rest.format != "B":
-                rest = rest.cast("B")
-            header = Header.read(head, len(rest))
         if header.first_env + header.num_envs > info.num_envs:
             raise WireError(
-                f"a message of stream {info.name!r} has {header.num_envs} envs from {header.first_env} on, of "
+                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
                 f"{info.num_envs}."
             )
         put(self, "_header", header)
@@ -91,26 +99,6 @@ class RawData:
             put(self, "_array", array)
         return array
 
-    @classmethod
-    def read(cls, memory: Any, info: StreamInfo, body: Any = None) -> RawData:
-        """Return a received message as an object, with every length checked; the data are not copied.
-
-        Args:
-            memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written any more.
-            info: stream of the message.
-            body: the message's body, if it is in separate memory; `memory` is then header and poses.
-
-        Raises:
-            WireError: the bytes are not a sensorium message, or not a message of that stream.
-        """
-        return cls(memory, info, body)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        refuse(self, name)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        refuse(self, name)
-
     @property
     def transforms(self) -> npt.NDArray[np.float32] | None:
         """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None without poses."""
@@ -137,6 +125,12 @@ class RawData:
         """Return header and poses, up to the start of the body."""
         header = self.header
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
+
+
+def _bytes_of(memory: Any) -> memoryview:
+    """Return memory as a read-only view of bytes."""
+    view = memoryview(memory).toreadonly()
+    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
 _new = object.__new__
@@ -186,7 +180,7 @@ def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.fl
     header.pack_into(memory)
     start, shape = header.body_offset, (header.num_envs, header.poses, 7)
     if len(memory) < start:
-        raise WireError(f"{len(memory)} bytes of memory for a header and poses of {start}.")
+        raise WireError(f"the header and the poses need {start} bytes of memory, got {len(memory)}.")
     poses: npt.NDArray[np.float32] = np.ndarray(shape, _FLOAT, memory, HEADER_BYTES)
     end = HEADER_BYTES + poses.nbytes
     memory[end:start] = bytes(start - end)

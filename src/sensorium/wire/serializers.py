@@ -25,20 +25,16 @@ from sensorium.wire.layout import Block, Layout, plan
 from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 
-__all__ = [
-    "ENTRY_POINT_GROUP", "FieldSerializer", "Layout", "Serializer", "broken", "by_id", "by_name", "plan",
-    "read_message", "register", "registered", "type_id",
-]  # fmt: skip
-
 ENTRY_POINT_GROUP = "sensorium.serializers"
-OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Built-in modules that define serializers beside their sensors; imported by name when a stream needs one."""
+OURS = ("sensorium.stream.events",)
+"""Built-in modules that define further serializers; imported by name when a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
+_INSTALL = "Import the module that defines its serializer, or install its package."
 
 _serializers: Registry[str, type[Serializer]] = Registry(
     "type of data",
     Plugins(ENTRY_POINT_GROUP, "serializer", OURS),
-    "{cls} has the type_name {key!r}, which {other} has already. Give it a type_name of its own.",
+    "{cls} has the type_name {key!r}, which {other} already has. Use another type_name.",
 )
 
 
@@ -65,6 +61,14 @@ class Serializer:
     type_name: ClassVar[str]
     """Name and version of the data type, ``"package.Type/1"``. Both must be the same on both sides: increase the
     version whenever the bytes change."""
+    kind: ClassVar[str] = ""
+    """Kind of the scene's sensors whose readings it converts; empty for data that streamed sensors send.
+
+    ``serialize(reading, since)`` then returns the messages of a reading: body, first env and number of envs of each.
+    Events up to the physics tick `since` were sent before.
+    """
+    at_step_end: ClassVar[bool] = False
+    """Whether such readings are converted only at the end of a control step, since their rows cover the whole step."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,7 +108,7 @@ def register(cls: type[Serializer]) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RegistrationError(
             f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as 'my_package.Thing/1'. "
-            "It is how both sides know the type of the data."
+            "Both sides identify the type of the data by this name."
         )
     for method in ("serialize", "deserialize"):
         defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
@@ -119,15 +123,15 @@ def by_name(name: str) -> type[Serializer]:
     Raises:
         UnknownNameError: there is none, or only one of another version; the message names the fix.
     """
-    fix = "Import the module that defines its serializer, or install its package."
+    fix = _INSTALL
     if (found := _serializers.lookup(name)) is not None:
         return found
     stem, _, version = name.rpartition("/")
     others = sorted(known.rpartition("/")[2] for known in _serializers if known.rpartition("/")[0] == stem)
     if others and stem:
         fix = (
-            f"This process has version {', '.join(others)} of {stem!r}, the other side sends version {version}: "
-            "install the same version of its package on both sides."
+            f"This process has version {', '.join(others)} of {stem!r}, but the other side sends version {version}. "
+            "Install the same version of its package on both sides."
         )
     return _serializers.find(name, fix)
 
@@ -140,14 +144,14 @@ def by_id(number: int) -> type[Serializer]:
     """
     found = next((cls for name, cls in registered().items() if type_id(name) == number), None)
     if found is None:
-        fix = (
-            "Import the module that defines its serializer, or install its package, in the same version on both sides."
-        )
-        suspects = _serializers.plugins.suspects()
-        raise UnknownNameError(
-            "type of data with the number", f"{number:#018x}", _serializers, f"{fix} {suspects}".rstrip()
-        )
+        fix = f"{_INSTALL} {_serializers.plugins.suspects()}".rstrip()
+        raise UnknownNameError("type of data with the number", f"{number:#018x}", _serializers, fix)
     return found
+
+
+def for_kind(kind: str) -> type[Serializer]:
+    """Return the serializer for readings of a kind of sensor; `FieldSerializer` unless another one serves this kind."""
+    return next((cls for cls in registered().values() if cls.kind == kind), FieldSerializer)
 
 
 def registered() -> dict[str, type[Serializer]]:
@@ -155,17 +159,11 @@ def registered() -> dict[str, type[Serializer]]:
     return _serializers.registered()
 
 
-def broken() -> tuple[str, ...]:
-    """Return the faults of installed serializers that cannot be used, one text each."""
-    registered()
-    return tuple(map(str, _serializers.plugins.broken))
-
-
 def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     """Return the data of a received message without a copy.
 
     Args:
-        memory: the message, contiguous; it must not be written any more.
+        memory: the message, contiguous; it must not be written afterwards.
         info: stream of the message.
         body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
@@ -176,15 +174,15 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     raw = RawData(memory, info, body)
     header = raw.header
     if header.stream != info.id:
-        raise WireError(f"a message of stream {header.stream} came as one of stream {info.id} ({info.name!r}).")
+        raise WireError(f"stream {info.id} ({info.name!r}) received a message that belongs to stream {header.stream}.")
     if header.flags & BUNDLE:
-        raise WireError(f"a bundle of stream {info.name!r} came as one message.")
+        raise WireError(f"stream {info.name!r} received a bundle instead of a single message.")
     if header.flags & LOST:
         return LostEvents(raw)
     cls = by_name(info.type_name)
     if header.type_id != type_id(cls.type_name):
         raise WireError(
-            f"a message of stream {info.name!r} has data of the type {header.type_id:#018x}, not {info.type_name!r}."
+            f"a message of stream {info.name!r} has data of type {header.type_id:#018x} instead of {info.type_name!r}."
         )
     return cls.deserialize(raw)
 
@@ -253,10 +251,10 @@ class FieldSerializer(Serializer):
         first, last, step = envs.indices(len(reading.env_ids))
         count = max(last - first, 0)
         if step != 1:
-            raise WireError(f"reading of {reading.name!r}: envs {envs} have a step; a message holds a range of envs.")
+            raise WireError(f"reading of {reading.name!r}: got envs {envs}, expected a slice without a step.")
         layout = FieldSerializer.layout(reading, first, count, truth)
         if len(out) != layout.nbytes:
-            raise WireError(f"reading of {reading.name!r}: {len(out)} bytes of memory for {layout.nbytes}.")
+            raise WireError(f"reading of {reading.name!r}: got {len(out)} bytes of memory, expected {layout.nbytes}.")
         memory = np.frombuffer(out, np.uint8)
         for begin, end in layout.gaps:
             memory[begin:end] = 0

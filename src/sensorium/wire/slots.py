@@ -19,13 +19,15 @@ import stat
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import RLock
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from sensorium.errors import ConfigError, StreamError, WireError
 from sensorium.readings import Array
+from sensorium.wire.buffers import leased
 
 PAGE = mmap.PAGESIZE
 """Page size, bytes. Slots start at multiples of it."""
@@ -96,11 +98,6 @@ class SlotWriter:
         """Number of free slots."""
         return len(self._free)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._map is None
-
     def references(self, slot: int) -> int:
         """Return the number of references to a slot; 0 means that it is free."""
         self._check_slot(slot)
@@ -146,7 +143,7 @@ class SlotWriter:
         with self._lock:
             held = self._references[slot]
             if held == 0 or n < 0:
-                raise StreamError(f"slot {slot} cannot be retained {n} times: it is held {held} times. {_OWN_IT}")
+                raise StreamError(f"slot {slot} is held {held} times, so it cannot be retained {n} times. {_OWN_IT}")
             self._references[slot] = held + n
 
     def release(self, slot: int, n: int = 1) -> None:
@@ -159,7 +156,7 @@ class SlotWriter:
         with self._lock:
             held = self._references[slot]
             if n > held or n < 0:
-                raise StreamError(f"slot {slot} cannot be released {n} times: it is held {held} times. {_OWN_IT}")
+                raise StreamError(f"slot {slot} is held {held} times, so it cannot be released {n} times. {_OWN_IT}")
             self._references[slot] = left = held - n
             if left == 0 and n:
                 self._free.append(slot)
@@ -176,7 +173,7 @@ class SlotWriter:
 
     def _check_slot(self, slot: int) -> None:
         if not 0 <= slot < self.count:
-            raise StreamError(f"no slot {slot}: this segment has slots 0 .. {self.count - 1}")
+            raise StreamError(f"slot {slot} does not exist; the segment has the slots 0 to {self.count - 1}")
 
     def __enter__(self) -> Self:
         return self
@@ -187,9 +184,6 @@ class SlotWriter:
     def __del__(self) -> None:
         if hasattr(self, "_lock"):  # otherwise the construction failed
             self.close()
-
-    def __repr__(self) -> str:
-        return f"SlotWriter({self.count} slots of {self.slot_size} bytes, {self.free} free, {self.name})"
 
 
 class SlotReader:
@@ -212,19 +206,11 @@ class SlotReader:
     def __init__(
         self, name: str, token: bytes, slot_size: int, count: int, on_release: Callable[[int], None] | None = None
     ) -> None:
-        if slot_size < 1 or slot_size % PAGE or count < 1 or PAGE + slot_size * count > MAX_BYTES:
-            raise StreamError(f"shared memory {name}: {count} slots of {slot_size} bytes is no size of a segment")
         self.name = name
         self.slot_size = slot_size
         self.count = count
         self._on_release = on_release
         self._whole: Array | None = _map_memory(name, token, slot_size, count)
-        self._address = int(self._whole.__array_interface__["data"][0]) + PAGE
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._whole is None
 
     def memory(self, slot: int, length: int) -> Array:
         """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.
@@ -237,12 +223,13 @@ class SlotReader:
             StreamError: the reader is closed.
         """
         if (whole := self._whole) is None:
-            raise StreamError(f"shared memory {self.name}: this reader is closed")
+            raise StreamError(_CLOSED)
         if not (0 <= slot < self.count and 0 <= length <= self.slot_size):
-            limits = f"{self.count} slots of {self.slot_size} bytes"
-            raise WireError(f"shared memory {self.name}: no {length} bytes in slot {slot}, there are {limits}")
-        holder: Any = _Slot(slot, self._address + slot * self.slot_size, length, whole, self._on_release)
-        return np.asarray(holder)
+            got = f"got {length} bytes in slot {slot}, expected at most {self.count} slots of {self.slot_size} bytes"
+            raise WireError(f"shared memory {self.name}: {got}")
+        start = PAGE + slot * self.slot_size
+        release = None if self._on_release is None else partial(self._on_release, slot)
+        return leased(whole[start : start + length], release)
 
     def close(self) -> None:
         """Prevent access to further memory; repeated calls have no effect.
@@ -256,9 +243,6 @@ class SlotReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"SlotReader({self.count} slots of {self.slot_size} bytes, {self.name})"
 
 
 class Probe(SlotWriter):
@@ -277,30 +261,8 @@ def probe_slots(name: str, token: bytes) -> bool:
     return True
 
 
-class _Slot:
-    """Object held by all views of an array of `SlotReader.memory`, like `_Lease` in `buffers`.
-
-    It keeps the mapping alive.
-    """
-
-    __slots__ = ("__array_interface__", "on_release", "slot", "whole")
-
-    def __init__(
-        self, slot: int, address: int, length: int, whole: Array, on_release: Callable[[int], None] | None
-    ) -> None:
-        self.slot = slot
-        self.whole = whole
-        self.on_release = on_release
-        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (length,), "data": (address, True)}
-
-    # The default argument is needed because module globals may be gone at interpreter shutdown.
-    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
-        if self.on_release is not None and not is_finalizing():
-            self.on_release(self.slot)
-
-
-_CLOSED = "these slots of shared memory are closed"
-_OWN_IT = "Each take() and retain() is released once."
+_CLOSED = "the segment of shared memory is closed"
+_OWN_IT = "Release each take() and retain() once."
 
 
 def _check_size(what: str, slot_size: int, count: int) -> None:
@@ -314,7 +276,7 @@ def _check_size(what: str, slot_size: int, count: int) -> None:
 def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
     """Create memory of `size` bytes that starts with `head`; return its descriptor and the memory, mapped writable."""
     if not _has_proc():
-        raise StreamError(f"shared memory needs Linux with {_PROC}; this is {sys.platform}. Use the socket instead.")
+        raise StreamError(f"shared memory needs Linux with {_PROC}, got {sys.platform}")
     file = -1
     try:
         file = os.memfd_create("sensorium", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -325,7 +287,7 @@ def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
     except OSError as error:
         if file >= 0:
             os.close(file)
-        raise StreamError(f"this system gives no {size} bytes of shared memory: {error}") from error
+        raise StreamError(f"cannot allocate {size} bytes of shared memory: {error}") from error
     return file, whole
 
 
@@ -350,46 +312,37 @@ def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
     """Return the whole segment of that name, mapped read-only, after checking its identity."""
 
     def unreadable(why: str) -> StreamError:
-        return StreamError(f"shared memory {name}: {why}")
+        return StreamError(f"cannot read the shared memory {name!r}: {why}")
 
     if not _NAME.fullmatch(name):
-        raise StreamError(f"shared memory: got the name {name!r}, expected /proc/<pid>/fd/<n>")
+        raise unreadable("expected a name such as /proc/<pid>/fd/<n>")
     if not _has_proc():
-        raise unreadable(f"this process has no {_PROC} to open it by")
+        raise unreadable(f"this process has no {_PROC}")
     import fcntl
 
-    path = _PROC + name.removeprefix("/proc")
+    path, size = _PROC + name.removeprefix("/proc"), PAGE + slot_size * count
     file = -1
     try:
         # Checked before opening, because opening a device or pipe that reused the number may have side effects.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise unreadable("it is something else by now; the process that made it has closed it")
+            raise unreadable("the descriptor now belongs to another kind of file")
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        size = PAGE + slot_size * count
         if (found := os.fstat(file).st_size) != size:
-            raise unreadable(f"it has {found} bytes, expected {size}; it is another one by now")
+            raise unreadable(f"got {found} bytes, expected {size}")
         if not fcntl.fcntl(file, _F_GET_SEALS) & _F_SEAL_SHRINK:
-            raise unreadable("its size is not fixed, so it is none of ours")
+            raise unreadable("its size is not sealed")
         whole = mmap.mmap(file, size, access=mmap.ACCESS_READ)
     except StreamError:
         raise
-    except PermissionError as error:
-        raise unreadable("it belongs to another user's process, or to a protected one") from error
-    except FileNotFoundError as error:
-        why = "its process has ended or closed it, or runs on another host or in another container"
-        raise unreadable(f"there is none; {why}") from error
     except OSError as error:
-        raise unreadable(f"it cannot be mapped ({error}); it is no shared memory, or is gone") from error
+        why = "Its process has ended or closed it, or belongs to another user, host or container."
+        raise unreadable(f"{error.strerror}. {why}") from error
     finally:
         if file >= 0:
             os.close(file)
     head = _HEAD.unpack_from(whole)
     if head != (_MAGIC, _VERSION, PAGE, bytes(token), slot_size, count):
         whole.close()  # the error's traceback would keep it open
-        ours = head[0] == _MAGIC and head[1] == _VERSION and head[3] == token
-        raise unreadable(
-            f"it has {head[5]} slots of {head[4]} bytes, expected {count} of {slot_size}"
-            if ours
-            else "it holds something else (token, magic or version differ): pids and descriptors are used again"
-        )
+        got = f"got {head[5]} slots of {head[4]} bytes, expected {count} of {slot_size}"
+        raise unreadable(f"its token, version or layout differs ({got})")
     return np.frombuffer(whole, np.uint8)

@@ -27,7 +27,7 @@ def registry_of(what: str, group: str, ours: Sequence[str]) -> Registry[str, typ
         group: entry-point group in which installed packages announce modules with further sensors.
         ours: built-in modules with such sensors.
     """
-    clash = "{cls} defines {key!r}, which {other} defines already: give it another id."
+    clash = "{cls} defines {key!r}, which {other} already defines. Use another id."
     return Registry(what, Plugins(group, what, ours), clash)
 
 
@@ -46,7 +46,7 @@ class SpawnedSensor:
     @classmethod
     def definition(cls) -> SensorDefinition:
         """Return the id, the attributes and their defaults. This is the only required method of a sensor."""
-        raise RegistrationError(f"{cls.__qualname__} has no definition: @classmethod def definition(cls)")
+        raise RegistrationError(f"{cls.__qualname__} needs a method: @classmethod def definition(cls)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -120,7 +120,7 @@ def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slic
     rows = slice(first, first + len(envs))
     if not np.array_equal(env_ids[rows], envs):
         raise StreamError(
-            f"sensor {sensor.name!r}: {what} does not have all of the environments {envs.start}..{envs.stop - 1}"
+            f"{what} does not contain all environments {envs.start}..{envs.stop - 1} of sensor {sensor.name!r}"
         )
     return rows
 
@@ -132,7 +132,7 @@ def check_envs(cls: type, envs: range) -> None:
         ConfigError: the environments are not consecutive, or there are none.
     """
     if envs.step != 1 or not envs or envs.start < 0:
-        raise ConfigError.single(cls.__name__, "envs", envs, "environments that follow each other, at least one")
+        raise ConfigError.single(cls.__name__, "envs", envs, "at least one environment, without gaps")
 
 
 def place(

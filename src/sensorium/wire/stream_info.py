@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -55,14 +55,9 @@ class StreamInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        plain = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {
-            **plain,
-            "specs": [spec.to_dict() for spec in self.specs],
-            "mounts": list(self.mounts),
-            "cfg": dict(self.cfg),
-            "constants": dict(self.constants),
-        }
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        changed = {"mounts": list(self.mounts), "cfg": dict(self.cfg), "constants": dict(self.constants)}
+        return plain | changed | {"specs": [spec.to_dict() for spec in self.specs]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> StreamInfo:
@@ -76,7 +71,7 @@ class StreamInfo:
             given = {name: values[name] for name in _TYPES}
             mounts = tuple(values["mounts"])
         except (KeyError, TypeError, ValueError) as error:
-            raise WireError(f"no description of a stream: {type(error).__name__}: {error}") from None
+            raise WireError(f"invalid description of a stream: {type(error).__name__}: {error}") from None
         wrong = [name for name, types in _TYPES.items() if not _is_one(given[name], types)]
         wrong += [f"dtype of {spec.name}" for spec in specs if np.dtype(spec.dtype).kind not in "biuf"]
         wrong += ["mounts"] * (not all(isinstance(mount, str) for mount in mounts))
@@ -85,7 +80,7 @@ class StreamInfo:
             wrong += ["id"] * (not 0 <= given["id"] < 2**32) + ["num_envs"] * (not 0 <= given["num_envs"] < 2**32)
             wrong += ["where"] * (given["where"] not in ("scene", "server", "client"))
         if wrong:
-            raise WireError(f"no description of a stream: wrong value of {listed(wrong)} in {values!r:.400}")
+            raise WireError(f"invalid description of a stream: wrong value of {listed(wrong)} in {values!r:.400}")
         return cls(specs=specs, mounts=mounts, **{**given, "rate_hz": float(given["rate_hz"])})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from threading import RLock, get_ident
 
@@ -16,9 +15,8 @@ class Waker:
     """
 
     def __init__(self) -> None:
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if hasattr(os, "eventfd") else -1
-        self._pair = socket.socketpair() if self._event < 0 else None
-        for end in self._pair or ():
+        self._pair = socket.socketpair()
+        for end in self._pair:
             end.setblocking(False)
         self._is_awake = False
         self._poller = 0
@@ -26,7 +24,7 @@ class Waker:
 
     def fileno(self) -> int:
         """Return the descriptor to poll for reading."""
-        return self._event if self._pair is None else self._pair[0].fileno()
+        return self._pair[0].fileno()
 
     def wake(self) -> None:
         """Wake the polling thread."""
@@ -34,10 +32,7 @@ class Waker:
             return
         self._is_awake = True
         with self._lock, contextlib.suppress(OSError):  # closed in the meantime, or full: then the thread is awake
-            if self._pair is None:
-                os.eventfd_write(self._event, 1)
-            else:
-                self._pair[1].send(b"!")
+            self._pair[1].send(b"!")
 
     def rest(self, is_readable: bool) -> None:
         """Mark the calling thread as awake. From now on it processes all pending work.
@@ -48,19 +43,12 @@ class Waker:
         self._poller = get_ident()
         if is_readable:
             with contextlib.suppress(OSError):
-                if self._pair is None:
-                    os.eventfd_read(self._event)
-                else:
-                    self._pair[0].recv(4096)
+                self._pair[0].recv(4096)
         self._is_awake = False
 
     def close(self) -> None:
         """Close the polled descriptor. Waking has no effect afterwards."""
         with self._lock:
             self._is_awake = True
-            if self._pair is not None:
-                for end in self._pair:
-                    end.close()
-            elif self._event >= 0:
-                event, self._event = self._event, -1
-                os.close(event)
+            for end in self._pair:
+                end.close()

@@ -52,10 +52,8 @@ class Snapshot:
     def __post_init__(self) -> None:
         envs, bodies = len(self.env_ids), len(self.bodies)
         self.env_ids = _sealed("env_ids", self.env_ids, np.int64, (envs,))
-        self.pos_w = _sealed("pos_w", self.pos_w, np.float32, (envs, bodies, 3))
-        self.quat_w = _sealed("quat_w", self.quat_w, np.float32, (envs, bodies, 4))
-        self.lin_vel_w = _sealed("lin_vel_w", self.lin_vel_w, np.float32, (envs, bodies, 3))
-        self.ang_vel_w = _sealed("ang_vel_w", self.ang_vel_w, np.float32, (envs, bodies, 3))
+        for name, size in (("pos_w", 3), ("quat_w", 4), ("lin_vel_w", 3), ("ang_vel_w", 3)):
+            setattr(self, name, _sealed(name, getattr(self, name), np.float32, (envs, bodies, size)))
         if self.captures is not None:
             self.captures = _sealed("captures", self.captures, np.int64, (envs,))
 
@@ -76,11 +74,11 @@ class Snapshot:
             raise ConfigError.single(
                 "Snapshot", "bodies", list(bodies.names), f"the mounts of sensor {data.sensor!r}: {listed(mounts)}"
             )
-        lacking = [name for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w") if name not in data]
-        if lacking:
-            raise WireError(f"data of {data.sensor!r} are no snapshot: they lack {listed(lacking)}.")
+        names = ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")
+        if lacking := [name for name in names if name not in data]:
+            raise WireError(f"data of {data.sensor!r} cannot become a snapshot, because {listed(lacking)} is missing.")
         shape = (data.num_envs, len(bodies))
-        arrays = [data[name] for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")]
+        arrays = [data[name] for name in names]
         if len(bodies) == 1:  # a singular selector has no mount axis
             arrays = [array.reshape(*shape, array.shape[-1]) if array.ndim == 2 else array for array in arrays]
         pos, quat, lin_vel, ang_vel = arrays
@@ -99,9 +97,7 @@ class Snapshot:
             ConfigError: the state is not a valid pose, e.g. not finite.
         """
         row, place = self.bodies.row(body), self.env_row(env)
-        x, y, z = self.pos_w[place, row].tolist()
-        w, a, b, c = self.quat_w[place, row].tolist()
-        return Pose((x, y, z), (w, a, b, c))
+        return Pose(self.pos_w[place, row].tolist(), self.quat_w[place, row].tolist())
 
     def env_row(self, env: int | None = None) -> int:
         """Return the row of an env; by default the first row.
@@ -112,7 +108,7 @@ class Snapshot:
         rows = np.flatnonzero(self.env_ids == env) if env is not None else np.arange(min(len(self.env_ids), 1))
         if not len(rows):
             held = listed(map(str, self.env_ids.tolist()))
-            raise IndexError(f"env {'any' if env is None else env} is not in the snapshot, which holds {held}")
+            raise IndexError(f"the snapshot has no env {'' if env is None else env}. It contains: {held}")
         return int(rows[0])
 
     def find(self, body: int | str) -> Body:

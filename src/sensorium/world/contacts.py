@@ -147,6 +147,3 @@ def short_names(names: Sequence[str]) -> list[str]:
     """Return the last parts of full names, or the full name if the last part is not unique."""
     leaves = [name.split("/")[-1] for name in names]
     return [name if leaves.count(leaf) > 1 else leaf for name, leaf in zip(names, leaves, strict=True)]
-
-
-__all__ = ["ContactMatch", "Side", "check_apart", "resolve_match", "resolve_paths", "short_names"]

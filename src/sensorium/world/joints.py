@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must, name_in
+from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
@@ -52,12 +52,7 @@ class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         if len(given) != 1:
             got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
             faults.append(Fault("joints", got, "exactly one of joint and joints", 'Give joints=".*" for all.'))
-        try:
-            super().__init__(**data)
-        except ConfigError as error:
-            raise ConfigError(error.config, [*error.faults, *faults]) from None
-        if faults:
-            raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
+        self._init_with(data, faults)
 
     @property
     def is_plural(self) -> bool:
@@ -114,7 +109,7 @@ class ScalarJoints:
             return [float(value)] * self.count
         if len(value) != self.count:
             fix = f"The joints are {listed(self.names)}."
-            raise ConfigError.single(_title(cfg), field, value, f"one number, or {self.count} of them", fix)
+            raise ConfigError.single(cfg.title, field, value, f"one number, or {self.count} of them", fix)
         return [float(number) for number in value]
 
 
@@ -132,11 +127,11 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
         if isinstance(pattern, ObjRef):
             if pattern.type != "joint":
                 fault = Fault(field, shown(pattern), "a reference to a joint")
-                raise SelectionError(_title(cfg), [fault])
+                raise SelectionError(cfg.title, [fault])
             pattern = entity_pattern(pattern, engine)
         try:
             found = match_names(
-                pattern, scalars, config=_title(cfg), field=field, what="joint", exactly_one=not cfg.is_plural
+                pattern, scalars, config=cfg.title, field=field, what="joint", exactly_one=not cfg.is_plural
             )
         except SelectionError as error:
             others = _of_several_coordinates(pattern, engine.names("joint"), scalars)
@@ -149,7 +144,7 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
             raise SelectionError(error.config, [Fault(field, repr(pattern), "a hinge or a slide", fix)]) from None
         names.extend(name for name in found if name not in names)
     if not names:
-        raise SelectionError(_title(cfg), [Fault(field, shown(value), "at least one joint")])
+        raise SelectionError(cfg.title, [Fault(field, shown(value), "at least one joint")])
     slides = engine.slide_joints()
     return ScalarJoints(
         tuple(names),
@@ -166,10 +161,3 @@ def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequen
         return [] if any(re.fullmatch(pattern, name) for name in scalars) else others
     except re.error:
         return []
-
-
-def _title(cfg: JointsCfg[Any]) -> str:
-    return f"{type(cfg).__name__}({cfg.label!r})"
-
-
-__all__ = ["JointsCfg", "PerJoint", "Positive", "ScalarJoints", "per_joint", "resolve_joints"]

@@ -18,7 +18,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import OffsetCfg
-from sensorium.compute import Clock, Compute, Rows, kernel
+from sensorium.compute import Clock, Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.transforms import compose, quat_multiply, quat_rotate
 
@@ -104,10 +104,7 @@ def _pose(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     pos, quat = mount_pose(mounts, env, mount)
     pos_out[env, mount] = pos
     quat_out[env, mount] = quat
@@ -128,10 +125,7 @@ def _motion(
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     lin = wp.vec3()
     ang = wp.vec3()
     body = mounts[0].body[mount]

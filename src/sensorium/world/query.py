@@ -89,6 +89,3 @@ class MountQuery:
 
     def _unseen(self) -> Any:
         return wp.from_torch(self._hidden, dtype=wp.uint8)
-
-
-__all__ = ["MountQuery", "QueryContext"]

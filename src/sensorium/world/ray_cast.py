@@ -486,6 +486,3 @@ def cones_of(starts: NDArray[np.float64], directions: NDArray[np.float64], block
     angle = np.arccos(np.clip(cosine, -1.0, 1.0)) + 1e-4
     sine = np.where(angle < 1.5, np.sin(angle), -1.0)
     return tuple(values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius * (1.0 + 1e-5) + 1e-6))  # type: ignore[return-value]
-
-
-__all__ = ["Alignment", "RayCast", "RayFrame", "RaySource", "RaySpec", "RayTimes", "cones_of"]

@@ -23,11 +23,11 @@ from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
-from sensorium.geometry.solid_grid import Forms
-from sensorium.geometry.solids import Solids, build_solids
+from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
+from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
-from sensorium.world.ray_static import Form, Static, building
-from sensorium.world.select import WORLD, below_namespace, match_prim_path
+from sensorium.world.ray_static import IndexKind, Static, building
+from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -145,10 +145,10 @@ class View:
         """The static shapes, as a tree."""
         return self._surroundings("tree")
 
-    def _surroundings(self, form: Form) -> Surroundings:
-        if form not in self._built:
-            self._built[form] = self._parts.surroundings(form)
-        return self._built[form]
+    def _surroundings(self, kind: IndexKind) -> Surroundings:
+        if kind not in self._built:
+            self._built[kind] = self._parts.surroundings(kind)
+        return self._built[kind]
 
 
 class RayScene:
@@ -171,7 +171,7 @@ class RayScene:
         }
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
-        self._forms = Forms(compute.device)
+        self._prepared = PreparedMeshes(compute.device)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
     def __repr__(self) -> str:
@@ -248,13 +248,7 @@ class RayScene:
 
     def _by_name(self, pattern: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
         """Return the shapes that match a pattern, and whether it matches any body or shape at all."""
-        try:
-            regex = re.compile(pattern)
-        except re.error as error:
-            fault = Fault(
-                field, repr(pattern), "a name or a regular expression", f"The regular expression is invalid: {error}."
-            )
-            raise SelectionError(config, [fault]) from None
+        regex = compiled(pattern, config, field)
         pairs = zip(self.body_names, (shape.name for shape in self.shapes), strict=True)
         hits = [i for i, pair in enumerate(pairs) if any(pattern == name or regex.fullmatch(name) for name in pair)]
         return hits, bool(hits) or any(pattern == name or regex.fullmatch(name) for name in (*bodies, WORLD))
@@ -394,7 +388,7 @@ class RayScene:
             triangles = sum(len(mesh.faces) for mesh in {id(m): m for m in found if m is not None}.values())
             with building("signed distances", triangles):
                 try:
-                    solids = build_solids(meshes, self._compute.device, self._forms)
+                    solids = build_solids(meshes, self._compute.device, self._prepared)
                 except ModelError as error:
                     pairs = zip(rows, found, strict=True)
                     name = next(self.shapes[i].name for i, m in pairs if m is not None and repr(m.name) in str(error))
@@ -514,8 +508,5 @@ class RayScene:
         """Bytes of height fields, trees and indices, about; they do not grow with the number of environments."""
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
-        forms = self._forms.nbytes if len(self._forms) else 0
-        return int(heights + trees + forms + sum(view._parts.nbytes for view in self._views.values()))
-
-
-__all__ = ["GEOMETRIES", "Geometry", "RayScene", "SolidView", "Targets", "View", "building"]
+        solids = self._prepared.nbytes if len(self._prepared) else 0
+        return int(heights + trees + solids + sum(view._parts.nbytes for view in self._views.values()))

@@ -17,7 +17,7 @@ from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terra
 from sensorium.geometry.ray_structs import Surroundings
 from sensorium.geometry.shapes import Shape
 
-Form = Literal["tree", "walk", "vertical"]
+IndexKind = Literal["tree", "walk", "vertical"]
 LARGE = 300_000
 """Number of static triangles from which a build shows its progress."""
 
@@ -61,7 +61,7 @@ class Static:
     def _indexed(
         self, shapes: tuple[int, ...], points: NDArray[Any], faces: NDArray[Any]
     ) -> tuple[Columns, ColumnsIndex, Any]:
-        """Return the index of the triangles of shapes and their unit normals, built once for all forms."""
+        """Return the index of the triangles of shapes and their unit normals, built once for all kinds."""
         if shapes not in self._columns:
             with building("the index of the static world", len(faces)) as progress:
                 columns = build_columns(points, faces, progress)
@@ -73,11 +73,11 @@ class Static:
             self._columns[shapes] = columns, columns.to(self.device), normal
         return self._columns[shapes]
 
-    def surroundings(self, form: Form) -> Surroundings:
+    def surroundings(self, kind: IndexKind) -> Surroundings:
         """Build the tree or the walk for rays in any direction, or the index for vertical rays."""
         device = self.device
         out = Surroundings()
-        vertical = form == "vertical"
+        vertical = kind == "vertical"
         boxes = [i for i in self.rows if vertical and self.shapes[i].kind == "box" and i not in self.single]
         chosen = (*self.meshes, *boxes)
         points, faces, of_shape, of_face = self._triangles(chosen)
@@ -87,10 +87,10 @@ class Static:
             return wp.array(np.asarray(values, dtype=np.int32), dtype=wp.int32, device=device)
 
         none = ints(np.zeros(0))
-        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if form == "tree" else (none, none)
-        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if form != "tree" else (none, none)
+        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if kind == "tree" else (none, none)
+        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if kind != "tree" else (none, none)
         out.column_normal = wp.zeros(0, dtype=wp.vec3, device=device)
-        if len(faces) and form != "tree":
+        if len(faces) and kind != "tree":
             columns, out.columns, out.column_normal = self._indexed(chosen, points, faces)
             if vertical:
                 out.is_indexed = 1
@@ -155,6 +155,3 @@ def building(what: str, triangles: int) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"Building {what}: {triangles:,} triangles", total=None)
         yield lambda share: bar.update(task, total=1.0, completed=share)
-
-
-__all__ = ["LARGE", "Form", "Static", "building"]

@@ -43,6 +43,15 @@ class Named(Protocol):
         """Return the row of a body's parent, -1 for the world; None where the kinematic tree is unknown."""
 
 
+def compiled(pattern: str, config: str, field: str) -> re.Pattern[str]:
+    """Return the regular expression of a field; raise `SelectionError` if it is invalid."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        fix = f"The regular expression is invalid: {error}."
+        raise SelectionError(config, [Fault(field, repr(pattern), "a name or a regular expression", fix)]) from None
+
+
 def match_names(
     pattern: str, names: Sequence[str], *, config: str, field: str, what: str, exactly_one: bool = False
 ) -> list[str]:
@@ -61,13 +70,7 @@ def match_names(
     """
     if pattern in names:
         return [pattern]
-    try:
-        regex = re.compile(pattern)
-    except re.error as error:
-        fault = Fault(
-            field, repr(pattern), "a name or a regular expression", f"The regular expression is invalid: {error}."
-        )
-        raise SelectionError(config, [fault]) from None
+    regex = compiled(pattern, config, field)
     found = [name for name in names if regex.fullmatch(name)]
     if not found:
         fix = f"{nearest(pattern, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
@@ -133,9 +136,8 @@ def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[
     Raises:
         SelectionError: no element, or too many, matched.
     """
-    config = f"{type(cfg).__name__}({cfg.label!r})"
     selector, value = cfg.selector
-    return resolve_frames(selector, value, engine, config=config, field=selector, exactly_one=not cfg.is_plural)
+    return resolve_frames(selector, value, engine, config=cfg.title, field=selector, exactly_one=not cfg.is_plural)
 
 
 def resolve_frames(
@@ -293,16 +295,3 @@ def _roots(pattern: str, engine: Named) -> list[str]:
 
 def _full_matches(pattern: str, names: Sequence[str]) -> list[str]:
     return [pattern] if pattern in names else [name for name in names if re.fullmatch(pattern, name)]
-
-
-__all__ = [
-    "WORLD",
-    "Named",
-    "below_namespace",
-    "entity_pattern",
-    "match_names",
-    "match_prim_path",
-    "resolve_frames",
-    "resolve_mounts",
-    "resolve_prim_path",
-]

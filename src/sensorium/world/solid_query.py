@@ -13,7 +13,7 @@ import torch
 import warp as wp
 from numpy.typing import ArrayLike
 
-from sensorium.geometry.solid_around import Around, Shapes, place_solids
+from sensorium.geometry.solid_around import NearShapes, Shapes, place_solids
 from sensorium.world.query import MountQuery, QueryContext
 from sensorium.world.ray_scene import Targets
 
@@ -62,7 +62,7 @@ class SolidQuery(MountQuery):
             self.view.instances, self.view.solids, scene.fields,
         )  # fmt: skip
         size = (self._compute.num_envs, mount.count, len(self.view.shapes))
-        self.around = Around()
+        self.around = NearShapes()
         """The near shapes, for kernels; valid after `place` has run."""
         self.around.count = wp.zeros(size[:2], dtype=wp.int32, device=device)
         self.around.row = wp.zeros(size, dtype=wp.int32, device=device)
@@ -99,6 +99,3 @@ class SolidQuery(MountQuery):
         around = self.around
         arrays = (around.count, around.row, around.pos, around.quat, around.lin, around.ang)
         return sum(int(array.capacity) for array in arrays) + self._hidden.numel()
-
-
-__all__ = ["SolidQuery"]

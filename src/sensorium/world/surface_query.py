@@ -172,6 +172,3 @@ class SurfaceQuery(MountQuery):
         arrays = (self._moving.pos, self._moving.quat, self._moving.centre)
         held = sum(int(array.capacity) for array in arrays)
         return held + sum(tensor.numel() * tensor.element_size() for tensor in own)
-
-
-__all__ = ["SurfaceQuery"]

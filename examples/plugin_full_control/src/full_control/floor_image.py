@@ -47,7 +47,7 @@ class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
         cfg = self.cfg
         shape = (self.num_envs, self.mount.count, cfg.height, cfg.width)
         self.image = torch.zeros(shape, dtype=torch.uint8, device=self.device)
-        self.set_outputs({"image": self.image})  # what is measured is the truth here
+        self.set_outputs({"image": self.image})  # the measured image equals the truth here
         self.right = cfg.pixel * (torch.arange(cfg.width, device=self.device) + 0.5 - cfg.width / 2)
         self.up = cfg.pixel * (cfg.height / 2 - 0.5 - torch.arange(cfg.height, device=self.device))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from torch import Tensor
 
 from sensorium.cfg import SELECTORS, Float, ObjRef, SensorCfg, name_in
-from sensorium.compat.words import Words
+from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError, Fault
 from sensorium.sensors import builtin as _builtin
 from sensorium.sensors.builtin import BuiltinSensor
@@ -53,21 +53,21 @@ class RayCastData(_rays.RayCasterData):
         return self.quat_w if self.quat_w is None or self.quat_w.dim() > 2 else self.quat_w.unsqueeze(1)
 
 
-class BuiltinSensorCfg(Words, _builtin.BuiltinSensorCfg):
+class BuiltinSensorCfg(AliasedCfg, _builtin.BuiltinSensorCfg):
     """Configuration of a native sensor of MuJoCo."""
 
     sensor_type: str
     """Type of the sensor, as in MuJoCo's XML."""
 
 
-class ContactSensorCfg(Words, _contact.ContactSensorCfg):
+class ContactSensorCfg(AliasedCfg, _contact.ContactSensorCfg):
     """Configuration of a report of contacts."""
 
     primary: ContactMatch
     """Elements whose contacts are reported."""
 
 
-class _Framed(Words):
+class _Framed(AliasedCfg):
     """Config whose mount may be given as `frame`: an `ObjRef` to a body, a site or a geom, or several of them."""
 
     def __init__(self, /, **data: Any) -> None:

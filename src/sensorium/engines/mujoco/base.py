@@ -124,7 +124,7 @@ class MujocoModelEngine(Engine):
         self._named: Elements | None = None
         self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
-        self._told: set[str] = set()  # warnings already issued
+        self._issued: set[str] = set()  # warnings already issued
         self._diverged = np.zeros(num_envs, dtype=bool)
 
     def _ensure(self) -> None:
@@ -175,9 +175,9 @@ class MujocoModelEngine(Engine):
             what: purpose of the memory and what was lost.
             larger: setting to increase.
         """
-        if what in self._told or not len(envs):
+        if what in self._issued or not len(envs):
             return
-        self._told.add(what)
+        self._issued.add(what)
         warnings.warn(
             f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick} for {what}. "
             f"Raise {larger}. This warning is issued once.",
@@ -245,7 +245,7 @@ class MujocoModelEngine(Engine):
             )
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        """Create the derived arrays of requirements that the model meets."""
+        """Create the derived arrays of requirements that the model fulfils."""
         self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
         self._model_fields = model_fields_of(prepared)
         self._sensors = bool(native(prepared) or contacts(prepared))

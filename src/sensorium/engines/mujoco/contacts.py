@@ -125,7 +125,7 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
                 'use the moving object as the primary and this one as the secondary, or remove <flag sleep="enable"/>.'
             )
         geoms, bodies = elements(model, word, i)
-        if what == "secondary" and _forgets(model, word, bodies):
+        if what == "secondary" and _omits_sleeping(model, word, bodies):
             return (
                 f"{what}: the subtree of {name!r} has static and moving bodies, for which MuJoCo omits contacts "
                 "with sleeping bodies: omit the secondary, name a 'body' or 'geom', or remove "
@@ -144,7 +144,7 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
     return None
 
 
-def _forgets(model: Any, kind: str, bodies: set[int]) -> bool:
+def _omits_sleeping(model: Any, kind: str, bodies: set[int]) -> bool:
     """Whether MuJoCo treats a secondary as awake, and therefore omits contacts with sleeping bodies."""
     if kind != "subtree" or not sleeps(model.opt):
         return False

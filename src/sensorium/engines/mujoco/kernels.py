@@ -127,7 +127,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         force_out: wp.array2d[wp.vec3],
         torque_out: wp.array2d[wp.vec3],
     ) -> None:
-        """Move what a body's parent exerts on it to the body frame origin; a held wrench is there, in its axes."""
+        """Move the wrench exerted by the parent to the body frame origin; that of a held sensor is rotated."""
         i, item = wp.tid()
         env = rows.start + i
         if rows.mask[env] == wp.uint8(0):

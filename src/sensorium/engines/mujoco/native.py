@@ -301,7 +301,7 @@ def declared_types(spec: Any) -> dict[str, str]:
     return {each.name: WORDS[int(each.type)] for each in spec.sensors if each.name and not hidden(each.name)}
 
 
-def blamed(message: str) -> str | None:
+def sensor_in_message(message: str) -> str | None:
     """Return the name of the added sensor in a message of MuJoCo's compiler, or None."""
     _, found, rest = message.partition(f"'{NATIVE_PREFIX}")
     return rest.rsplit("'", 1)[0] if found else None

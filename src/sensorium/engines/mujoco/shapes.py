@@ -94,7 +94,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 is_static=body in static,
                 is_collision=bool(model.geom_contype[geom] or model.geom_conaffinity[geom]) or geom in paired,
                 fault=fault,
-                **_looks(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
+                **_appearance(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
             )
         )
     for flex, name in enumerate(names[len(geoms) :]):
@@ -105,7 +105,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 is_static=False,
                 is_collision=bool(model.flex_contype[flex] or model.flex_conaffinity[flex]),
                 fault="it is deformable (a flex), which rays cannot hit",
-                **_looks(model, int(model.flex_group[flex]), int(model.flex_matid[flex]), model.flex_rgba[flex]),
+                **_appearance(model, int(model.flex_group[flex]), int(model.flex_matid[flex]), model.flex_rgba[flex]),
             )
         )
     return tuple(shapes)
@@ -140,7 +140,7 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
         if values is None or not values.size:
             continue
         static = static or static_bodies(model)
-        values = what_counts(field, values, static)
+        values = compared_part(field, values, static)
         differs = (values != values[:1]).reshape(*values.shape[:2], -1).any(axis=2)
         if differs.any():
             env, row = (int(index) for index in np.argwhere(differs)[0])
@@ -150,7 +150,7 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
             raise ModelError(f"{what} has a different {field} in env {env} than in env 0. {_SAME_SHAPES}")
 
 
-def what_counts(field: str, values: Any, static: Any) -> Any:
+def compared_part(field: str, values: Any, static: Any) -> Any:
     """Return the part of a field that must be the same in all environments for equal shapes.
 
     Args:
@@ -271,7 +271,7 @@ def _height_field(model: Any, i: int) -> HeightField:
     return HeightField(heights.reshape(rows, columns), (x, y), base, name)
 
 
-def _looks(model: Any, group: int, material: int, own: np.ndarray) -> dict[str, Any]:
+def _appearance(model: Any, group: int, material: int, own: np.ndarray) -> dict[str, Any]:
     """Return the group and colour attributes of a shape; its reflectance is the luminance of the drawn colour."""
     given = model.mat_rgba[material] if material >= 0 else own
     drawn = given if tuple(own) == _GREY else own

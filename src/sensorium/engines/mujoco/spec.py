@@ -18,7 +18,7 @@ import numpy as np
 from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco.contacts import add_contacts
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
-from sensorium.engines.mujoco.native import add_native, blamed
+from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
@@ -95,7 +95,7 @@ def compile_spec(spec: Any, label: str) -> Any:
     try:
         return spec.compile()
     except ValueError as error:
-        if (name := blamed(str(error))) is not None:
+        if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
             raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
         raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error

@@ -19,9 +19,9 @@ from sensorium.engines.mujoco.contacts import contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import sensor_id
 from sensorium.engines.mujoco.needs import STATE_SOURCES
-from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, static_bodies, what_counts, with_values
+from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, compared_part, static_bodies, with_values
 from sensorium.engines.mujoco.sleep import sleeps
-from sensorium.engines.mujoco_warp.contacts import mistaken
+from sensorium.engines.mujoco_warp.contacts import misread_primaries
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, mujoco_warp
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
@@ -85,9 +85,9 @@ class WarpModelEngine(MujocoModelEngine):
         super()._derive(prepared)
         version = mujoco_warp().__version__
         for report in contacts(prepared):
-            names = [name for name in mistaken(report, self._worlds.mjm, version) if name not in self._told]
+            names = [name for name in misread_primaries(report, self._worlds.mjm, version) if name not in self._issued]
             if names:
-                self._told.update(names)
+                self._issued.update(names)
                 warnings.warn(
                     f"contacts of {listed(names)}: mujoco_warp {version} reports wrong signs of normals and forces "
                     f"where reduce={report.args[3]!r} sorts contacts in which a primary is the first geom and others "
@@ -152,12 +152,12 @@ class WarpModelEngine(MujocoModelEngine):
             return
         kept = {} if ids is None else {name: self._worlds.tensor(name) for name in self._fields}
         before = {name: values.clone() for name, values in kept.items() if name not in STATE_SOURCES}
-        self._go_forward()
+        self._forward_to_stage()
         for name, old in before.items():
             put(old, kept[name], ids)
             kept[name].copy_(old)
 
-    def _go_forward(self) -> None:
+    def _forward_to_stage(self) -> None:
         """Run the forward computation up to the stage that requirements need."""
         if self._fields and set(self._fields) - set(STATE_SOURCES):
             full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
@@ -211,7 +211,7 @@ class WarpModelEngine(MujocoModelEngine):
         for name in SHAPE_FIELDS:
             array = getattr(worlds.m, name, None)
             if isinstance(array, wp.array) and array.size and array.shape[0] == self.num_envs and name in self._batched:
-                values = what_counts(name, worlds.tensor(name), self._static)
+                values = compared_part(name, worlds.tensor(name), self._static)
                 found.append((values != values[:1]).any())
         if found:
             self._differ.copy_(torch.stack(found).any())

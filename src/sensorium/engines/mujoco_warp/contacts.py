@@ -15,7 +15,7 @@ from sensorium.engines.mujoco.contacts import elements, touchable
 from sensorium.spec import Requirement
 
 
-def mistaken(report: Requirement, model: Any, version: str) -> list[str]:
+def misread_primaries(report: Requirement, model: Any, version: str) -> list[str]:
     """Return the primaries of a report whose normals and forces may have the wrong sign.
 
     Args:

@@ -398,7 +398,7 @@ class _Graph:
         gc.disable()  # memory freed during a capture would invalidate it
         try:
             with (
-                graph.launching.alone(),
+                graph.launching.capturing_alone(),
                 wp.ScopedDevice(device),
                 nullcontext() if stream is None else wp.ScopedStream(stream),
                 wp.ScopedCapture(device=device, force_module_load=False) as captured,

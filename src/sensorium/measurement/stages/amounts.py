@@ -12,8 +12,8 @@ import warp as wp
 from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import draw_columns, is_law, law_of
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
 
@@ -58,24 +58,24 @@ def draw_amount(
     key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
 ) -> None:
     """Draw a distribution for the envs whose episode starts (one launch); no effect for a plain amount."""
-    if not is_law(amount):
+    if not is_drawn(amount):
         return
     inputs = [
-        law_over(key, amount, columns), int(non_negative), key.stream(purpose, field),
+        amount_distribution(key, amount, columns), int(non_negative), key.stream(purpose, field),
         normal_table(key.compute.wp_device),
     ]  # fmt: skip
     key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
 
 
-def law_over(key: StageKey, amount: Any, columns: int) -> Any:
-    """Return an amount per column as a `Law` for kernels; a number always stays the same."""
-    law = amount if is_law(amount) else Uniform(amount, amount)
-    return law_of(law, columns, lambda value: row(value, columns), key.compute.wp_device)
+def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
+    """Return an amount per column as a `ColumnDistribution` for kernels; a number always stays the same."""
+    distribution = amount if is_drawn(amount) else Uniform(amount, amount)
+    return column_distribution(distribution, columns, lambda value: row(value, columns), key.compute.wp_device)
 
 
 def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:
     """Return an amount as a Warp array `[env, column]`: the drawn table, or one row with stride 0."""
-    if is_law(amount):
+    if is_drawn(amount):
         assert drawn is not None
         return wp.from_torch(drawn)
     shared = torch.tensor(row(amount, columns), dtype=torch.float32, device=key.compute.device)
@@ -85,6 +85,7 @@ def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor |
 class DrawnStage(StageCfg):
     """Stage with amounts that may be distributions, which are drawn for each field, per env, at reset."""
 
+    is_recorded: ClassVar[bool] = True
     is_non_negative: ClassVar[bool] = False
     """Whether drawn values are clipped at 0."""
 
@@ -98,7 +99,7 @@ class DrawnStage(StageCfg):
             f"{name}_{field}": (width,)
             for field, count in columns.items()
             for name, (amount, width) in self.amounts(count).items()
-            if is_law(amount)
+            if is_drawn(amount)
         }
 
     def tables(self, state: Mapping[str, torch.Tensor], key: StageKey, field: str) -> list[Any]:
@@ -112,7 +113,7 @@ class DrawnStage(StageCfg):
         """Draw the amounts."""
         for field, count in key.columns.items():
             for name, (amount, width) in self.amounts(count).items():
-                if is_law(amount):
+                if is_drawn(amount):
                     values = state[f"{name}_{field}"]
                     draw_amount(key, name, amount, width, field, values, self.is_non_negative)
 
@@ -140,9 +141,11 @@ ONE_NUMBER = must(
 """Rejects vectors and distributions of vectors."""
 
 
-def no_law(why: str = "Give a fixed amount, since this stage already draws per env at reset.") -> AfterValidator:
+def not_drawn(
+    why: str = "Give a fixed amount, since this stage already draws per env at reset.",
+) -> AfterValidator:
     """Return an annotation that rejects distributions."""
-    return must(lambda amount: not is_law(amount), "a number or a vector", why)
+    return must(lambda amount: not is_drawn(amount), "a number or a vector", why)
 
 
 def within(low: float, high: float, expected: str) -> AfterValidator:
@@ -194,11 +197,10 @@ BEGAN = 2
 
 
 @kernel
-def note_beginning(rows: Rows, began: wp.array2d[wp.float32]) -> None:
+def note_start(rows: Rows, began: wp.array2d[wp.float32]) -> None:
     """Store the tick of the first sample; the clock's `reset_tick` is that of the env, not of the sensor."""
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or not is_first(rows, env):
+    env, _one = masked_tid(rows)
+    if not is_first(rows, env):
         return
     began[env, 0] = float(tick_now(rows) / 65536)
     began[env, 1] = float(tick_now(rows) % 65536)
@@ -210,9 +212,9 @@ def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
     return tick - (int(began[env, 0]) * 65536 + int(began[env, 1]))
 
 
-def launch_beginning(key: StageKey, began: torch.Tensor) -> None:
+def launch_start(key: StageKey, began: torch.Tensor) -> None:
     """Store the tick of the first sample (a launch that acts only at a reset)."""
-    key.compute.launch(note_beginning, (1,), [], [wp.from_torch(began)])
+    key.compute.launch(note_start, (1,), [], [wp.from_torch(began)])
 
 
 def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:

@@ -13,8 +13,8 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import Stream, is_law, normals_of
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -28,8 +28,8 @@ from sensorium.measurement.stages.amounts import (
     check_fit,
     column_values,
     draw_amount,
-    launch_beginning,
-    no_law,
+    launch_start,
+    not_drawn,
     row,
     state_views,
     ticks_since,
@@ -56,33 +56,25 @@ def _gauss_markov(
     turn_on: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, quad = masked_tid(rows)
     draws = normals_of(rows, env, tick_now(rows), quad, stream, table)
+    starts = wp.vec4()
     if is_first(rows, env):
         starts = normals_of(rows, env, tick_now(rows), quad, turn_on_stream, table)
-        for j in range(4):
-            column = 4 * quad + j
-            if column < columns:
-                drift[env, column] = start_sd[column] * draws[j]
-                turn_on[env, column] = turn_on_sd[column] * starts[j]
-    else:
-        for j in range(4):
-            column = 4 * quad + j
-            if column < columns:
-                b = drift[env, column]
-                drift[env, column] = b + (
-                    step_sd[column] * draws[j] - leak * b
-                )  # only one rounding, so no systematic error
     for j in range(4):
         column = 4 * quad + j
         if column < columns:
-            values[env, column] = values[env, column] + drift[env, column] + turn_on[env, column]
+            b = drift[env, column]
+            if is_first(rows, env):
+                b = start_sd[column] * draws[j]
+                turn_on[env, column] = turn_on_sd[column] * starts[j]
+            else:
+                b = b + (step_sd[column] * draws[j] - leak * b)  # only one rounding, so no systematic error
+            drift[env, column] = b
+            values[env, column] = values[env, column] + b + turn_on[env, column]
 
 
-Drive = Annotated[Amount, no_law(), within(0.0, math.inf, "a number or vector >= 0")]
+Drive = Annotated[Amount, not_drawn(), within(0.0, math.inf, "a number or vector >= 0")]
 
 
 class GaussMarkov(StageCfg):
@@ -163,10 +155,7 @@ def _flicker(
     parts: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, quad = masked_tid(rows)
     quads = (columns + 3) / 4
     total = wp.vec4()
     for c in range(leak.shape[0]):
@@ -202,7 +191,6 @@ class Flicker(DrawnStage):
     """
 
     place: ClassVar[Place] = "bias"
-    is_recorded: ClassVar[bool] = True
     is_non_negative: ClassVar[bool] = True
 
     bias_instability: Annotated[Amount, within(0.0, math.inf, "an amount >= 0")]
@@ -278,10 +266,7 @@ def _temperature(
     began: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     since = ticks_since(tick_now(rows), began, env)
     missing = cold  # times exp(-t / tau), as a product of powers for the same bits on every device
     for bit in range(powers.shape[0]):
@@ -300,7 +285,6 @@ class TemperatureDrift(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     coefficient: Amount = 0.0
     """Temperature coefficient of the bias (TCO), unit/K: a number, one per axis, or a distribution."""
@@ -326,12 +310,12 @@ class TemperatureDrift(DrawnStage):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the tick of the first sample and the drawn amounts."""
         check_fit(columns, coefficient=self.coefficient, scale_coefficient=self.scale_coefficient)
-        drawn = {name: (1,) for name, amount in self._device().items() if is_law(amount)}
+        drawn = {name: (1,) for name, amount in self._device().items() if is_drawn(amount)}
         return {"began": (BEGAN,), **drawn, **super().state_specs(columns)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Alter bias and scale (one launch per field, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         ticks = 2.0 ** np.arange(_BITS)
         powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)
         for field, columns in key.columns.items():
@@ -349,6 +333,6 @@ class TemperatureDrift(DrawnStage):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw temperatures and coefficients."""
         for name, amount in self._device().items():
-            if is_law(amount):
+            if is_drawn(amount):
                 draw_amount(key, name, amount, 1, "", state[name])
         super().reset(state, key)

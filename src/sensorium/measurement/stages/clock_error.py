@@ -10,7 +10,7 @@ import warp as wp
 
 from sensorium.cfg import Amount, Place, StageCfg
 from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import Stream, is_law, normals_of
+from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -18,7 +18,7 @@ from sensorium.measurement.stages.amounts import (
     Time,
     amount_table,
     draw_amount,
-    launch_beginning,
+    launch_start,
     ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -78,7 +78,7 @@ class ClockError(StageCfg):
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         """Return the drawn amounts, and the start tick of a clock with an error."""
-        drawn = {name: (1,) for name in ("offset", "skew_ppm") if is_law(getattr(self, name))}
+        drawn = {name: (1,) for name in ("offset", "skew_ppm") if is_drawn(getattr(self, name))}
         return drawn if self.skew_ppm == 0.0 else {**drawn, "began": (BEGAN,)}
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -88,7 +88,7 @@ class ClockError(StageCfg):
         """Draw offset and skew for the envs whose episode starts, and set the clock."""
         for name, values in state.items():
             if name == "began":
-                launch_beginning(key, values)
+                launch_start(key, values)
             else:
                 draw_amount(key, name, getattr(self, name), 1, "", values)
 

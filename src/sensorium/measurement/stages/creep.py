@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -23,7 +23,7 @@ from sensorium.measurement.stages.amounts import (
     amount_row,
     check_fit,
     column_values,
-    launch_beginning,
+    launch_start,
     state_views,
     ticks_since,
 )
@@ -49,10 +49,7 @@ def _creep(
     carry: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     if not wp.isfinite(x):
         return
@@ -91,7 +88,6 @@ class Creep(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     creep: Amount = 0.0
     """Creep per decade of time, as a fraction of the load: a number, one per axis, or a distribution drawn per env and
@@ -139,7 +135,7 @@ class Creep(DrawnStage):
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Advance the processes and add their sum (one launch per field, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         rates, weights = self.processes()
         clock = key.clock
         for field, columns in key.columns.items():

@@ -13,8 +13,8 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import is_law
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     Row,
@@ -22,7 +22,7 @@ from sensorium.measurement.stages.amounts import (
     amount_table,
     column_values,
     draw_amount,
-    no_law,
+    not_drawn,
     parts,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -38,10 +38,8 @@ def _stack(
     values: wp.array2d[wp.float32],
     stack: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        stack[env, column / elements * size + first + column % elements] = values[env, column]
+    env, column = masked_tid(rows)
+    stack[env, column / elements * size + first + column % elements] = values[env, column]
 
 
 @kernel
@@ -56,10 +54,7 @@ def _mix(
     stack: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     mount = column / elements
     k = first + column % elements
     total = stack[env, mount * size + k]
@@ -89,7 +84,7 @@ class Crosstalk(StageCfg):
     full_scale: (
         Annotated[
             Amount,
-            no_law("Give fixed numbers for the device."),
+            not_drawn("Give fixed numbers for the device."),
             must(lambda scale: amount_bounds(scale)[0] > 0.0, "numbers > 0"),
         ]
         | None
@@ -106,8 +101,8 @@ class Crosstalk(StageCfg):
         for part in parts(value):
             shape = np.shape(part)
             side = math.isqrt(int(np.size(part)))
-            if shape not in ((), (side * side,) if is_law(value) else (side, side)):
-                raise bad("a distribution of numbers or of whole matrices" if is_law(value) else "a square matrix")
+            if shape not in ((), (side * side,) if is_drawn(value) else (side, side)):
+                raise bad("a distribution of numbers or of whole matrices" if is_drawn(value) else "a square matrix")
         if len({np.size(part) for part in parts(value) if np.ndim(part)}) > 1:
             raise bad("matrices of the same size")
         return value
@@ -146,7 +141,7 @@ class Crosstalk(StageCfg):
         """Return the drawn matrices; check that the full scales fit."""
         size, _ = self._elements(columns)
         self._scales(columns)
-        return {"matrix": (sum(columns.values()) * size,)} if is_law(self.matrix) else {}
+        return {"matrix": (sum(columns.values()) * size,)} if is_drawn(self.matrix) else {}
 
     def _scales(self, columns: Mapping[str, int]) -> Row:
         """Return the full scale of each element, 1 by default."""
@@ -178,7 +173,7 @@ class Crosstalk(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
-        if is_law(self.matrix):
+        if is_drawn(self.matrix):
             draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
 
 
@@ -189,4 +184,4 @@ def _side(matrix: Any) -> int | None:
 
 
 def _flat(matrix: Any) -> Any:
-    return matrix if is_law(matrix) else tuple(np.asarray(matrix, np.float64).reshape(-1).tolist())
+    return matrix if is_drawn(matrix) else tuple(np.asarray(matrix, np.float64).reshape(-1).tolist())

@@ -12,9 +12,9 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import exact_fraction
 
@@ -52,10 +52,7 @@ def _debounce(
     pending: wp.array2d[wp.int32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     side = wp.float32(0.0)
     if x > threshold[column]:
@@ -93,7 +90,7 @@ class Debounce(StageCfg):
     """Number of consecutive samples, including the first on the other side; 1 has no effect."""
     time: Time | None = PydanticField(default=None, validate_default=True)
     """Time since the first sample on the other side, s; 0 has no effect."""
-    threshold: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] = 0.0
+    threshold: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] = 0.0
     """Boundary of the two sides, above and at or below it: a number, or one per element, in the field's unit."""
 
     @field_validator("time")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
@@ -18,7 +18,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, Positive, Share, StageCfg, bad, must
-from sensorium.compute import Rows, kernel, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
@@ -163,7 +163,7 @@ def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
 
 
 @wp.func
-def looked_up(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
+def shifted_pixel(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
     """Return the pixel that replaces (u, v) if its centre is shifted by `shift` px.
 
     With `keeps_surface` a shift along the pixel's own surface has no effect, so that it blurs steps and adds no noise
@@ -257,14 +257,11 @@ def noise_of(
 
 
 @kernel
-def keep_what_is_there(
+def keep_true_image(
     rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
     """Store the true image with its misses as +inf, taken from the slot, which still holds them."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     there[env, column] = truth[env, column]
     if wp.isinf(values[env, column]):
         there[env, column] = wp.inf
@@ -275,21 +272,15 @@ def keep_and_clear(
     rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
 ) -> None:
     """Store the image before the stage, for look-ups, and clear the second view."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     before[env, column] = values[env, column]
     nearest[env, column] = 0.0
 
 
 @kernel
-def see_from_the_other(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
+def find_second_view(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
-    i, mount, v, u = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, v, u = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
     d = parallax * inverse_at(view, env, first, u, v)
@@ -311,7 +302,7 @@ def is_hidden(
 ) -> bool:
     """Return whether a point of disparity d is hidden in the second view: outside its image or occluded.
 
-    Points nearer by less than a pixel, or by what the slope of the point's own surface explains, do not occlude it.
+    Points nearer by less than a pixel, or by the slope of the point's own surface, do not occlude it.
     """
     to = int(wp.floor(float(u) + 0.5 - d))
     if to < 0 or to >= image.width:
@@ -355,6 +346,8 @@ class DepthStage(StageCfg):
 
     A miss (+inf) stays a miss. A pixel without a value, a hole, reports `hole_value`.
     """
+
+    is_recorded: ClassVar[bool] = True
 
     fields: tuple[str, ...] = (Z_DEPTH,)
     """Fields that the stage alters: z-depth, `distance_to_image_plane`."""
@@ -485,25 +478,19 @@ class DepthStage(StageCfg):
         view.normals = wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3)
         view.quats = wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4)
         values = [column_values(record[field]) for record in (slot, truth)]
-        key.compute.launch(keep_what_is_there, (key.columns[field],), values, [view.z])
+        key.compute.launch(keep_true_image, (key.columns[field],), values, [view.z])
         return view
 
-    def chances(self, key: StageKey, field: str) -> list[Any]:
-        """Return clock, episodes, streams and the normal table for kernels."""
-        return [
-            self.draws(key, field), normal_table(key.compute.wp_device)
-        ]  # fmt: skip
-
-    def look_around(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
+    def prepare_views(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
         """Store the image for look-ups and compute its second view, both `[env, column]` (one or two launches)."""
         before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
         key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
         if sight.shadow:
-            key.compute.launch(see_from_the_other, image_shape(slot[field]), [view, sight.parallax], [nearest])
+            key.compute.launch(find_second_view, image_shape(slot[field]), [view, sight.parallax], [nearest])
         return before, nearest
 
     def measure(self, kernel: Any, slot: Record, key: StageKey, field: str, inputs: list[Any], others: Any) -> None:
         """Launch the kernel of a model, four pixels of a row per thread; `others` follow the random numbers."""
         mounts, height, width = image_shape(slot[field])
-        inputs = [*inputs, *self.chances(key, field), *others]
+        inputs = [*inputs, self.draws(key, field), normal_table(key.compute.wp_device), *others]
         key.compute.launch(kernel, (mounts, height, (width + 3) // 4), inputs, [column_values(slot[field])])

@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, bad
-from sensorium.compute import Rows, kernel, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
@@ -25,8 +25,8 @@ from sensorium.measurement.stages.depth_image import (
     inverse,
     inverse_at,
     is_seen,
-    looked_up,
     noise_of,
+    shifted_pixel,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -82,10 +82,7 @@ def _kinect(
     nearest: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, mount, v, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, v, quad = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
     noise = noise_of(rows, env, mount, v, quad, image, draws, table)
@@ -103,7 +100,7 @@ def _kinect(
             angle = wp.min(wp.acos(incidence(view, env, mount, u, v)), _STEEPEST)
             sideways = sideways * lateral_sd(angle)
         shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
-        at = looked_up(view, env, first, u, v, shift, 1 - kinect.is_redwood)
+        at = shifted_pixel(view, env, first, u, v, shift, 1 - kinect.is_redwood)
         if kinect.is_redwood != 0:  # half resolution: the first pixel of each 2 x 2 block
             half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
             if inverse_at(view, env, first, half[0], half[1]) > 0.0:
@@ -153,7 +150,6 @@ class KinectDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     variant: Literal["axial", "redwood"] = "axial"
     """Error model, see above."""
@@ -196,5 +192,5 @@ class KinectDepth(DepthStage):
             kinect.lateral = self.lateral_scale * ratio * (REDWOOD_JITTER if is_redwood else 1.0)
             kinect.quantum, kinect.min_range = self.quantum, self.min_range
             kinect.sight = self.sight(self.baseline * view.image.focal, self.shadow)
-            seen = self.look_around(slot, view, kinect.sight, key, field)
+            seen = self.prepare_views(slot, view, kinect.sight, key, field)
             self.measure(_kinect, slot, key, field, [view, kinect], seen)

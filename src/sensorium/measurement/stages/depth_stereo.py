@@ -10,7 +10,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
-from sensorium.compute import Rows, kernel, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
@@ -20,8 +20,8 @@ from sensorium.measurement.stages.depth_image import (
     View,
     inverse,
     is_seen,
-    looked_up,
     noise_of,
+    shifted_pixel,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import word_to_normal, word_to_uniform
@@ -51,10 +51,7 @@ def _stereo(
     nearest: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, mount, v, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, v, quad = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
     noise = noise_of(rows, env, mount, v, quad, image, draws, table)
@@ -71,7 +68,7 @@ def _stereo(
             shift = wp.vec2(
                 stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
             )
-            at = looked_up(view, env, first, u, v, shift, 1)
+            at = shifted_pixel(view, env, first, u, v, shift, 1)
         seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
         d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
         d = d + stereo.noise * noise[j]
@@ -108,7 +105,6 @@ class StereoDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     baseline: Above0
     """Distance between the two cameras, m."""
@@ -139,5 +135,5 @@ class StereoDepth(DepthStage):
             stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
             stereo.fattening = self.edge_fattening * ratio
             stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
-            seen = self.look_around(slot, view, stereo.sight, key, field)
+            seen = self.prepare_views(slot, view, stereo.sight, key, field)
             self.measure(_stereo, slot, key, field, [view, stereo], seen)

@@ -10,7 +10,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, NonNegative, Place, Positive, must
-from sensorium.compute import Rows, kernel, tick_now
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values
@@ -75,10 +75,7 @@ def _tof(
     reflectances: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, mount, v, quad = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, v, quad = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
     noise = noise_of(rows, env, mount, v, quad, image, draws, table)
@@ -159,7 +156,6 @@ class TofDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
-    is_recorded: ClassVar[bool] = True
 
     modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""

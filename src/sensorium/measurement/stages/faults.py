@@ -13,11 +13,12 @@ from pydantic import Field as PydanticField
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
-from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import Law, Stream, converted, draw_of, is_law, stream_words
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    amount_distribution,
     amount_row,
     amount_table,
     below_high,
@@ -27,9 +28,8 @@ from sensorium.measurement.stages.amounts import (
     ends_row,
     in_ticks,
     is_within,
-    launch_beginning,
-    law_over,
-    no_law,
+    launch_start,
+    not_drawn,
     row,
     state_views,
     ticks_since,
@@ -74,10 +74,7 @@ def _decide(
     stream: Stream,
     lost: wp.array2d[wp.float32],
 ) -> None:
-    i, element = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, element = masked_tid(rows)
     words = stream_words(rows, env, tick_now(rows), element / 4, stream)
     u = word_to_uniform(words[element % 4])
     was_lost = is_burst != 0 and lost[env, element] > 0.0 and not is_first(rows, env)
@@ -94,9 +91,8 @@ def _decide(
 def _replace(
     rows: Rows, value: wp.array[wp.float32], lost: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and lost[env, column] > 0.0:
+    env, column = masked_tid(rows)
+    if lost[env, column] > 0.0:
         values[env, column] = value[column]
 
 
@@ -107,10 +103,7 @@ def _hold(
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if struck[env, column] > 0.0 and not is_first(rows, env):
         values[env, column] = held[env, column]
     else:
@@ -162,7 +155,7 @@ class Dropout(StageCfg):
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
     """Reported value: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
     ray without a hit, or NaN."""
-    value: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = PydanticField(
+    value: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = PydanticField(
         default=None, validate_default=True
     )
     """Reported value for ``mode="value"``, in the field's unit: a number, or one per element."""
@@ -190,7 +183,7 @@ class Dropout(StageCfg):
         check_fit(groups, probability=self._chance)
         for group, count in groups.items():
             specs[f"lost_{group}"] = (count,)
-            if is_law(self._chance):
+            if is_drawn(self._chance):
                 specs[f"chance_{group}"] = (count,)
         good = {f"good_{field}": (count,) for field, count in columns.items()} if self.mode == "hold" else {}
         return {**specs, **good}
@@ -221,7 +214,7 @@ class Dropout(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample is always good."""
         for group, count in _groups(self.per, key.columns).items():
-            if is_law(self._chance):
+            if is_drawn(self._chance):
                 draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
 
 
@@ -238,16 +231,15 @@ def _advance(
     is_scheduled: int,
     strikes: wp.array[wp.float32],
     onset: wp.array2d[wp.float32],
-    duration: Law,
+    duration: ColumnDistribution,
     stream: Stream,
     table: wp.array[wp.vec3],
     began: wp.array2d[wp.float32],
     phase: wp.array2d[wp.float32],
     until: wp.array2d[wp.float32],
 ) -> None:
-    i, element = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or strikes[element] == 0.0:
+    env, element = masked_tid(rows)
+    if strikes[element] == 0.0:
         return
     since = float(ticks_since(tick_now(rows), began, env))
     now = phase[env, element]
@@ -268,7 +260,7 @@ def _advance(
             begins = since >= start
         if begins:
             now = 1.0
-            until[env, element] = start + draw_of(duration, element, words[1], table)
+            until[env, element] = start + draw_value(duration, element, words[1], table)
     phase[env, element] = now
 
 
@@ -339,19 +331,19 @@ class _Fault(StageCfg):
             if self.elements and max(self.elements) >= count:
                 raise ValueError(f"elements below {count}, the number of columns of {group!r}")
             specs |= {f"phase_{group}": (count,), f"until_{group}": (count,)}
-            if is_law(self._written):
+            if is_drawn(self._written):
                 specs[f"onset_{group}"] = (count,)
         return specs
 
     def _advance(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Start and end faults (a launch per group, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         duration = _FOREVER if self.duration is None else converted(self.duration, lambda value: in_ticks(value, key))
         for group, count in _groups(self.per, key.columns).items():
             strikes = np.zeros(count) if self.elements else np.ones(count)
             strikes[list(self.elements)] = 1.0
             onset = self._onset(key)
-            if self.start is not None and not is_law(onset):
+            if self.start is not None and not is_drawn(onset):
                 onset = tuple(np.ceil(row(onset, count)).tolist())
             key.compute.launch(
                 _advance,
@@ -359,7 +351,7 @@ class _Fault(StageCfg):
                 [
                     int(self.start is not None), amount_row(key, strikes),
                     amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    law_over(key, duration, count),
+                    amount_distribution(key, duration, count),
                     key.stream("onset", group),
                     normal_table(key.compute.wp_device), *state_views(state, "began"),
                 ],
@@ -370,7 +362,7 @@ class _Fault(StageCfg):
         """Set all states to zero, and draw the starts."""
         super().reset(state, key)
         for group, count in _groups(self.per, key.columns).items():
-            if is_law(self._written):
+            if is_drawn(self._written):
                 draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
 
 
@@ -410,18 +402,15 @@ class StuckFault(_Fault):
 def _spike(
     rows: Rows,
     phase: wp.array2d[wp.float32],
-    amount: Law,
+    amount: ColumnDistribution,
     stream: Stream,
     table: wp.array[wp.vec3],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if phase[env, column] > 0.0:
         words = stream_words(rows, env, tick_now(rows), column / 4, stream)
-        values[env, column] = values[env, column] + draw_of(amount, column, words[column % 4], table)
+        values[env, column] = values[env, column] + draw_value(amount, column, words[column % 4], table)
 
 
 class SpikeFault(_Fault):
@@ -447,7 +436,7 @@ class SpikeFault(_Fault):
         self._advance(state, key)
         for field, columns in key.columns.items():
             inputs = [
-                _decided(self.per, state, "phase", field, columns), law_over(key, self.amount, columns),
+                _decided(self.per, state, "phase", field, columns), amount_distribution(key, self.amount, columns),
                 key.stream("amount", field),
                 normal_table(key.compute.wp_device),
             ]  # fmt: skip
@@ -465,10 +454,7 @@ def _rail(
     rail: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     if phase[env, column] == 1.0:
         words = stream_words(rows, env, tick_now(rows), column / 4, stream)
         end = low[column]
@@ -479,7 +465,7 @@ def _rail(
         values[env, column] = rail[env, column]
 
 
-OF_DEVICE = no_law("Give fixed numbers for the device.")
+OF_DEVICE = not_drawn("Give fixed numbers for the device.")
 
 
 class SaturationFault(_Fault):

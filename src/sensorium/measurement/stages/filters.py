@@ -18,9 +18,9 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, is_first, kernel
+from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, no_law, row, state_views
+from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
@@ -34,10 +34,7 @@ def _first_order(
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     y = last[env, column]
     if is_first(rows, env) or not wp.isfinite(x) or not wp.isfinite(y):
@@ -56,10 +53,7 @@ def _second_order(
     level: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     u = speed[env, column]
     s = level[env, column]
@@ -75,7 +69,7 @@ def _second_order(
     values[env, column] = y
 
 
-SHARED = no_law("Give fixed numbers, shared by all environments.")
+SHARED = not_drawn("Give fixed numbers, shared by all environments.")
 
 
 class LowPass(StageCfg):
@@ -159,10 +153,7 @@ def _fir(
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     n = past.shape[1]
     if is_first(rows, env):

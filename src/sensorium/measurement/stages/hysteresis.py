@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, Positive, StageCfg, amount_bounds, bad, must
-from sensorium.compute import Rows, is_first, kernel
+from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
@@ -37,10 +37,7 @@ def _relax(
     branch: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     before = last[env, column]
     if is_first(rows, env) or not wp.isfinite(before):
@@ -70,7 +67,6 @@ class Viscoelastic(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     strength: Annotated[Amount, must(_keeps_some, "numbers above -1", "With -1 a fast change would have no effect.")]
     """Relative overshoot of a fast change, above -1: a number, one per axis, or a distribution drawn per env and axis
@@ -136,10 +132,7 @@ def _lose_motion(
     held: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     is_new = is_first(rows, env) or not wp.isfinite(held[env, column, 0])
     if not (wp.isfinite(x) or is_new):

@@ -11,7 +11,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Float, Place, StageCfg, must
-from sensorium.compute import Rows, is_first, kernel, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -27,10 +27,7 @@ def _keep(
     past: wp.array3d[wp.float32],
 ) -> None:
     """Store a tick. The first tick after a reset fills the whole past."""
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     depth = past.shape[1]
     x = now[env, column]
     if begun[env, column] == 0.0:
@@ -60,10 +57,7 @@ def _scan(
     past: wp.array3d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     depth = past.shape[1]
     at = tick_now(rows) - int(whole[column]) + depth
     newer = past[env, at % depth, column]
@@ -80,10 +74,7 @@ def _scan_between(
     last: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     newer = values[env, column]
     older = last[env, column]
     last[env, column] = newer

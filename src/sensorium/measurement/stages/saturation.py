@@ -10,9 +10,9 @@ import warp as wp
 from pydantic import Field as PydanticField
 
 from sensorium.cfg import Amount, Place, StageCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import amount_row, below_high, check_fit, column_values, ends_row, no_law
+from sensorium.measurement.stages.amounts import amount_row, below_high, check_fit, column_values, ends_row, not_drawn
 from sensorium.measurement.stages.key import StageKey
 
 
@@ -23,10 +23,7 @@ def _saturate(
     high_in: wp.array[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     values[env, column] = wp.clamp(values[env, column], low_in[column], high_in[column])
 
 
@@ -36,9 +33,9 @@ class Saturation(StageCfg):
     place: ClassVar[Place] = "saturation"
     is_recorded: ClassVar[bool] = True
 
-    high: Annotated[Amount, no_law()]
+    high: Annotated[Amount, not_drawn()]
     """Upper end, in the field's unit; a number or one per axis."""
-    low: Annotated[Amount | None, no_law(), below_high("end")] = PydanticField(default=None, validate_default=True)
+    low: Annotated[Amount | None, not_drawn(), below_high("end")] = PydanticField(default=None, validate_default=True)
     """Lower end; by default minus `high`."""
 
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:

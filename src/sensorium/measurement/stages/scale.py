@@ -11,8 +11,8 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, bad
-from sensorium.compute import Rows, kernel
-from sensorium.measurement.draws import converted, is_law
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import DrawnStage, parts
 from sensorium.measurement.stages.key import StageKey
@@ -44,10 +44,7 @@ def _scale(
     cross_in: wp.array2d[wp.float32],
     values: wp.array2d[wp.vec3],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     x = values[env, mount]
     a = 3 * mount
     c = 6 * mount
@@ -69,7 +66,6 @@ class ScaleError(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     scale: Amount = 0.0
     """Relative error per axis: 0.01 reads 1 % too high. A number, three numbers or a distribution."""
@@ -117,10 +113,7 @@ def _couplings(value: Any) -> Any:
 def _add_product(
     rows: Rows, matrix: wp.array2d[wp.float32], source: wp.array2d[wp.vec3], values: wp.array2d[wp.vec3]
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     f = source[env, mount]
     m = 9 * mount
     values[env, mount] = values[env, mount] + wp.vec3(
@@ -138,7 +131,6 @@ class GSensitivity(DrawnStage):
     """
 
     place: ClassVar[Place] = "scale"
-    is_recorded: ClassVar[bool] = True
 
     fields: tuple[str, ...] = ("ang_vel_b",)
     """Fields that the stage alters, three axes each."""
@@ -153,8 +145,10 @@ class GSensitivity(DrawnStage):
     def _matrix(cls, value: Any) -> Any:
         for part in parts(value):
             shape = np.shape(part)
-            if shape not in ((), (9,)) if is_law(value) else shape not in ((), (3,), (3, 3)):
-                raise bad("a distribution of numbers or of nine" if is_law(value) else "a number, three numbers or 3x3")
+            if shape not in ((), (9,)) if is_drawn(value) else shape not in ((), (3,), (3, 3)):
+                raise bad(
+                    "a distribution of numbers or of nine" if is_drawn(value) else "a number, three numbers or 3x3"
+                )
         return value
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
@@ -170,7 +164,7 @@ class GSensitivity(DrawnStage):
     def amounts(self, columns: int) -> dict[str, tuple[Any, int]]:
         """Return G row by row, or the distribution of its elements."""
         matrix = self.matrix
-        if not is_law(matrix):
+        if not is_drawn(matrix):
             numbers = np.asarray(matrix, np.float64)
             matrix = tuple((numbers if numbers.ndim == 2 else np.eye(3) * numbers).reshape(-1).tolist())
         return {"matrix": (matrix, 3 * columns)}

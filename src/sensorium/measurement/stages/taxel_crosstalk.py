@@ -12,9 +12,9 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Float, Place, Share, StageCfg, bad, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages.amounts import Row, amount_row, column_values, no_law
+from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
@@ -25,10 +25,8 @@ REACH = 3.0
 
 @kernel
 def _copy(rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32]) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        before[env, column] = values[env, column]
+    env, column = masked_tid(rows)
+    before[env, column] = values[env, column]
 
 
 @wp.func
@@ -63,10 +61,7 @@ def _kernels(number: Any, picked: Any) -> tuple[Any, Any, Any]:
         before: wp.array2d[number],
         values: wp.array2d[number],
     ) -> None:
-        i, column = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, column = masked_tid(rows)
         taxel = (column / elements) % taxels
         first = column - taxel * elements  # the mount's first taxel
         y = number(0.0)
@@ -84,10 +79,7 @@ def _kernels(number: Any, picked: Any) -> tuple[Any, Any, Any]:
         along: wp.array2d[number],
     ) -> None:
         """Spread each taxel's share along the rows: the first half of a Gaussian, which is separable."""
-        i, at = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, at = masked_tid(rows)
         taxel = at % scale.shape[0]
         column = taxel % columns
         half = bell.shape[0] / 2
@@ -108,10 +100,7 @@ def _kernels(number: Any, picked: Any) -> tuple[Any, Any, Any]:
         values: wp.array2d[number],
     ) -> None:
         """Spread the result across the rows, and add the remaining share of each taxel."""
-        i, at = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, at = masked_tid(rows)
         taxel = at % scale.shape[0]
         row = taxel / columns
         last = scale.shape[0] / columns - 1
@@ -160,10 +149,10 @@ class TaxelCrosstalk(StageCfg):
     in m with `spacing`."""
     spacing: Lengths | None = None
     """Distance between neighbours, m: a number, or from row to row and from column to column."""
-    kernel: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    kernel: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
     """Response to a unit input on one taxel: an odd number of rows of an odd number of weights. The centre weight stays
     on the taxel; the weight below it goes to the taxel of the next row."""
-    matrix: Annotated[Amount, no_law("Give fixed numbers, shared by all environments.")] | None = None
+    matrix: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
     """C itself, with row i for the signal that taxel i picks up from each. For lists of taxels, and for grids row by
     row."""
     border: Literal["keep", "leak"] = "keep"

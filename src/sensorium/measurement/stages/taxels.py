@@ -18,8 +18,8 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
-from sensorium.compute import Rows, is_first, kernel, tick_now
-from sensorium.measurement.draws import converted, is_law
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -29,8 +29,8 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     draw_amount,
     in_ticks,
-    launch_beginning,
-    no_law,
+    launch_start,
+    not_drawn,
     parts,
     row,
     state_views,
@@ -137,7 +137,7 @@ class TaxelStage(StageCfg):
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
         """Return the drawn amounts."""
         layout = common_layout(key.specs)
-        return {self.varies: (layout.mounts, *layout.shape)} if is_law(getattr(self, self.varies)) else {}
+        return {self.varies: (layout.mounts, *layout.shape)} if is_drawn(getattr(self, self.varies)) else {}
 
     def table(self, state: Mapping[str, torch.Tensor], key: StageKey) -> Any:
         """Return the amount as a Warp array `[env, taxel]`."""
@@ -156,10 +156,7 @@ class TaxelStage(StageCfg):
 
 @kernel
 def _amplify(rows: Rows, elements: int, gain: wp.array2d[wp.float32], values: wp.array2d[wp.float32]) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = values[env, column]
     if wp.isfinite(x):
         values[env, column] = gain[env, column / elements] * x
@@ -197,10 +194,7 @@ def _nested(mask: Any) -> Any:
 
 @kernel
 def _choose(rows: Rows, chance: wp.array[wp.float32], chosen: wp.array2d[wp.float32]) -> None:
-    i, taxel = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, taxel = masked_tid(rows)
     u = chosen[env, taxel]
     chosen[env, taxel] = wp.where(u < chance[taxel], 1.0, 0.0)
 
@@ -214,7 +208,7 @@ class _TaxelFault(TaxelStage):
     probability: (
         Annotated[
             Amount,
-            no_law("Give fixed numbers, since faults are drawn per env and taxel."),
+            not_drawn("Give fixed numbers, since faults are drawn per env and taxel."),
             within(0.0, 1.0, "a probability in [0, 1]"),
         ]
         | None
@@ -284,10 +278,7 @@ def _silence(
     shown: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     taxel = column / elements
     if dead[env, taxel] > 0.0:
         values[env, column] = shown[env, taxel]
@@ -326,10 +317,7 @@ def _stick(
     held: wp.array2d[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     taxel = column / elements
     since = float(ticks_since(tick_now(rows), began, env))
     if stuck[env, taxel] > 0.0 and since >= start[env, taxel] and not is_first(rows, env):
@@ -363,13 +351,13 @@ class StuckTaxels(_TaxelFault):
     def amount(self, key: StageKey) -> Any:
         """Return the start in ticks; for numbers, the first tick at or after it."""
         start = converted(self.start, lambda value: in_ticks(value, key))
-        if is_law(start):
+        if is_drawn(start):
             return start
         return tuple(np.ceil(row(start, common_layout(key.specs).count)).tolist())
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Freeze values (one launch per field, and one that acts only at a reset)."""
-        launch_beginning(key, state["began"])
+        launch_start(key, state["began"])
         count = common_layout(key.specs).count
         inputs = [
             *taxel_states(state, "stuck"), self.table(state, key),

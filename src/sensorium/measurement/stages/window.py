@@ -9,7 +9,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Place, StageCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import column_values, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -33,10 +33,7 @@ def _look(
     mean: wp.array2d[wp.float32],
     count: wp.array[wp.float32],
 ) -> None:
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
         mean[env, column] = _joined(mean[env, column], count[env], values[env, column])
     if last != 0:  # the fields of a sensor share the count
@@ -51,10 +48,7 @@ def _dump(
     count: wp.array[wp.float32],
     values: wp.array2d[wp.float32],
 ) -> None:
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
         values[env, column] = _joined(mean[env, column], count[env], values[env, column])
         mean[env, column] = 0.0

@@ -142,6 +142,3 @@ class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
         """
         image: Tensor = getattr(self.read(env_ids), self.cfg.shown)
         return image.squeeze(-1)
-
-
-__all__ = ["DepthCamera", "DepthCameraCfg"]

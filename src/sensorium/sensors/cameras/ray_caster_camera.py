@@ -170,8 +170,7 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         self.buffers.body_at_fault = self._cast.body_at_fault
         self._drifts = [self.new_state("drift", (self.mount.count, 3)) if cfg.drifts else None, None]
 
-    # Images
-    # ---------------------------------------------------------------------------------------------------------------
+    # Images -----------------------------------------------------------------------------------------------------------
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

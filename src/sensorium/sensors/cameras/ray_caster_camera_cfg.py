@@ -287,6 +287,3 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     def drifts(self) -> bool:
         """Whether the measured image is taken from a different pose than the true one."""
         return any(any(span) for span in self.drift_spans[0])
-
-
-__all__ = ["ALWAYS", "DISTANCES", "UNSUPPORTED", "CameraData", "CameraOffsetCfg", "RayCasterCameraCfg"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_yaw
 from sensorium.measurement.record import copy_word
 
@@ -24,10 +24,7 @@ def camera_pose(
     k_out: wp.array4d[wp.float32],
 ) -> None:
     """Store the poses of the cameras and their intrinsic matrices."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     turn = quat_in[env, mount]
     if alignment == 1:
         turn = quat_yaw(turn)
@@ -46,10 +43,8 @@ def camera_pose(
 @kernel
 def copy_field(rows: Rows, count: int, wide: int, source: wp.uint64, target: wp.uint64) -> None:
     """Copy a field of `count` words per env."""
-    i, word = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        copy_word(wide, source, env * count + word, target, env * count + word)
+    env, word = masked_tid(rows)
+    copy_word(wide, source, env * count + word, target, env * count + word)
 
 
 RAY, RAY_IN_PLANE, DEPTH = 0, 1, 2
@@ -73,10 +68,7 @@ def make_images(
     points: wp.array3d[wp.vec3],
 ) -> None:
     """Compute both distances from one, and the points; clip as the last step."""
-    i, mount, pixel = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, pixel = masked_tid(rows)
     e = env % inverse_k.shape[0]
     at = wp.vec3(float(pixel % width) + 0.5, float(pixel / width) + 0.5, 1.0)
     p = wp.vec3(wp.dot(inverse_k[e, 0], at), wp.dot(inverse_k[e, 1], at), wp.dot(inverse_k[e, 2], at))

@@ -24,7 +24,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, recorded, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_now
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
 from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored, net_force, reports, touching
@@ -117,10 +117,9 @@ class MagnitudeTask:
 
 @kernel
 def _magnitude(rows: Rows, tasks: wp.array[MagnitudeTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     force = net_force(t.touching, env, mount)
     t.force[env, mount] = wp.length(force)
@@ -138,10 +137,9 @@ class CopyTask:
 
 @kernel
 def _copy_unloaded(rows: Rows, tasks: wp.array[CopyTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.truth.shape[1]:
+    if mount >= t.truth.shape[1]:
         return
     if t.truth[env, mount] == 0.0:
         t.target[env, mount] = t.source[env, mount]
@@ -160,10 +158,7 @@ def _debounced(
     pending: wp.array2d[wp.int32],
     contact_out: wp.array2d[wp.bool],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     force = force_in[env, mount]
     is_on = force > on_force or (side[env, mount] > 0.0 and force > off_force)
     side[env, mount] = wp.where(is_on, 1.0, 0.0)

@@ -195,7 +195,7 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
             faults = [] if given else self._form_faults(data)
             raise ConfigError(error.config, [*error.faults, *faults]) from None
         if faults := [*self._form_faults(data), *self._faults()]:
-            raise ConfigError(f"{type(self).__name__}({self.label!r})", faults)
+            raise ConfigError(self.title, faults)
 
     @classmethod
     def kind(cls) -> str:
@@ -289,7 +289,7 @@ class ContactPlan(NamedTuple):
 
 def plan_of(cfg: ContactSensorCfg, model: Named) -> ContactPlan:
     """Return the model elements that a config resolves to."""
-    title = f"{type(cfg).__name__}({cfg.label!r})"
+    title = cfg.title
     if cfg.prim_path is not None:
         paths = resolve_paths((cfg.prim_path,), model, config=title, field="prim_path")
         primary: Side = (paths[0][0], tuple(name for _, name in paths))

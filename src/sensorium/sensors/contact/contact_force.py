@@ -23,7 +23,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
@@ -94,8 +94,7 @@ def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model
     known, found = model.names(cast(NameKind, kind)), []
     for pattern in value if isinstance(value, tuple) else (value,):
         name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
-        config = f"{type(cfg).__name__}({cfg.label!r})"
-        names = [WORLD] if name == WORLD else match_names(name, known, config=config, field=field, what=kind)
+        names = [WORLD] if name == WORLD else match_names(name, known, config=cfg.title, field=field, what=kind)
         found += [each for each in names if each not in found]
     return tuple(found)
 
@@ -160,10 +159,7 @@ class ForceTask:
 
 @kernel
 def _force(rows: Rows, tasks: wp.array[ForceTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     for mount in range(t.bad.shape[1]):
         _pos, turn = mount_pose(t.mounts, env, mount)

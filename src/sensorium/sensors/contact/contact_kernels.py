@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now, tick_of_control
+from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now, tick_of_control
 from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
@@ -368,10 +368,7 @@ def slots(
     contact_pos_out: wp.array2d[wp.vec3],
 ) -> None:
     """Report contacts in slots."""
-    i, lane = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
         here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)
@@ -488,10 +485,7 @@ def bodies(
     contact_pos_out: wp.array3d[wp.vec3],
 ) -> None:
     """Report normal forces on bodies, in total and by filter."""
-    i, lane = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
         here = _open(rows, memory, rules, env, primary)
         out = _floats(memory.address)

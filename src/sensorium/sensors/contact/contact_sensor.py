@@ -119,8 +119,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             for name, field in declared.items() if name in names
         }  # fmt: skip
 
-    # Setup
-    # ----------------------------------------------------------------------------------------------------------------
+    # Setup ------------------------------------------------------------------------------------------------------------
 
     def setup(self) -> None:
         """Allocate the memory and set the constant arguments of the kernel."""
@@ -239,8 +238,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return seen
 
-    # Readings
-    # -------------------------------------------------------------------------------------------------------------
+    # Readings ---------------------------------------------------------------------------------------------------------
 
     def ensure_current(self, *, is_measured: bool = False) -> None:
         """Make the data current, and warn of contacts that exceeded the slots."""

@@ -128,8 +128,7 @@ class Sensor(Readable[CfgT, DataT]):
         self.base_attributes = frozenset(vars(self)) - made
         """Names of the attributes that the base class sets."""
 
-    # Hooks for authors
-    # ----------------------------------------------------------------------------------------------------
+    # Hooks for authors ------------------------------------------------------------------------------------------------
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields of this config; by default all fields declared in the data class.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, Rows, kernel, mode_now, tick_now
+from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ class PoseTask:
 @kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
     """Write the current poses beside the sample, into the same slots as the sample; see `Ring.freeze`."""
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mount_body.shape[0]:
+    if mount >= t.mount_body.shape[0]:
         return
     pos = t.mount_pos[env, mount]
     quat = t.mount_quat[env, mount]

@@ -37,7 +37,7 @@ class Readable(Generic[CfgT, DataT]):
     single: ClassVar[bool]
     uses_ring_pipeline: ClassVar[bool]
     own_history: ClassVar[bool] = False
-    """Whether `history_length` applies to fields with a history axis of their own; `.history` is then not available."""
+    """Whether `history_length` applies to fields with their own history axis; `.history` is then not available."""
     data_class: ClassVar[type[Any]]
 
     buffers: SensorBuffers
@@ -73,8 +73,7 @@ class Readable(Generic[CfgT, DataT]):
         """In a scene with `debug`: copies handed out since time last advanced, measured (True) and true, with their
         contents."""
 
-    # Reading
-    # --------------------------------------------------------------------------------------------------------------
+    # Reading ----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         if self._stale:
@@ -314,7 +313,7 @@ class Readable(Generic[CfgT, DataT]):
 
     @property
     def changes_every_tick(self) -> bool:
-        """Whether what it shows may change at ticks where the schedule does nothing: it is lazy, or its data late."""
+        """Whether shown values can change at ticks without scheduled work, because the sensor is lazy or delayed."""
         return self.is_lazy or self.buffers.late is not None
 
     def has_arrived(self, since: int) -> bool:
@@ -345,8 +344,7 @@ class Readable(Generic[CfgT, DataT]):
         """Memory of this sensor, bytes."""
         return self.buffers.nbytes + (self.mount.nbytes if self.mount is not None else 0)
 
-    # Knobs at run time
-    # ----------------------------------------------------------------------------------------------------
+    # Knobs at run time ------------------------------------------------------------------------------------------------
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
         """Set a knob of the config at run time, for some envs (None: all); other envs keep their values.
@@ -373,7 +371,7 @@ class Readable(Generic[CfgT, DataT]):
         elif self._is_param(knob):
             self._set_param(knob, value, rows)
         elif knob in self.params.tables:
-            fix = f"None leaves out what it is for: {fix}"
+            fix = f"None disables its effect: {fix}"
             raise ConfigError.single(self.cfg.title, knob, value, "a number that the config gives", fix)
         else:
             self.buffers.knobs.set(knob, value, rows)

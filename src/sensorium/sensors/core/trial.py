@@ -18,20 +18,20 @@ from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.reader import Readable
 
 ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
-"""A number of each type that no sensor measures: what is still there was not written."""
+"""A number of each type that no sensor measures: an element that still has it was not written."""
 
 
 class HookError(RegistrationError):
-    """A hook of a sensor class failed, or did not meet its contract, in its trial.
+    """A hook of a sensor class failed, or violated its contract, in its trial.
 
     Args:
         message: sensor, class and plugin, the failure, its place and the fix.
-        law: violated rule of `sensorium.testing.check_sensor`.
+        rule: violated rule of `sensorium.testing.check_sensor`.
     """
 
-    def __init__(self, message: str, law: str) -> None:
+    def __init__(self, message: str, rule: str) -> None:
         super().__init__(message)
-        self.law = law
+        self.rule = rule
 
 
 @contextmanager
@@ -98,8 +98,8 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
         raise
     except Exception as error:
         raise HookError(
-            f"{owner}: {blame(error, type(sensor))} {type(error).__name__}: {error}. The record is {buffers.truth!r}, "
-            "[env, mount, ...]; values written must have these shapes.",
+            f"{owner}: {error_location(error, type(sensor))} {type(error).__name__}: {error}. "
+            f"The record is {buffers.truth!r}, [env, mount, ...]; values written must have these shapes.",
             "shapes_and_dtypes",
         ) from error
 
@@ -126,7 +126,7 @@ def unwritten(hook: Callable[..., object], record: str, field: str, result: obje
     )
 
 
-def blame(error: BaseException, sensor_class: type) -> str:
+def error_location(error: BaseException, sensor_class: type) -> str:
     """Return a sentence with the sensor's method that an error came from, with file and line."""
     codes = {
         function.__code__: name

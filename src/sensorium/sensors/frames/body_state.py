@@ -17,7 +17,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import SELECTORS, MountedSensorCfg
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
@@ -90,10 +90,9 @@ class BodyStateTask:
 
 @kernel
 def _body_state(rows: Rows, tasks: wp.array[BodyStateTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, q, v, w, _arm = mount_motion(t.mounts, env, mount)
     flag_state(t.bad, t.any_bad, env, mount, is_finite3(p) and is_finite4(q) and is_finite3(v) and is_finite3(w))

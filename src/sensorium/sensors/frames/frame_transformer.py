@@ -22,7 +22,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, must, name_in
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
@@ -207,10 +207,9 @@ class FramesTask:
 
 @kernel
 def _frames(rows: Rows, tasks: wp.array[FramesTask]) -> None:
-    k, i, mount, target = wp.tid()
-    env = rows.start + i
+    k, env, mount, target = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.sources[0].body.shape[0] or target >= t.targets[0].body.shape[0]:
+    if mount >= t.sources[0].body.shape[0] or target >= t.targets[0].body.shape[0]:
         return
     p_s, turn_s = _body_pose(t.sources, env, mount)
     d_s = quat_rotate(turn_s, t.sources[0].offset_pos[env, mount])
@@ -255,7 +254,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     @cached_property
     def _targets(self) -> list[_Target]:
         """The target frames in the order of the target axis."""
-        title = f"{type(self.cfg).__name__}({self.name!r})"
+        title = self.cfg.title
         found: list[
             tuple[str | None, str, str, FrameOnBody, OffsetCfg]
         ] = []  # given name, field, element, frame, offset
@@ -337,8 +336,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         Raises:
             SelectionError: a key matches nothing.
         """
-        title = f"{type(self.cfg).__name__}({self.name!r})"
-        return find_names(name_keys, self.body_names, preserve_order, config=title, what="target frame")
+        config = self.cfg.title
+        return find_names(name_keys, self.body_names, preserve_order, config=config, what="target frame")
 
     @property
     def nbytes(self) -> int:

@@ -79,6 +79,3 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
 def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return the names as a tuple; a single name gives a tuple of one."""
     return (value,) if isinstance(value, str) else value
-
-
-__all__ = ["TargetsCfg", "as_tuple"]

@@ -16,26 +16,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
-from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
+from sensorium.random import F64
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import Mounts, flag_state, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 P0 = 101325.0
 """Pressure at sea level, Pa (US Standard Atmosphere 1976, table 1)."""
@@ -172,10 +168,9 @@ class BarometerTask:
 
 @kernel
 def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, _turn = mount_pose(t.mounts, env, mount)
     flag_state(t.bad, t.any_bad, env, mount, is_finite3(p))
@@ -186,10 +181,9 @@ def _air(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
 
 @kernel
 def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     height = F64(p[2]) + t.altitude_offset
@@ -223,10 +217,9 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
 
 @kernel
 def _altitude(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0) and mount < t.bad.shape[1]:
+    if mount < t.bad.shape[1]:
         t.altitude[env, mount] = wp.float32(isa_altitude(F64(t.pressure[env, mount])))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,20 +24,15 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, recorded, sample_normals, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, sample_normals, tick_captured
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
-from sensorium.random import normal_table
+from sensorium.random import F64, normal_table
 from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
 from sensorium.world.mount import Mounts, is_finite3, mount_motion
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
 
 FIXES: Mapping[str, int] = {"none": 0, "2d": 2, "3d": 3, "float": 4, "fixed": 5}
 """Kinds of fix and their numbers in the field `fix`."""
@@ -199,10 +194,9 @@ def _write_lla(t: GnssTask, env: int, mount: int, enu: wp.vec3) -> None:
 
 @kernel
 def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, _q, v, _w, _arm = mount_motion(t.mounts, env, mount)
     enu = wp.vec3(wp.dot(t.east, p), wp.dot(t.north, p), p[2])
@@ -245,10 +239,9 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
 
 @kernel
 def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     captured = tick_captured(rows)
     w4 = sample_normals(rows, env, wp.uint32(mount), t.key0, t.key1, t.normals)
@@ -269,10 +262,9 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
 
 @kernel
 def _report(rows: Rows, tasks: wp.array[GnssTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p = t.pos[env, mount]
     v = t.vel[env, mount]

@@ -18,7 +18,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg, Vec3
-from sensorium.compute import Rows, is_first, kernel, recorded, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
@@ -117,9 +117,8 @@ class ImuTask:
 @kernel
 def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     # tasks[k] is not assigned to a variable: each thread would copy the large struct
-    k, i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or mount >= tasks[k].bad.shape[1]:
+    k, env, mount = masked_tid(rows)
+    if mount >= tasks[k].bad.shape[1]:
         return
     p, q, v, w, d = mount_motion(tasks[k].mounts, env, mount)
     a = wp.vec3()
@@ -171,11 +170,9 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
 
 @kernel
 def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
+    k, env = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] != wp.uint8(0):
-        t.last_tick[env] = tick_captured(rows)
+    t.last_tick[env] = tick_captured(rows)
 
 
 class Imu(SimpleSensor[ImuCfg, ImuData]):

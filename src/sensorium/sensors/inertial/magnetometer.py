@@ -23,9 +23,9 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad, is_finite, must
-from sensorium.compute import Rows, episode_words, kernel, recorded
+from sensorium.compute import Rows, episode_words, kernel, masked_tid, recorded
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
-from sensorium.measurement.draws import FIXED, Law, draw_of, is_law, law_of
+from sensorium.measurement.draws import FIXED, ColumnDistribution, column_distribution, draw_value, is_drawn
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.amounts import parts, row
 from sensorium.random import Normal, normal_table
@@ -116,7 +116,7 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
     def _soft_iron(cls, value: Any) -> Any:
         if value is None:
             return value
-        if is_law(value):
+        if is_drawn(value):
             if not all(np.shape(part) in ((), (6,)) for part in parts(value)):
                 raise bad("a distribution of numbers, or of six (xx, yy, zz, xy, xz, yz)")
             spread = 4.0 * np.abs(value.std).max() if isinstance(value, Normal) else 0.0
@@ -149,7 +149,7 @@ def _matrix(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 class Iron:
     """Hard or soft iron: its values per column, or the distribution they are drawn from."""
 
-    law: Law
+    distribution: ColumnDistribution
     key0: wp.uint32
     key1: wp.uint32
 
@@ -182,10 +182,9 @@ class IronTask:
 
 @kernel
 def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.bad.shape[1]:
+    if mount >= t.bad.shape[1]:
         return
     p, q = mount_pose(t.mounts, env, mount)
     flux = t.magnetic[env % t.magnetic.shape[0]]
@@ -207,27 +206,28 @@ def _flux(rows: Rows, tasks: wp.array[FluxTask]) -> None:
 def _three(rows: Rows, env: int, mount: int, iron: Iron, block: int, table: wp.array[wp.vec3]) -> wp.vec3:
     """Return three values of an iron: constant during an episode, recomputed at every sample instead of stored."""
     first = 3 * block
-    if iron.law.kind == FIXED:
-        return wp.vec3(iron.law.first[first], iron.law.first[first + 1], iron.law.first[first + 2])
+    if iron.distribution.kind == FIXED:
+        return wp.vec3(
+            iron.distribution.first[first], iron.distribution.first[first + 1], iron.distribution.first[first + 2]
+        )
     element = wp.uint32(mount) * wp.uint32(2)
-    if iron.law.joint == 0:  # a choice among vectors picks one vector, not one value per column
+    if iron.distribution.joint == 0:  # a choice among vectors picks one vector, not one value per column
         element = element + wp.uint32(block)
     words = episode_words(rows, env, element, iron.key0, iron.key1)
     values = wp.vec3()
     for j in range(3):
         word = words[j]
-        if iron.law.joint != 0:
+        if iron.distribution.joint != 0:
             word = words[0]
-        values[j] = draw_of(iron.law, first + j, word, table)
+        values[j] = draw_value(iron.distribution, first + j, word, table)
     return values
 
 
 @kernel
 def _iron(rows: Rows, tasks: wp.array[IronTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.mag.shape[1]:
+    if mount >= t.mag.shape[1]:
         return
     x = t.mag[env, mount]
     one = _three(rows, env, mount, t.soft, 0, t.normals)
@@ -290,7 +290,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         cfg = self.cfg
         if cfg.hard_iron is None and cfg.soft_iron is None:
             return
-        full = cfg.soft_iron is not None and not is_law(cfg.soft_iron)
+        full = cfg.soft_iron is not None and not is_drawn(cfg.soft_iron)
         soft = tuple(_matrix(cfg.soft_iron).reshape(-1)) if full else cfg.soft_iron
         t = IronTask()
         t.hard = self._law("hard_iron", cfg.hard_iron, 3)
@@ -301,7 +301,9 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
     def _law(self, purpose: str, amount: Any, columns: int) -> Any:
         """Return an iron in the form that the kernel takes."""
         iron = Iron()
-        iron.law = law_of(amount or 0.0, columns, lambda value: row(value, columns), self.compute_on.wp_device)
+        iron.distribution = column_distribution(
+            amount or 0.0, columns, lambda value: row(value, columns), self.compute_on.wp_device
+        )
         iron.key0, iron.key1 = (wp.uint32(word) for word in self.stream(purpose))
         return iron
 

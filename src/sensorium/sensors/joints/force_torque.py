@@ -34,7 +34,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, in_unit, is_finite, must
-from sensorium.compute import Rows, is_first, kernel, recorded
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
@@ -139,10 +139,9 @@ class SoftwareTask:
 
 @kernel
 def _software(rows: Rows, tasks: wp.array[SoftwareTask]) -> None:
-    k, i, mount = wp.tid()
-    env = rows.start + i
+    k, env, mount = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or mount >= t.force.shape[1]:
+    if mount >= t.force.shape[1]:
         return
     f = t.force[env, mount]
     m = t.torque[env, mount]
@@ -218,8 +217,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
         """
         if not self.cfg.tare:
             fix = f"Give tare='manual', or scene.reconfigure({self.name!r}, tare='manual')."
-            title = f"{type(self.cfg).__name__}({self.name!r})"
-            raise ConfigError.single(title, "tare", False, "'manual' or True", fix)
+            raise ConfigError.single(self.cfg.title, "tare", False, "'manual' or True", fix)
         self.ensure_current()
         rows = env_rows(env_ids, self.num_envs, self.device)
         which = slice(None) if rows is None else rows

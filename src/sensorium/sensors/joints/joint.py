@@ -222,7 +222,7 @@ class JointSensor(ScalarJointSensor[JointSensorCfg, JointSensorData]):
         if turning and any(joints.slides) and self.cfg.gear is None:
             slides = [name for name, slide in zip(joints.names, joints.slides, strict=True) if slide]
             raise ConfigError.single(
-                f"{type(self.cfg).__name__}({self.name!r})", turning[0], getattr(self.cfg, turning[0]),
+                self.cfg.title, turning[0], getattr(self.cfg, turning[0]),
                 f"a gear (rad per m) as well, since {listed(slides)} slide", "Give gear, or position_resolution in m.",
             )  # fmt: skip
         for name in ("counts_per_turn", "gear", "backlash"):

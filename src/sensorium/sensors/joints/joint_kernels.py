@@ -6,7 +6,7 @@ import math
 
 import warp as wp
 
-from sensorium.compute import Rows, episode_words, is_first, kernel, tick_captured
+from sensorium.compute import Rows, episode_words, is_first, kernel, masked_tid, tick_captured
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import word_to_uniform
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
@@ -44,10 +44,7 @@ class JointTask:
 @kernel
 def read_joints(rows: Rows, tasks: wp.array[JointTask]) -> None:
     """Read the engine."""
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):
@@ -93,10 +90,9 @@ class EncoderTask:
 @kernel
 def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
     """Compute the angles of the encoders' shafts."""
-    k, i, joint = wp.tid()
-    env = rows.start + i
+    k, env, joint = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or joint >= t.gear.shape[0]:
+    if joint >= t.gear.shape[0]:
         return
     m = t.position[env, joint]
     if not wp.isfinite(m):
@@ -184,10 +180,9 @@ class VelocityTask:
 @kernel
 def derive_velocity(rows: Rows, tasks: wp.array[VelocityTask]) -> None:
     """Derive velocities from readings of positions."""
-    k, i, joint = wp.tid()
-    env = rows.start + i
+    k, env, joint = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or joint >= t.state.shape[1]:
+    if joint >= t.state.shape[1]:
         return
     memory = t.state[env, joint]
     reading = t.reading[env, joint]

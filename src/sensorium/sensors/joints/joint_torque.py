@@ -24,7 +24,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Float, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.joints.joint_kernels import draw_phases
@@ -83,10 +83,7 @@ class TorqueTask:
 
 @kernel
 def _torque(rows: Rows, tasks: wp.array[TorqueTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):

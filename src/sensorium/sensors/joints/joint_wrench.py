@@ -98,11 +98,8 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
         parents = [self.engine.parent_body(body) if needed else -1 for body in self.mount.body.tolist()]
         if None in parents:
             fix = "Use 'joint', 'child' or 'world'."
-            title, known = (
-                f"{type(self.cfg).__name__}({self.name!r})",
-                f"an engine that provides parents, which {self.engine.name!r} does not",
-            )
-            raise ConfigError.single(title, "frame", "parent", known, fix)
+            known = f"an engine that provides parents, which {self.engine.name!r} does not"
+            raise ConfigError.single(self.cfg.title, "frame", "parent", known, fix)
         self._parents = torch.tensor(parents, dtype=torch.int32, device=self.device)
 
     @recorded

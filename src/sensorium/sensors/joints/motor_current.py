@@ -28,7 +28,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import MotorCurrentKnobs
@@ -157,10 +157,7 @@ class CurrentTask:
 
 @kernel
 def _current(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     is_good = wp.bool(True)
     for joint in range(t.columns.shape[0]):
@@ -187,10 +184,9 @@ def _current(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
 
 @kernel
 def _estimate(rows: Rows, tasks: wp.array[CurrentTask]) -> None:
-    k, i, joint = wp.tid()
-    env = rows.start + i
+    k, env, joint = masked_tid(rows)
     t = tasks[k]
-    if rows.mask[env] == wp.uint8(0) or joint >= t.columns.shape[0]:
+    if joint >= t.columns.shape[0]:
         return
     torque = t.torque_per_ampere[joint] * t.current_slot[env, joint]
     if t.joint_vel.shape[0] > 0:

@@ -65,6 +65,3 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
             else values
         )
         return wp.array(row, dtype=dtype, device=self.compute_on.wp_device)
-
-
-__all__ = ["ScalarJointSensor"]

@@ -9,7 +9,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -42,10 +42,7 @@ class WrenchTask:
 
 @kernel
 def _wrench(rows: Rows, tasks: wp.array[WrenchTask]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     for mount in range(t.bad.shape[1]):
         body = t.mounts[0].body[mount]
@@ -81,9 +78,8 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         """Reject mounts on the world."""
         for name, body in zip(self.mount.names, self.mount.body.tolist(), strict=True):
             if body < 0:
-                title = f"{type(self.cfg).__name__}({self.name!r})"
                 fix = "Select an element of a body that has a parent; this one belongs to the world."
-                raise ConfigError.single(title, self.cfg.selector[0], name, "an element of a moving body", fix)
+                raise ConfigError.single(self.cfg.title, self.cfg.selector[0], name, "an element of a moving body", fix)
 
     def measure(self, raw: Record, axes: int = JOINT, parents: Tensor | None = None) -> None:
         """Transform the wrenches in one launch, shared by all such sensors of one rate."""
@@ -102,6 +98,3 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         self.ensure_current()
         force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
         yield arrows(self.mount.pos_w, 0.01 * force)
-
-
-__all__ = ["CHILD", "JOINT", "PARENT", "WORLD", "WrenchSensor"]

@@ -39,8 +39,8 @@ from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
     RETURNS,
-    Found,
     Model,
+    RayHits,
     Scan,
     Tables,
     finish,
@@ -49,7 +49,7 @@ from sensorium.sensors.rays.lidar_kernels import (
     take_flags,
     true_scan,
 )
-from sensorium.sensors.rays.lidar_scan import Window, bias_law, sub_rays, window_of
+from sensorium.sensors.rays.lidar_scan import Window, bias_distribution, sub_rays, window_of
 from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import Field
@@ -178,7 +178,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         model.weights = self._array(self._weights)
         model.key0, model.key1 = (wp.uint32(word) for word in self.stream("return"))
         model.bias_key0, model.bias_key1 = (wp.uint32(word) for word in self.stream("channel_bias"))
-        model.bias = bias_law(cfg, self.channels, self.compute_on.wp_device)
+        model.bias = bias_distribution(cfg, self.channels, self.compute_on.wp_device)
         return model
 
     # Work -------------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             for what, field in names.items()
         }
         cast.cast(outputs, instant=instant, look=look)
-        found = Found()
+        found = RayHits()
         for what in ("distance", "cosine", "shape", "normal"):
             dtype = {"shape": wp.int32, "normal": wp.vec3}.get(what, wp.float32)
             setattr(found, what, self._twin(outputs.get(what), cast.count, dtype))
@@ -276,8 +276,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 
-    # Reading on the host
-    # --------------------------------------------------------------------------------------------------
+    # Reading on the host ----------------------------------------------------------------------------------------------
 
     @property
     def num_rays(self) -> int:

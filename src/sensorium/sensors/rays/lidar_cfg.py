@@ -224,6 +224,3 @@ class LidarCfg(RayCfg[LidarData]):
                 "intensity_max", "detection_threshold", "range_noise", "channel_bias", "reference_snr"))
             or self.intensity_noise > 0.0 or self.drop_rate > 0.0 or self.has_footprint
         )  # fmt: skip
-
-
-__all__ = ["FIELDS", "PER_RAY", "LidarCfg", "LidarData"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import warp as wp
 
-from sensorium.compute import Rows, captured_words, episode_words, kernel, tick_captured
+from sensorium.compute import Rows, captured_words, episode_words, kernel, masked_tid, tick_captured
 from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
-from sensorium.measurement.draws import FIXED, Law, draw_of
+from sensorium.measurement.draws import FIXED, ColumnDistribution, draw_value
 from sensorium.random import F32, word_to_normal, word_to_uniform
 
 MOST_SUB_RAYS = 19
@@ -63,7 +63,7 @@ class Model:
     range_x: wp.array[wp.float32]
     range_y: wp.array[wp.float32]
     weights: wp.array[wp.float32]
-    bias: Law
+    bias: ColumnDistribution
     key0: wp.uint32
     key1: wp.uint32
     bias_key0: wp.uint32
@@ -90,7 +90,7 @@ class Tables:
 
 
 @wp.struct
-class Found:
+class RayHits:
     """Hits `[env, mount, ray]`; the sub-rays of a ray are adjacent."""
 
     distance: wp.array3d[wp.float32]
@@ -125,11 +125,9 @@ def keep_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
     """Store the flag of a tick between samples for the next sample, and restore the flag of the shown sample."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        seen[env, mount] = wp.max(seen[env, mount], float(bad[env, mount]))
-        bad[env, mount] = wp.uint8(shown[env, mount])
+    env, mount = masked_tid(rows)
+    seen[env, mount] = wp.max(seen[env, mount], float(bad[env, mount]))
+    bad[env, mount] = wp.uint8(shown[env, mount])
 
 
 @kernel(group="scan")
@@ -137,13 +135,11 @@ def take_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
     """Flag a sample if any of the ticks in its scan was flagged."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        flag = wp.max(seen[env, mount], float(bad[env, mount]))
-        bad[env, mount] = wp.uint8(flag)
-        shown[env, mount] = flag
-        seen[env, mount] = 0.0
+    env, mount = masked_tid(rows)
+    flag = wp.max(seen[env, mount], float(bad[env, mount]))
+    bad[env, mount] = wp.uint8(flag)
+    shown[env, mount] = flag
+    seen[env, mount] = 0.0
 
 
 @wp.func
@@ -257,7 +253,7 @@ def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, 
         element = 0
     block = wp.uint32(mount * ((channels + 3) / 4) + element / 4)
     words = episode_words(rows, env, block, model.bias_key0, model.bias_key1)
-    return draw_of(model.bias, channel, words[element % 4], table)
+    return draw_value(model.bias, channel, words[element % 4], table)
 
 
 @wp.func
@@ -295,14 +291,11 @@ def true_scan(
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
-    found: Found,
+    found: RayHits,
     out: Scan,
 ) -> None:
     """Compute the fields of the true scan from its hits; `found` and `out` may share memory."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
@@ -336,14 +329,11 @@ def measured_scan(
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
-    found: Found,
+    found: RayHits,
     out: Scan,
 ) -> None:
     """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     captured = tick_captured(rows)
     earliest = first_tick(rows.reset_tick[env], captured)
     place = scan_begin(bundle, captured) + ray
@@ -465,10 +455,7 @@ def finish(
     out: Scan,
 ) -> None:
     """Move points to the measured distances, and remove returns whose distances are lost."""
-    i, mount, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, column = masked_tid(rows)
     captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
@@ -477,17 +464,3 @@ def finish(
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if not wp.isfinite(t):
         _write_return(out, tables, env, mount, column, t, 0.0, 0.0, -1, wp.vec3())
-
-
-__all__ = [
-    "RETURNS",
-    "Found",
-    "Model",
-    "Scan",
-    "Tables",
-    "finish",
-    "keep_flags",
-    "measured_scan",
-    "take_flags",
-    "true_scan",
-]

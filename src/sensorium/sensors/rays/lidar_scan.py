@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
-from sensorium.measurement.draws import law_of
+from sensorium.measurement.draws import column_distribution
 from sensorium.patterns import Rays
 from sensorium.sensors.rays.lidar_cfg import LidarCfg
 from sensorium.spec import exact_fraction
@@ -51,7 +51,7 @@ def window_of(cfg: LidarCfg, rays: Rays, every: Fraction, dt: Fraction) -> Windo
     if rays.times is None or rays.period is None:
         for name in ("scan_duration", "motion_distortion"):
             if name in cfg.model_fields_set and getattr(cfg, name):
-                expected = "it absent, since all rays of this pattern fire at once"
+                expected = "no value, since all rays of this pattern fire at once"
                 fix = "Use a pattern with times: SpinningPatternCfg, RisleyPatternCfg, TablePatternCfg or others."
                 raise ConfigError.single(cfg.title, name, getattr(cfg, name), expected, fix)
         return Window(len(rays), 0.0, False, 0.0)
@@ -99,8 +99,8 @@ def sub_rays(cfg: LidarCfg, starts: NDArray[Any], directions: NDArray[Any]) -> t
     return sub_starts.reshape(-1, 3), (d[:, None] + aside).reshape(-1, 3), weights
 
 
-def bias_law(cfg: LidarCfg, channels: int, device: Any) -> Any:
-    """Return the law of the errors of channels, m, on a Warp device.
+def bias_distribution(cfg: LidarCfg, channels: int, device: Any) -> Any:
+    """Return the distribution of the errors of channels, m, on a Warp device.
 
     Raises:
         ConfigError: the number of columns differs from the number of channels.
@@ -115,7 +115,4 @@ def bias_law(cfg: LidarCfg, channels: int, device: Any) -> Any:
     def spread(value: Any) -> Array:
         return np.broadcast_to(np.asarray(value, np.float64), columns)
 
-    return law_of(amount or 0.0, columns, spread, device)
-
-
-__all__ = ["Window", "bias_law", "sub_rays", "window_of"]
+    return column_distribution(amount or 0.0, columns, spread, device)

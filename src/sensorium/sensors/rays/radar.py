@@ -226,8 +226,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]
         self.compute_on.launch(finish, (self.mount.count, self.num_rays), inputs, [self._out(slot)])
 
-    # Reading on the host
-    # --------------------------------------------------------------------------------------------------
+    # Reading on the host ----------------------------------------------------------------------------------------------
 
     def detections(self, env: int = 0, mount: int = 0, *, measured: bool = True) -> dict[str, NDArray[Any]]:
         """Return the detections of one env, on the host: each selected field as an array `[detection, ...]`.

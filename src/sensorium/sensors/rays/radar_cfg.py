@@ -212,6 +212,3 @@ class RadarCfg(RayCfg[RadarData]):
     def folds(self) -> bool:
         """Whether measured values are aliased or rounded to a grid."""
         return self.chirp_time is not None or self.grid
-
-
-__all__ = ["FIELDS", "RadarCfg", "RadarData"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, captured_words, kernel
+from sensorium.compute import Rows, captured_words, kernel, masked_tid
 from sensorium.geometry.ray_poses import ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
@@ -25,7 +25,7 @@ class Model:
     """Model of the receiver; see `RadarCfg`.
 
     Attributes:
-        detects: 1 if `measured_scan` decides what is detected, with a range of +inf for no detection.
+        detects: 1 if `measured_scan` decides on detections, with a range of +inf for no detection.
         snr: signal-to-noise ratio of the reference target; 0 if not given.
         reach: distance of the reference target, m.
         exponent: exponent of |cos| of the angle of incidence.
@@ -96,10 +96,7 @@ def draw_rays(
     directions: wp.array2d[wp.vec3],
 ) -> None:
     """Draw directions in a cone; `size` is half its angles, rad, or their tangents for the central distribution."""
-    i, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, ray = masked_tid(rows)
     words = captured_words(rows, env, wp.uint32(ray), key0, key1)
     radius = word_to_uniform(words[0])
     turn = 2.0 * wp.pi * word_to_uniform(words[1])
@@ -127,10 +124,7 @@ def true_scan(
     any_bad: wp.array[wp.int32],
 ) -> None:
     """Compute the fields of the hits, whose ranges are already in `out`, and flag velocities that are not finite."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     s0, d0 = ray_of(bundle, env, ray)
     out.azimuth[env, mount, ray] = wp.atan2(d0[1], d0[0])
     out.altitude[env, mount, ray] = wp.atan2(d0[2], wp.sqrt(d0[0] * d0[0] + d0[1] * d0[1]))
@@ -200,10 +194,7 @@ def measured_scan(
     out: Scan,
 ) -> None:
     """Compute the receiver's detections of the true scan, and its false alarms."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     element = wp.uint32(2 * (mount * ideal.range.shape[2] + ray))
     words = captured_words(rows, env, element, model.key0, model.key1)
     t = ideal.range[env, mount, ray]
@@ -259,10 +250,7 @@ def _folded(velocity: float, limit: float) -> F32:
 @kernel
 def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
     """Alias and round measured values, keep misses unchanged, and move points to the measured ranges."""
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     t = out.range[env, mount, ray]
     if wp.isfinite(t) and (model.detects != 0 or ideal.geom_ids[env, mount, ray] >= 0):
         t = _rounded(t, model.grid[0])

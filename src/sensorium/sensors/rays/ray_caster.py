@@ -20,7 +20,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from sensorium.cfg import in_unit
-from sensorium.compute import Rows, kernel, recorded, sample_uniforms
+from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_uniforms
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
@@ -88,7 +88,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
-    def _has_what_knobs_act_on(self) -> Any:
+    def _check_knobs(self) -> Any:
         self.refuse_idle_knobs("no distances or hits are computed", "distances")
         return self
 
@@ -124,10 +124,7 @@ def _note_pose(
     pos_out: wp.array2d[wp.vec3],
     quat_out: wp.array2d[wp.vec4],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     if pos_out.shape[0] > 0:
         pos = pos_in[env, mount]
         if drift_in.shape[0] > 0:
@@ -146,10 +143,7 @@ def _into_mount(
     point_in: wp.array3d[wp.vec3],
     point_out: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, ray = masked_tid(rows)
     point = point_in[env, mount, ray]
     if wp.isfinite(point[0]):
         pos = pos_in[env, mount]
@@ -169,10 +163,7 @@ def _draw(
     high: wp.vec3,
     drift_out: wp.array2d[wp.vec3],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     element = wp.uint32(2 * mount + number)
     u = sample_uniforms(rows, env, element, key0, key1)
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
@@ -180,9 +171,8 @@ def _draw(
 
 @kernel
 def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> None:
-    i, mount, ray = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and wp.isinf(distances[env, mount, ray]):
+    env, mount, ray = masked_tid(rows)
+    if wp.isinf(distances[env, mount, ray]):
         distances[env, mount, ray] = miss
 
 
@@ -398,11 +388,3 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             lines = torch.stack([starts, ends], dim=-2)
             shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
         return shapes
-
-
-__all__ = [
-    "RayCaster",
-    "RayCasterCfg",
-    "RayCasterData",
-    "RayScanCfg",
-]

@@ -73,17 +73,3 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
 def spans_of(drift: Any) -> tuple[Range, ...]:
     """Return the ranges of a drift along x, y and z, m."""
     return tuple(drift.get(axis, (0.0, 0.0)) if isinstance(drift, dict) else drift for axis in AXES)
-
-
-__all__ = [
-    "LIGHT_SPEED",
-    "DataT",
-    "Distance",
-    "DistanceCfg",
-    "DriftRange",
-    "DriftRanges",
-    "MissValue",
-    "Range",
-    "RayCfg",
-    "spans_of",
-]

@@ -94,6 +94,3 @@ def ray_field(field: Field, *sizes: int) -> Field:
     """Return a field with one value, or vector, per ray, or per ray and return."""
     axes = ("ray", "return")[: len(sizes)]
     return replace(field, shape=(*sizes, *field.shape), axes=(*axes, *(("xyz",) if field.shape == (3,) else ())))
-
-
-__all__ = ["RaySensor", "ray_field"]

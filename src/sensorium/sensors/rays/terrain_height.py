@@ -18,7 +18,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Float, in_unit
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.patterns import PatternField, RingPatternCfg
 from sensorium.sensors.core.base import SimpleSensor
@@ -75,10 +75,7 @@ def _heights(
     normal_in: wp.array3d[wp.vec3],
     heights_out: wp.array3d[wp.float32],
 ) -> None:
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     z = pos_in[env, mount][2]
     if drift_in.shape[0] > 0:
         z = z + drift_in[env, mount][2]
@@ -144,6 +141,3 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
             record.warp.normals_w,
         ]
         self.compute_on.launch(_heights, (self.mount.count,), inputs, [wp.from_torch(heights, dtype=wp.float32)])
-
-
-__all__ = ["TerrainHeight", "TerrainHeightCfg", "TerrainHeightData"]

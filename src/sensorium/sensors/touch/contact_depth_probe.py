@@ -20,8 +20,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel
-from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.measurement.record import Record
 from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxel_cfg import TaxelCfg
@@ -51,14 +51,11 @@ def _depths(
     block: int,
     skin: Skin,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     depth_out: wp.array3d[wp.float32],
     depth_measured: wp.array3d[wp.float32],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_noisy = depth_measured.shape[0] > 0
     count = skin.points.shape[0]
     for probe in range(first * block, wp.min((first + 1) * block, count)):
@@ -84,7 +81,7 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
 
     single: ClassVar[bool] = True
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute the depth of each probe (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, taxels.query.shapes, taxels.query.around]
@@ -99,11 +96,3 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
 
 class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):
     """Penetration of probes on a link into the shapes around them."""
-
-
-__all__ = [
-    "ContactDepthProbe",
-    "ContactDepthProbeCfg",
-    "ContactDepthProbeData",
-    "DepthSensor",
-]

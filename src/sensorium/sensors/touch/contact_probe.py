@@ -24,7 +24,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.touch.contact_depth_probe import DepthSensor
@@ -68,10 +68,7 @@ def _latch(
     before_in: wp.array3d[wp.bool],
     contact_out: wp.array3d[wp.bool],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     for probe in range(first * block, wp.min((first + 1) * block, depth_in.shape[2])):
         depth = depth_in[env, mount, probe]
         is_kept = before_in[env, mount, probe] and depth > off[env, 0]
@@ -126,10 +123,3 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
         outputs = [wp.from_torch(flags.view(taxels.shape), dtype=wp.bool)]
         self.compute_on.launch(_latch, taxels.items, inputs, outputs)
         return flags
-
-
-__all__ = [
-    "ContactProbe",
-    "ContactProbeCfg",
-    "ContactProbeData",
-]

@@ -149,6 +149,3 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
         if self.method == "auto":
             return self.num_probes >= FFT_FROM and not isinstance(self.lattice, str)
         return self.method == "fft"
-
-
-__all__ = ["LIVE", "LIVE_SHEAR", "ElastomerTaxelCfg", "ElastomerTaxelData"]

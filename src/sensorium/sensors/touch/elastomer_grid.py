@@ -70,7 +70,7 @@ def lattice_of(places: Array) -> Lattice | str:
     if rows > 1 and columns > 1:
         slant = abs(float(steps[0] @ steps[1])) / (sizes[0] * sizes[1])
         if slant > EXACT:
-            return f"its rows and columns meet at {np.degrees(np.arccos(slant)):.4g} degrees, not at 90"
+            return f"its rows and columns are at {np.degrees(np.arccos(slant)):.4g} degrees, not at 90"
     even = places[0, 0] + np.arange(rows)[:, None, None] * steps[0] + np.arange(columns)[:, None] * steps[1]
     off = np.linalg.norm(places - even, axis=-1)
     least = min(size for size in sizes if size > 0.0)
@@ -193,6 +193,3 @@ class Convolution:
         """Bytes of its memory."""
         kept = (self._response, self.heights, self.sums, self._waves, self._products)
         return sum(each.numel() * each.element_size() for each in kept)
-
-
-__all__ = ["Convolution", "Lattice", "fast_size", "lattice_of", "layer_table", "typical_spacing"]

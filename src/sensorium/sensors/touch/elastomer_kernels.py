@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
 import warp as wp
 
-from sensorium.compute import Rows, kernel
-from sensorium.geometry.solid_around import Around, Shapes, deepest
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.geometry.solids import signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 ON_SURFACE = wp.constant(1e-6)
 """Tolerance outside a shape, m, for a foot point on a wall that passes through the skin: rounding, not a gap."""
@@ -127,13 +121,10 @@ def _slot(gel: Gel, probe: int) -> wp.int32:
 
 @kernel
 def press(
-    rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: Around, heights: wp.array4d[wp.float32]
+    rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: NearShapes, heights: wp.array4d[wp.float32]
 ) -> None:
     """Write the depth of each probe in the shapes, `heights[env, mount, 0]`, and its power by the exponent."""
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     exponent = law.exponent[env, 0]
     is_clear = around.count[env, mount] == 0
     for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
@@ -178,7 +169,9 @@ def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
 
 
 @wp.func
-def _is_inside(shapes: Shapes, around: Around, surface: Surface, env: int, mount: int, link: int, p: wp.vec3) -> bool:
+def _is_inside(
+    shapes: Shapes, around: NearShapes, surface: Surface, env: int, mount: int, link: int, p: wp.vec3
+) -> bool:
     """Return whether a point in the mount's frame is inside, or on, a shape of a link."""
     for k in range(around.count[env, mount]):
         row = around.row[env, mount, k]
@@ -201,7 +194,7 @@ def stick(
     law: Law,
     surface: Surface,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
     body_pos_in: wp.array2d[wp.vec3],
@@ -231,10 +224,7 @@ def stick(
         place: current positions of the pressing points.
         drag: their displacements from the anchors.
     """
-    i, mount, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, block = masked_tid(rows)
     pos = pos_in[env, mount]
     quat = quat_in[env, mount]
     body = surface.body[block]
@@ -288,10 +278,7 @@ def gather(
     rows: Rows, pressed: wp.array3d[wp.float32], count: wp.array2d[wp.int32], listed: wp.array3d[wp.int32]
 ) -> None:
     """List the pressing points in order, so that sums do not depend on the threads."""
-    i, mount = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount = masked_tid(rows)
     number = wp.int32(0)
     for point in range(pressed.shape[2]):
         if pressed[env, mount, point] > 0.0:
@@ -328,10 +315,7 @@ def _flat(v: wp.vec3, normal: wp.vec3) -> wp.vec3:
 @kernel
 def shear_list(rows: Rows, block: int, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d[wp.vec3]) -> None:
     """Write the shear of each probe by the dragged points."""
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
         p = gel.points[probe]
         total = wp.vec3()
@@ -350,10 +334,7 @@ def shear_grid(rows: Rows, gel: Gel, law: Law, dragged: Dragged, out: wp.array3d
     From one column to the next, a Gaussian changes by a factor that itself changes by a constant factor. So no further
     exponentials are needed from the nearest column outwards. Products are in float64 to limit accumulated rounding.
     """
-    i, mount, row = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, row = masked_tid(rows)
     start = row * gel.columns
     step = 1.0 / gel.per_column
     fall = F64(wp.exp(-2.0 * gel.lambda_s * step * step))
@@ -397,10 +378,7 @@ def displace_direct(
     out: wp.array3d[wp.vec3],
 ) -> None:
     """Add the dilation to the shear of each probe, summing over all probes one by one, in float64."""
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_layer = gel.layer.shape[0] > 0
     for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
         if gel.radius[probe] == 0.0:
@@ -447,10 +425,7 @@ def displace_fft(
     out: wp.array3d[wp.vec3],
 ) -> None:
     """Add the dilation to the shear of each probe, from the convolutions along rows, columns and normals."""
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     for probe in range(first * block, wp.min((first + 1) * block, gel.points.shape[0])):
         if gel.radius[probe] == 0.0:
             out[env, mount, probe] = wp.vec3()
@@ -463,18 +438,3 @@ def displace_fft(
         if has_shear != 0:
             dilate += out[env, mount, probe]
         out[env, mount, probe] = dilate
-
-
-__all__ = [
-    "Dragged",
-    "Gel",
-    "Law",
-    "Surface",
-    "displace_direct",
-    "displace_fft",
-    "gather",
-    "press",
-    "shear_grid",
-    "shear_list",
-    "stick",
-]

@@ -223,8 +223,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._dragged.pressed = wp.from_torch(pressed)
         self._dragged.place, self._dragged.drag = (wp.from_torch(each, dtype=wp.vec3) for each in (place, drag))
 
-    # Interface
-    # ------------------------------------------------------------------------------------------------------------
+    # Interface --------------------------------------------------------------------------------------------------------
 
     @property
     def sample_points(self) -> Mapping[str, SurfaceSamples]:

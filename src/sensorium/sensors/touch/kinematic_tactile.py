@@ -45,10 +45,10 @@ from pydantic import model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
-from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_apply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -78,7 +78,7 @@ COEFFICIENTS = {
     "hold": "shear_stiffness",
     "friction": "friction",
 }
-"""Config numbers that can be set per env at run time, by their names in `Law`."""
+"""Config numbers that can be set per env at run time, by their names in `ForceLaw`."""
 
 
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
@@ -124,7 +124,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
 
 
 @wp.struct
-class Law:
+class ForceLaw:
     """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
@@ -199,23 +199,20 @@ def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.ve
 
 
 @kernel
-def _feel(
+def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
-    law: Law,
+    law: ForceLaw,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     anchor: wp.array3d[wp.vec4],
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
     force_measured: wp.array3d[wp.vec3],
     torque_measured: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_noisy = force_measured.shape[0] > 0
     is_held = anchor.shape[0] > 0
     stiffness = law.stiffness[env, 0]
@@ -314,7 +311,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """Collect probes, the shapes around them, and the force law."""
         super().setup()
         cfg = self.cfg
-        self._law = Law()
+        self._law = ForceLaw()
         self._put(self._law, COEFFICIENTS)
         self._law.on_link = int(cfg.surface_normals) + int(cfg.shear_along_motion)
         self._anchor = None
@@ -326,7 +323,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """The measured sample; with a `history_length`, `history` instead: the last samples."""
         return self.history if self.cfg.history_length > 0 else super().data
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute forces and torques (one launch)."""
         taxels, anchor = self._taxels, self._anchor
         if anchor is None:
@@ -335,7 +332,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
             held = wp.from_torch(anchor, dtype=wp.vec4)
         inputs = [taxels.block, taxels.skin, self._law, taxels.query.shapes, taxels.query.around]
         outputs = [held, *self._wrenches(raw, slot)]
-        self.compute_on.launch(_feel, taxels.items, inputs, outputs)
+        self.compute_on.launch(_compute_taxels, taxels.items, inputs, outputs)
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return a line of 1 mm per N at each probe with a force."""
@@ -344,10 +341,3 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         starts = self._taxels.points_w
         lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
         yield DebugShape.where(force.abs().amax(dim=-1) > 0.0, "lines", lines)
-
-
-__all__ = [
-    "KinematicTactileSensor",
-    "KinematicTactileSensorCfg",
-    "KinematicTactileSensorData",
-]

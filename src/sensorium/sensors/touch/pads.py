@@ -365,6 +365,3 @@ def _reference(about: str | Sequence[float], middles: np.ndarray[Any, Any]) -> n
     if point.shape != (3,) or not np.isfinite(point).all():
         raise ConfigError.single("Pads", "about", shown(about), "'link', 'pad' or a point (x, y, z), m")
     return np.broadcast_to(point, middles.shape)
-
-
-__all__ = ["PadReading", "Pads", "pad_blocks"]

@@ -36,11 +36,11 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Positive, in_unit
-from sensorium.compute import Memory, Rows, kernel
+from sensorium.compute import Memory, Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, surface_area
 from sensorium.geometry.shapes import Shape
-from sensorium.geometry.solid_around import Around
+from sensorium.geometry.solid_around import NearShapes
 from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -67,7 +67,7 @@ COEFFICIENTS = {
     "twist": "twist_scalar",
     "density": "density_scalar",
 }
-"""Config numbers that can be set per env at run time, by their names in `Law`."""
+"""Config numbers that can be set per env at run time, by their names in `ForceLaw`."""
 SPARSE = 2.0
 """Distance of points, in radii of a probe, above which a warning is issued: the probe may fit between them."""
 BITS = wp.constant(wp.int32(64))
@@ -105,7 +105,7 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
 
 
 @wp.struct
-class Law:
+class ForceLaw:
     """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
@@ -155,7 +155,7 @@ def _added(
 
 
 @wp.func
-def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
+def _pressed(law: ForceLaw, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
     """Return force and torque."""
     if sums.near <= 0.0:
         return wp.vec3(), wp.vec3()
@@ -167,22 +167,19 @@ def _pressed(law: Law, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[
 
 
 @kernel
-def _sense(
+def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
-    law: Law,
+    law: ForceLaw,
     clouds: Clouds,
-    around: Around,
+    around: NearShapes,
     force_out: wp.array3d[wp.vec3],
     torque_out: wp.array3d[wp.vec3],
     force_measured: wp.array3d[wp.vec3],
     torque_measured: wp.array3d[wp.vec3],
 ) -> None:
-    i, mount, first = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, first = masked_tid(rows)
     is_noisy = force_measured.shape[0] > 0
     count = around.count[env, mount]
     last = wp.min((first + 1) * block, skin.points.shape[0])
@@ -243,7 +240,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         """Collect probes, and distribute points over the sensed shapes."""
         super().setup()
         cfg, device = self.cfg, self.device
-        self._law = Law()
+        self._law = ForceLaw()
         self._put(self._law, COEFFICIENTS)
         shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
         samples = _tracked(cfg, shapes, cfg.title, self.compute_on.memory)
@@ -272,11 +269,11 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         """Bytes of memory of this sensor."""
         return super().nbytes + self._filed.nbytes
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Sum over nearby surfaces (one launch)."""
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, self._filed.clouds, taxels.query.around]
-        self.compute_on.launch(_sense, taxels.items, inputs, self._wrenches(raw, slot))
+        self.compute_on.launch(_compute_taxels, taxels.items, inputs, self._wrenches(raw, slot))
 
     def debug_draw(self) -> Iterable[DebugShape]:
         """Return the probes near a surface, as points."""
@@ -337,6 +334,3 @@ def _check_plane(cfg: ProximityTaxelCfg, plane: Shape, config: str) -> None:
         expected = f"a number of square metres: {plane.name!r} is an unbounded plane, whose area is infinite"
         fix = f"Give a number or a size of the plane, or exclude it: exclude=({plane.name!r},)."
         raise ConfigError.single(config, "reference_area", "tracked", expected, fix)
-
-
-__all__ = ["ProximityTaxel", "ProximityTaxelCfg", "ProximityTaxelData"]

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded, sample_normals
+from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_normals
 from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
@@ -129,10 +129,7 @@ def _respond(
     distance_in: wp.array3d[wp.float32],
     value_out: wp.array3d[wp.float32],
 ) -> None:
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, probe = masked_tid(rows)
     x = distance_in[env, mount, probe]
     last = lookup.shape[0] - 1
     row = lookup[0]
@@ -269,10 +266,3 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         ends = pos + quat_apply(turn, places)
         lines = torch.stack([ends, points.view_as(ends)], dim=-2)
         yield DebugShape.where(lines.isfinite().flatten(3).all(dim=-1), "lines", lines)
-
-
-__all__ = [
-    "SurfaceDistanceProbe",
-    "SurfaceDistanceProbeCfg",
-    "SurfaceDistanceProbeData",
-]

@@ -199,9 +199,3 @@ def laid_out(declared: Mapping[str, Field], layout: tuple[int, ...]) -> dict[str
         name: replace(field, shape=(*layout, *field.shape), axes=(*axes, *(("xyz",) if field.shape else ())))
         for name, field in declared.items()
     }
-
-
-__all__ = [
-    "Directed", "Line", "NormalTaxelCfg", "Places", "ProbesCfg", "Resisting", "SampleCount", "TaxelCfg", "laid_out",
-    "unit_normals",
-]  # fmt: skip

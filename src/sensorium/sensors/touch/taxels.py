@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Memory, Rows, kernel, recorded, sample_uniforms
+from sensorium.compute import Memory, Rows, kernel, masked_tid, recorded, sample_uniforms
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MOST_SAMPLES
@@ -89,9 +89,8 @@ def drawn_radius(
 
 @kernel
 def _clear_fillers(rows: Rows, radius_in: wp.array[wp.float32], values: wp.array4d[wp.float32]) -> None:
-    i, mount, probe = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0) and radius_in[probe] == 0.0:
+    env, mount, probe = masked_tid(rows)
+    if radius_in[probe] == 0.0:
         for k in range(values.shape[3]):
             values[env, mount, probe, k] = 0.0
 
@@ -225,7 +224,7 @@ TaxelDataT = TypeVar("TaxelDataT")
 
 
 class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelDataT]):
-    """Sensor of probes on a link: `feel` computes their readings, for the true and for the drawn radii.
+    """Sensor of probes on a link: `compute_readings` computes their readings, for the true and for the drawn radii.
 
     A subclass gives its config and data types, as for `SimpleSensor`.
     """
@@ -282,20 +281,20 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Find nearby shapes, and compute the readings (one launch, and those of `feel`)."""
+        """Find nearby shapes, and compute the readings (one launch, and those of `compute_readings`)."""
         self._taxels.query.place()
-        self.feel(raw, None)
+        self.compute_readings(raw, None)
 
     @recorded
     @used_if(lambda self: self.cfg.probe_radius_noise != 0.0)  # otherwise only later steps change the measured reading
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Compute the readings for the true radius and the drawn one; the surroundings are found only once."""
         self._taxels.query.place()
-        self.feel(raw, slot)
+        self.compute_readings(raw, slot)
 
-    def feel(self, raw: Record, slot: Record | None) -> None:
+    def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Write the truth into `raw` and, if given, the reading of the drawn radii into `slot` (launches)."""
-        raise NotImplementedError(f"{type(self).__name__} must define feel(self, raw, slot)")
+        raise NotImplementedError(f"{type(self).__name__} must define compute_readings(self, raw, slot)")
 
     @recorded
     @used_if(lambda self: not (self.cfg.is_clean or self.cfg.radii.all()))
@@ -303,6 +302,3 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
         """Set probes without a radius to 0, which removes noise added there."""
         for name in slot:
             self._taxels.clear_fillers(slot[name])
-
-
-__all__ = ["Skin", "TaxelSensor", "Taxels", "check_points", "drawn_radius"]

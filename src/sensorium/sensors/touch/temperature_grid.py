@@ -226,8 +226,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
     def _doubles(self, values: np.ndarray[Any, Any]) -> Any:
         return wp.array(np.asarray(values, np.float64), dtype=wp.float64, device=self.device)
 
-    # Interface
-    # ------------------------------------------------------------------------------------------------------------
+    # Interface --------------------------------------------------------------------------------------------------------
 
     @property
     def link_cells(self) -> tuple[LinkCells, ...]:
@@ -333,7 +332,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         poses = [*self._query.mount_pose(), *self._query.body_pose()]
         touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
-        launch(kernels.touch, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
+        launch(kernels.find_contacts, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
         dt = wp.float64(self.clock.dt)
         inputs = [dt, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
         tick, span, covered, swept, theta = (
@@ -350,7 +349,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         inputs = [mount.count * self._cells, span, self._base, self._per_capacity, self._area, self._emissivity]
         inputs += [wp.float64(cfg.convection), wp.float64(cfg.ambient_temperature), covered, wp.from_torch(heat)]
         inputs += [self._shown_start, self._shown]
-        launch(kernels.lose, (self._theta.shape[1],), inputs, [theta, self._columns(raw)])
+        launch(kernels.apply_losses, (self._theta.shape[1],), inputs, [theta, self._columns(raw)])
 
     @recorded
     @used_if(lambda self: self.cfg.sensor_time_constant is not None)

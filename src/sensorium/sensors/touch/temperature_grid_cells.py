@@ -346,6 +346,3 @@ def _parts(points: Array, rows: NDArray[np.int64], count: int) -> list[NDArray[n
     order = rows[np.argsort(points[rows, axis], kind="stable")]
     cut = len(rows) * left // count
     return [*_parts(points, order[:cut], left), *_parts(points, order[cut:], count - left)]
-
-
-__all__ = ["LinkCells", "cell_of", "in_link", "link_cells"]

@@ -133,6 +133,3 @@ class TemperatureGridCfg(TargetsCfg[TemperatureGridData]):
             for name in match_names(pattern, links, config=config, field="properties", what="link"):
                 found.setdefault(name, each)
         return {name: found.get(name, self.default_properties) for name in links}
-
-
-__all__ = ["ABSOLUTE_ZERO", "Cells", "LinkThermalCfg", "TemperatureGridCfg", "TemperatureGridData"]

@@ -11,20 +11,14 @@ their rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
 import warp as wp
 
-from sensorium.compute import Rows, is_first, kernel, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
 from sensorium.geometry.primitives import MESH, PLANE
-from sensorium.geometry.solid_around import Around, Shapes
+from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
-
-if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
-    F64: TypeAlias = Any
-else:
-    F64 = wp.float64
+from sensorium.random import F64
 
 STEFAN_BOLTZMANN = 5.670374419e-8
 """Stefan-Boltzmann constant, W/(m^2 K^4) (SI 2019, exact to all digits given)."""
@@ -99,10 +93,10 @@ class Links:
 
 
 @kernel
-def touch(
+def find_contacts(
     rows: Rows,
     shapes: Shapes,
-    around: Around,
+    around: NearShapes,
     skin: Skin,
     links: Links,
     mount_pos_in: wp.array2d[wp.vec3],
@@ -127,10 +121,7 @@ def touch(
         node_out: `[env, mount, sample]`.
         conductance_out: `[env, mount, sample]`.
     """
-    i, mount, block = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, block = masked_tid(rows)
     for sample in range(block * BLOCK, wp.min(block * BLOCK + BLOCK, node_out.shape[2])):
         node_out[env, mount, sample] = -1
         if skin.cell[mount, sample] < 0:
@@ -184,7 +175,7 @@ def touch(
 
 
 @wp.func
-def share_gone(x: F64) -> F64:
+def mean_decay(x: F64) -> F64:
     """Return (1 - exp(-x)) / x for x >= 0: the mean of an exponential decay over x time constants."""
     if x < _SMALL:
         return _ONE - x * (_HALF - x * (wp.float64(1.0 / 6.0) - x * wp.float64(1.0 / 24.0)))
@@ -226,10 +217,7 @@ def exchange(
         covered: surface of each node in contact, m^2.
         theta: temperature of each node above its base, K.
     """
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     captured = tick_captured(rows)
     time = wp.max(F64(captured - last_tick[env]) * dt, _ZERO)
     if is_first(rows, env):
@@ -262,7 +250,7 @@ def exchange(
             there = base[other]
             if other < nodes:
                 there = there + theta[env, other]
-            heat = flow * share_gone(flow * both) * (there - base[own] - theta[env, own])
+            heat = flow * mean_decay(flow * both) * (there - base[own] - theta[env, own])
             theta[env, own] = theta[env, own] + heat * per_capacity[own]
             if other < nodes:
                 theta[env, other] = theta[env, other] - heat * per_capacity[other]
@@ -297,10 +285,7 @@ def conduct(
         swept: scratch memory for the elimination.
         theta: temperature of each node above its base, K.
     """
-    i, mount, line = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, mount, line = masked_tid(rows)
     time = span[env]
     if time == _ZERO:
         return
@@ -326,7 +311,7 @@ def conduct(
 
 
 @kernel
-def lose(
+def apply_losses(
     rows: Rows,
     cells: int,
     span: wp.array[F64],
@@ -364,9 +349,8 @@ def lose(
         theta: temperature of each node above its base, K.
         temperature_out: `[env, cell]`, degC.
     """
-    i, node = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0) or per_capacity[node] == _ZERO:
+    env, node = masked_tid(rows)
+    if per_capacity[node] == _ZERO:
         return
     value = theta[env, node]
     time = span[env]
@@ -385,7 +369,7 @@ def lose(
                 rate = rate + emissivity[node] * _SIGMA * (hot * hot + cold * cold) * (hot + cold)
             rate = rate * bare
             gain = (power + rate * (ambient - base[node] - start)) * time * per_capacity[node]
-            value = start + gain * share_gone(rate * time * per_capacity[node])
+            value = start + gain * mean_decay(rate * time * per_capacity[node])
             mean = _HALF * (start + value)
             if emissivity[node] == _ZERO:
                 break
@@ -414,19 +398,13 @@ def respond(
         rest: rounding residue of the output, since a slow element changes by less than a digit per step.
         values: of the cell on input, of the element on output.
     """
-    i, column = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env, column = masked_tid(rows)
     x = span[env] / tau
     if x == _ZERO:
         rest[env, column] = 0.0
         return
     before = F64(last[env, column]) + F64(rest[env, column])
-    after = before + x * share_gone(x) * (F64(values[env, column]) - before)
+    after = before + x * mean_decay(x) * (F64(values[env, column]) - before)
     shown = wp.float32(after)
     rest[env, column] = wp.float32(after - F64(shown))
     values[env, column] = shown
-
-
-__all__ = ["STEFAN_BOLTZMANN", "Links", "Skin", "conduct", "exchange", "lose", "respond", "touch"]

@@ -18,7 +18,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg, ObjRef, OffsetCfg
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -65,10 +65,8 @@ def _sites(cfg: TouchCfg, model: Named) -> list[str]:
 
 @kernel
 def _take(rows: Rows, mount: int, native_in: wp.array2d[wp.float32], force_out: wp.array2d[wp.float32]) -> None:
-    i, _one = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] != wp.uint8(0):
-        force_out[env, mount] = native_in[env, 0]
+    env, _one = masked_tid(rows)
+    force_out[env, mount] = native_in[env, 0]
 
 
 class Touch(SimpleSensor[TouchCfg, TouchData]):

@@ -12,7 +12,7 @@ from sensorium.cfg import Cfg
 from sensorium.errors import ConfigError
 
 
-class Words(Cfg):
+class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
@@ -22,26 +22,26 @@ class Words(Cfg):
     model_config = ConfigDict(populate_by_name=True)
 
     def __init__(self, /, **data: Any) -> None:
-        for word, name in words(type(self)).items():
-            if word in data and name in data:
+        for alias, name in aliases(type(self)).items():
+            if alias in data and name in data:
                 fix = "Keep one of the two, since both name the same field."
-                raise ConfigError.single(type(self).__name__, word, data[word], f"either {word} or {name}", fix)
-        given = {words(type(self)).get(name, name) for name in data}
+                raise ConfigError.single(type(self).__name__, alias, data[alias], f"either {alias} or {name}", fix)
+        given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
         super().__init__(**own, **data)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
-        return super().replace(**{words(type(self)).get(name, name): value for name, value in changes.items()})
+        return super().replace(**{aliases(type(self)).get(name, name): value for name, value in changes.items()})
 
     def __getattr__(self, name: str) -> Any:
-        if name in (found := words(type(self))):
+        if name in (found := aliases(type(self))):
             return getattr(self, found[name])
         return super().__getattr__(name)  # type: ignore[misc]
 
 
 @cache
-def words(cls: type[Cfg]) -> Mapping[str, str]:
+def aliases(cls: type[Cfg]) -> Mapping[str, str]:
     """Return the other system's name -> sensorium's name, for each field with two names."""
     return {info.alias: name for name, info in cls.model_fields.items() if info.alias}
 
@@ -49,7 +49,7 @@ def words(cls: type[Cfg]) -> Mapping[str, str]:
 @cache
 def own_defaults(cls: type[Cfg]) -> Mapping[str, Any]:
     """Return the defaults of a config that differ from those of its base in sensorium."""
-    ours = next(base for base in cls.__mro__ if issubclass(base, Cfg) and not issubclass(base, Words)).model_fields
+    ours = next(base for base in cls.__mro__ if issubclass(base, Cfg) and not issubclass(base, AliasedCfg)).model_fields
     return {
         name: info.default
         for name, info in cls.model_fields.items()
@@ -57,4 +57,4 @@ def own_defaults(cls: type[Cfg]) -> Mapping[str, Any]:
     }
 
 
-__all__ = ["Words"]
+__all__ = ["AliasedCfg"]

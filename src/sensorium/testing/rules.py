@@ -25,9 +25,9 @@ from sensorium.testing.trial import (
     Trial,
     equal,
     fields_of,
-    look_around,
     own_values,
-    put_back,
+    read_all,
+    restore_value,
     snapshot,
     streamed,
     take_tick,
@@ -36,7 +36,7 @@ from sensorium.wire.field_data import FieldBranch
 from sensorium.world.select import WORLD
 
 
-class Laws(Trial):
+class Rules(Trial):
     """Each method returns False if it does not apply, and raises `ContractError` if the rule is broken."""
 
     def shapes_and_dtypes(self) -> bool:
@@ -70,7 +70,7 @@ class Laws(Trial):
             needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
             where = f"engine.array({name!r}) comes with {needed}"
             fix = f"Add sn.{needed} to `requires`."
-            self.need(needed is None or needed in declared, "a sensor requires what it reads", where, fix)
+            self.need(needed is None or needed in declared, "a sensor declares the arrays that it reads", where, fix)
             return array(name)
 
         engine.array = guarded  # type: ignore[method-assign]
@@ -88,7 +88,7 @@ class Laws(Trial):
         for tick in range(1, 4):
             take_tick(scene)
             take_tick(empty)
-            look_around(scene["subject"])
+            read_all(scene["subject"])
             if int(scene["subject"].truth_tick.max()) < scene.tick:
                 continue  # nothing was computed, and the engine's arrays may be of an earlier tick
             twin.refresh()
@@ -101,11 +101,11 @@ class Laws(Trial):
         """The fields depend only on the config, not on the number of envs, the name or the time."""
         sensor = self.scene(self.cfg, num_envs=1)["subject"]
         other = self.scene(self.cfg.replace(name="other"), num_envs=4)["other"]
-        law = "fields are a function of the config"
+        rule = "fields are a function of the config"
         for mine, its in zip(sensor.specs, other.specs, strict=False):
-            self.need(mine == its, law, f"{mine.name} is {mine.shape} {mine.dtype}, elsewhere {its.shape} {its.dtype}")
-        self.need(len(sensor.specs) == len(other.specs), law, "two sensors of one config")
-        self.need(dict(sensor.fields()) == dict(other.fields()), law, "fields() asked again")
+            self.need(mine == its, rule, f"{mine.name} is {mine.shape} {mine.dtype}, elsewhere {its.shape} {its.dtype}")
+        self.need(len(sensor.specs) == len(other.specs), rule, "two sensors of one config")
+        self.need(dict(sensor.fields()) == dict(other.fields()), rule, "fields() asked again")
         return True
 
     def raw_is_written_in_place(self) -> bool:
@@ -146,7 +146,7 @@ class Laws(Trial):
             self.need(not left.any(), unwritten(hook, what, name, result, where), f"{what}.{name}", "See above.")
             where = f"{what}.{name} differs between two calls on one state"
             self.need(equal(b, c), "a hook is a function of engine and states", where, f"{LASTS} {KEYED}")
-            fix = "Write with copy_ or [...] = ..., not with add_; what should last is a state of its own."
+            fix = "Write with copy_ or [...] = ..., not with add_; keep persistent values in a state."
             self.need(equal(a, b), "a hook does not read its record before it writes it", f"{what}.{name}", fix)
         return True
 
@@ -169,7 +169,7 @@ class Laws(Trial):
             twin = self.scene(self.dirty)
             start = own_values(twin["subject"])[path]
             self.run(twin, 5)
-            put_back(twin["subject"], path, start)
+            restore_value(twin["subject"], path, start)
             found = self.run(twin, 3)[-1]
             for name in expected:
                 self.need(equal(expected[name], found[name]), "no plain attribute lasts between samples",
@@ -195,7 +195,7 @@ class Laws(Trial):
                 right = tuple(fields[spec.name].shape) == (scene.num_envs, *spec.shape)
                 right = right and fields[spec.name].dtype == TORCH_DTYPES[spec.dtype]
                 expected = f"{(scene.num_envs, *spec.shape)} {spec.dtype}"
-                self.need(right, "post_process returns what the fields declare", f"{where}, expected {expected}")
+                self.need(right, "post_process returns the declared fields", f"{where}, expected {expected}")
             return value
 
         sensor.buffers.plan.hooks.post = watched
@@ -207,15 +207,15 @@ class Laws(Trial):
         """Two reads in a row are equal, and no kind of read changes a later value."""
         scene = self.ran(self.dirty, 3)
         shot = snapshot(scene["subject"])
-        look_around(scene["subject"])
+        read_all(scene["subject"])
         self.same(shot, snapshot(scene["subject"]), "two reads in a row are equal", "data")
         curious, absent = self.scene(self.dirty), self.scene(self.dirty)
         for _ in range(self.steps):
             take_tick(curious)
             take_tick(absent)
-            look_around(curious["subject"])
-        law = "reading never changes a later value"
-        self.same(snapshot(curious["subject"]), snapshot(absent["subject"]), law, "every tick against once")
+            read_all(curious["subject"])
+        rule = "reading never changes a later value"
+        self.same(snapshot(curious["subject"]), snapshot(absent["subject"]), rule, "every tick against once")
         return True
 
     def same_seed_same_numbers(self) -> bool:
@@ -227,9 +227,9 @@ class Laws(Trial):
     def env_count_does_not_matter(self) -> bool:
         """Env 1 of 2 equals env 1 of 6, and both equal that of the reference, of 4."""
         few, many = (self.run(self.scene(self.dirty, num_envs=n))[-1] for n in (2, 6))
-        law = "an env does not depend on how many there are"
-        self.same(few, {k: v[:2] for k, v in many.items()}, law, "2 and 6 envs")
-        self.same(few, {k: v[:2] for k, v in self.last.items()}, law, "2 and 4 envs")
+        rule = "an env does not depend on how many there are"
+        self.same(few, {k: v[:2] for k, v in many.items()}, rule, "2 and 6 envs")
+        self.same(few, {k: v[:2] for k, v in self.last.items()}, rule, "2 and 4 envs")
         return True
 
     def mounts_do_not_matter(self) -> bool:
@@ -319,8 +319,8 @@ class Laws(Trial):
         before = snapshot(scene["subject"])
         scene.update(ticks=0)
         self.same(before, snapshot(scene["subject"]), "an update without time changes nothing", "update(ticks=0)")
-        law = "an update without time leaves no trace"
-        self.same(self.run(scene, 4)[-1], self.reference.shots[8], law, "4 ticks later")
+        rule = "an update without time leaves no trace"
+        self.same(self.run(scene, 4)[-1], self.reference.shots[8], rule, "4 ticks later")
         return True
 
     def reset_leaves_the_others(self) -> bool:
@@ -397,10 +397,10 @@ class Laws(Trial):
         scene = self.ran(self.dirty, 5)
         fresh = self.scene(self.dirty)
         fresh.load_state(scene.state())
-        law = "resuming from a state is exact"
+        rule = "resuming from a state is exact"
         for expected, a, b in zip(self.reference.shots[5:10], self.run(scene, 5), self.run(fresh, 5), strict=True):
-            self.same(expected, a, law, "state")
-            self.same(expected, b, law, "load_state")
+            self.same(expected, a, rule, "state")
+            self.same(expected, b, rule, "load_state")
         return True
 
     def setters_reach_only_their_envs(self) -> bool:
@@ -408,7 +408,7 @@ class Laws(Trial):
         if self.dirty is self.cfg:
             return False
         twin = self.reference.scene["subject"]
-        if len(self.reference.shots) > self.steps:  # what it holds now is of a later tick
+        if len(self.reference.shots) > self.steps:  # it now holds values of a later tick
             twin = self.ran(self.dirty, self.steps)["subject"]
         tables = twin.buffers.knobs.tables
         for knob, value in (("noise", 5.0), ("bias", 3.0), ("resolution", 0.5), ("delay", 0.0)):
@@ -503,6 +503,3 @@ _FILLINGS: dict[torch.dtype, tuple[float, float]] = {
     torch.bool: (False, True),
 }
 """Fill values of records before a hook is called: an element that keeps both was not written."""
-
-
-__all__ = ["Laws"]

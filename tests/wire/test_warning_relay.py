@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from sensorium.errors import NonFiniteStateWarning, SensoriumWarning
-from sensorium.wire.warned import MOST, overheard, warn_again
+from sensorium.wire.warning_relay import MOST, recording_warnings, relay_warnings
 
 
 class OwnWarning(SensoriumWarning):
@@ -30,8 +30,8 @@ def shown() -> Iterator[list[str]]:
         yield out
 
 
-def test_what_is_shown_is_overheard_each_once_and_shown_still(shown: list[str]) -> None:
-    with overheard() as found:
+def test_shown_warnings_are_recorded_once_and_still_shown(shown: list[str]) -> None:
+    with recording_warnings() as found:
         complain()
         complain("and cold", UserWarning)
         complain()
@@ -40,29 +40,29 @@ def test_what_is_shown_is_overheard_each_once_and_shown_still(shown: list[str]) 
     assert shown == ["OwnWarning it is dark", "UserWarning and cold", "OwnWarning afterwards"]
 
 
-def test_what_was_shown_before_is_overheard_again(shown: list[str]) -> None:
+def test_previously_shown_warnings_are_recorded_again(shown: list[str]) -> None:
     """Another client with the same spawn must get the same warnings."""
-    heard = []
+    received = []
     for _ in range(3):
-        with overheard() as found:
+        with recording_warnings() as found:
             complain()
-        heard += found
-    assert heard == [("OwnWarning", "it is dark")] * 3
+        received += found
+    assert received == [("OwnWarning", "it is dark")] * 3
     assert warnings.filters == [("default", None, Warning, None, 0)], "what applies without any filter"
 
 
-def test_filters_hold(shown: list[str]) -> None:
+def test_warning_filters_apply(shown: list[str]) -> None:
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("error", RuntimeWarning)
-    with overheard() as found:
+    with recording_warnings() as found:
         complain()
         with pytest.raises(RuntimeWarning, match="cold"):
             complain("cold", RuntimeWarning)
     assert found == shown == []
 
 
-def test_warnings_of_other_threads_are_theirs(shown: list[str]) -> None:
-    with overheard() as found:
+def test_warnings_of_other_threads_are_not_recorded(shown: list[str]) -> None:
+    with recording_warnings() as found:
         other = threading.Thread(target=complain, args=("elsewhere",))
         other.start()
         other.join()
@@ -71,9 +71,9 @@ def test_warnings_of_other_threads_are_theirs(shown: list[str]) -> None:
     assert shown == ["OwnWarning elsewhere", "OwnWarning here"]
 
 
-def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None:
+def test_late_restoration_of_the_hook_is_harmless(shown: list[str]) -> None:
     """Another thread may start to catch warnings meanwhile, and stop afterwards."""
-    with overheard() as found:
+    with recording_warnings() as found:
         theirs = warnings.catch_warnings()
         theirs.__enter__()
     theirs.__exit__(None, None, None)
@@ -81,22 +81,22 @@ def test_whoever_puts_the_hook_back_later_does_no_harm(shown: list[str]) -> None
     assert found == [] and shown == ["OwnWarning it is dark"]
 
 
-def test_two_threads_that_overhear_at_the_same_time_leave_nothing(shown: list[str]) -> None:
+def test_concurrent_recordings_leave_nothing(shown: list[str]) -> None:
     """Whichever ends first, the display of warnings is restored afterwards."""
     before = warnings.showwarning
-    first, second = overheard(), overheard()
-    heard = first.__enter__(), second.__enter__()
+    first, second = recording_warnings(), recording_warnings()
+    received = first.__enter__(), second.__enter__()
     complain("together")
     first.__exit__(None, None, None)
     complain("alone")
     second.__exit__(None, None, None)
     assert warnings.showwarning is before
-    assert [[text for _, text in each] for each in heard] == [["together"], ["together", "alone"]]
+    assert [[text for _, text in each] for each in received] == [["together"], ["together", "alone"]]
     assert shown == ["OwnWarning together", "OwnWarning alone"]
 
 
-def test_an_answer_does_not_grow_without_end(shown: list[str]) -> None:
-    with overheard() as found:
+def test_number_of_warnings_in_an_answer_is_limited(shown: list[str]) -> None:
+    with recording_warnings() as found:
         for number in range(2 * MOST):
             complain(f"fault {number}")
     assert len(found) == MOST and len(shown) == 2 * MOST
@@ -114,9 +114,9 @@ def test_an_answer_does_not_grow_without_end(shown: list[str]) -> None:
         ("", UserWarning),
     ],
 )
-def test_a_category_that_both_sides_know_is_the_same_and_any_other_is_named(category: str, here: type[Warning]) -> None:
+def test_known_category_is_kept_and_any_other_is_named(category: str, here: type[Warning]) -> None:
     with pytest.warns() as caught:
-        warn_again([(category, "it is dark")], "spawning 'cam'")
+        relay_warnings([(category, "it is dark")], "spawning 'cam'")
     (warning,) = caught
     assert warning.category is here and warning.filename == __file__
     assert str(warning.message) == f"spawning 'cam', the server warned: {category}: it is dark"

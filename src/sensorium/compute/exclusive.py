@@ -14,8 +14,8 @@ from sensorium.errors import ScheduleError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Use:
-    """Use of one scene.
+class SceneGuard:
+    """Guard of a scene: one thread at a time, and no change left incomplete.
 
     A call sets `changing` before its first change and clears it after the last. It remains set if an exception ends the
     call in between, including a KeyboardInterrupt at any point.
@@ -45,9 +45,9 @@ class Use:
                 "steps it, and pass the result of scene.publish() to other threads."
             )
         if self.changing:
-            self.refuse()
+            self.raise_interrupted()
 
-    def refuse(self) -> NoReturn:
+    def raise_interrupted(self) -> NoReturn:
         """Raise `ScheduleError` with the interrupted call, the cause, and the call to make."""
         cause = f" by {self.cause}" if self.cause else ""
         raise ScheduleError(
@@ -61,7 +61,7 @@ class Use:
             text = str(error).partition("\n")[0]
             self.cause = f"{type(error).__name__}{f' ({text})' if text else ''} at tick {tick}"
 
-    def mended(self) -> None:
+    def mark_consistent(self) -> None:
         """Record that all sensors are at the same tick again."""
         self.changing = self.cause = ""
 
@@ -69,34 +69,34 @@ class Use:
 def exclusive(method: Function) -> Function:
     """Decorate a method of a scene that needs exclusive use, and all sensors at the same tick.
 
-    The object must have the scene's `_use`, `compute` and `clock`.
+    The object must have the scene's `_guard`, `compute` and `clock`.
     """
-    return _guarded(method, mends=False)
+    return _decorated(method, restores=False)
 
 
-def mending(method: Function) -> Function:
+def restoring(method: Function) -> Function:
     """Decorate a method like `exclusive`, but allow it after an interrupted call."""
-    return _guarded(method, mends=True)
+    return _decorated(method, restores=True)
 
 
-def _guarded(method: Function, mends: bool) -> Function:
+def _decorated(method: Function, restores: bool) -> Function:
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        use, me = self._use, get_ident()
-        before = use.thread
-        if before != me and (before or (use.changing and not mends)):
-            use.check()
-        use.thread = me  # no call since `before` was read, so no thread switch and no signal in between
+        guard, me = self._guard, get_ident()
+        before = guard.thread
+        if before != me and (before or (guard.changing and not restores)):
+            guard.check()
+        guard.thread = me  # no call since `before` was read, so no thread switch and no signal in between
         try:
             return method(self, *args, **kwargs)
         except BaseException as error:
             if before != me:
-                use.note(error, self.clock.tick)
+                guard.note(error, self.clock.tick)
                 self.clock.version += 1  # readers must check their views again
                 self.compute.recover()
                 launching.recover()
             raise
         finally:
-            use.thread = before
+            guard.thread = before
 
     return cast(Function, guarded)

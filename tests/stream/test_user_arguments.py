@@ -15,10 +15,10 @@ from streaming import PATIENCE, serving, until
 
 import sensorium as sn
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.session import Wish
+from sensorium.client.session import SpawnOrder
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StreamError
-from sensorium.wire import messages as say
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.stream_info import StreamInfo
 
@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[Callable[[sn.Client], object], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_in_words_and_the_connection_lives(
+def test_user_error_is_explained_and_the_connection_survives(
     server: sn.Server, client: sn.Client, mistake: str
 ) -> None:
     """The error names call, argument, value and the expected value; nothing is sent, and the next step works."""
@@ -128,7 +128,7 @@ def test_a_mistake_is_told_in_words_and_the_connection_lives(
     frame = server.frame
     with pytest.raises(ConfigError, match=words):
         call(client)
-    assert client.step() == frame + 1 and client.is_connected and server._doorkeeper.refused == 0
+    assert client.step() == frame + 1 and client.is_connected and server._access.refused == 0
     assert len(client._session.requests) == 0 and not client._session.subscribers
     assert client.streams.keys() == {"gauge", "world"}
 
@@ -143,19 +143,19 @@ CONNECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "name": ((), {"name": 5}, r"connect\.name: got 5, expected text"),
     "max_message": ((), {"max_message": True}, r"connect\.max_message: got True"),
     "shared_memory": ((), {"shared_memory": "no"}, r"connect\.shared_memory: got 'no'"),
-    "keys": ((), {"keys": 5}, r"connect\.keys: got '\(not shown\)', expected a pair"),
-    "server_key": ((), {"server_key": 5}, r"connect\.keys: .*40 characters"),
+    "keys": ((), {"keys": 5}, r"connect\.keys: got '\(not shown\)', expected the public and the secret key"),
+    "server_key": ((), {"server_key": 5}, r"connect\.server_key: .*40 characters"),
 }
 
 
 @pytest.mark.parametrize("mistake", CONNECTIONS)
-def test_a_mistake_at_connecting_is_told_at_once(mistake: str) -> None:
+def test_connection_argument_error_is_immediate(mistake: str) -> None:
     given, options, words = CONNECTIONS[mistake]
     with pytest.raises(ConfigError, match=words):
         sn.connect(*given, **options)
 
 
-def test_numbers_of_numpy_are_numbers(server: sn.Server, client: sn.Client) -> None:
+def test_numpy_numbers_are_accepted(server: sn.Server, client: sn.Client) -> None:
     """They are accepted wherever Python numbers are: steps, environments, rates, knobs, time-outs."""
     got: list[Any] = []
     before = server.scene.tick
@@ -203,7 +203,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_environments_are_chosen_as_in_the_scene(
+def test_environments_are_selected_as_in_the_scene(
     server: sn.Server, client: sn.Client, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reset and a knob apply to the environments, in the order, that the scene itself would use."""
@@ -220,7 +220,7 @@ def test_environments_are_chosen_as_in_the_scene(
     assert exact.nonzero()[:, 0].tolist() == sorted(range(ENVS) if wanted is None else wanted.tolist())
 
 
-def test_an_iterator_of_environments_is_listed(server: sn.Server, client: sn.Client) -> None:
+def test_iterator_of_environments_is_accepted(server: sn.Server, client: sn.Client) -> None:
     client.sensors["gauge"].set("vec_noise", 0.5)
     client.sensors["gauge"].set("vec_noise", 0.0, (env for env in (0, 3)))
     client.step()
@@ -228,51 +228,51 @@ def test_an_iterator_of_environments_is_listed(server: sn.Server, client: sn.Cli
     assert exact.tolist() == [True, False, False, True]
 
 
-def test_a_server_takes_no_negative_environment_but_the_mark_of_all(client: sn.Client) -> None:
+def test_server_refuses_negative_environments_except_minus_one(client: sn.Client) -> None:
     """This holds also for a client that does not check."""
-    wish = Wish(client.blueprints.find(TICKER), sn.Pose(), "", -2)
+    order = SpawnOrder(client.blueprints.find(TICKER), sn.Pose(), "", -2)
     with pytest.raises(sn.ServerError, match=r"env: got -2"):
-        client._session.spawn(wish, "wrong")
+        client._session.spawn(order, "wrong")
 
 
-def test_the_server_names_what_was_called(client: sn.Client) -> None:
+def test_server_error_names_the_called_function(client: sn.Client) -> None:
     with pytest.raises(StreamError, match=r"control\.ctrl: got 'NaN or infinity'"):
         client.control([np.nan])
     with pytest.raises(StreamError, match=r"set\('vec_noise'\)\.value: got \[\[1\.0\], \[1\.0, 2\.0\]\]"):
         client.sensors["gauge"].set("vec_noise", [[1.0], [1.0, 2.0]])
 
 
-def test_who_may_not_destroy_a_sensor_goes_on_listening_to_it(server: sn.Server, client: sn.Client) -> None:
+def test_refused_destroy_keeps_listening(server: sn.Server, client: sn.Client) -> None:
     """The client gets the refusal in a sentence."""
     guard = client.spawn(TICKER, name="guard")
     with sn.connect(server.address) as other:
         got: list[int] = []
         theirs = other.wait_for("guard")
         theirs.listen(lambda data: got.append(data.frame))
-        words = r"^destroy\.sensor: got 'guard', expected a sensor that this client spawned\. Only its own can a client"
+        words = r"^destroy\.sensor: got 'guard', expected a sensor that this client spawned\. A client can only destroy"
         with pytest.raises(sn.ServerError, match=words):
             theirs.destroy()
         frame = client.step()
         until(lambda: got[-1:] == [frame])
         assert theirs.is_listening and not theirs.why_ended
-        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. Only its own"):
+        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. A client can only destroy"):
             other.destroy("gourd")
         theirs.stop()
     guard.destroy()
 
 
-def test_what_a_sensor_in_the_client_is_told_stays_in_the_client(client: sn.Client) -> None:
+def test_arguments_of_a_client_side_sensor_stay_in_the_client(client: sn.Client) -> None:
     """A path of 80 000 points, more than a message to the server may have, does not concern the server."""
     blueprint = client.blueprints.find("sensor.other.test_pathfinder")
     path = np.linspace(0.0, 1e4, 160_000).reshape(-1, 2).tolist()
-    assert len(say.encode(say.Ask(1, path))) > say.MOST_WORDS  # type: ignore[arg-type]
+    assert len(msg.encode(msg.Ask(1, path))) > msg.MOST_WORDS  # type: ignore[arg-type]
     blueprint["path"] = path
     sensor = client.spawn(blueprint, attach_to="body")
     assert sensor.is_alive and sensor.name in client.streams and sensor.path == path
     sensor.destroy()
 
 
-def test_a_sensor_that_is_gone_is_stale(client: sn.Client) -> None:
+def test_removed_sensor_raises_stale_error(client: sn.Client) -> None:
     """Every request names the sensor and states that it no longer exists."""
     ticker = client.spawn(TICKER, name="ticker")
     ticker.destroy()
@@ -282,7 +282,7 @@ def test_a_sensor_that_is_gone_is_stale(client: sn.Client) -> None:
         lambda: ticker.read(),
     ]  # fmt: skip
     for ask in asked:
-        with pytest.raises(sn.StaleError, match="sensor 'ticker' is gone"):
+        with pytest.raises(sn.StaleError, match="no longer has the sensor 'ticker'"):
             ask()
     assert repr(ticker) == "<RemoteSensor 'ticker': gone>" and 5 not in client.sensors
 
@@ -299,7 +299,7 @@ def test_an_error_in_a_function_on_ticks_names_the_function(client: sn.Client) -
     assert error.sensor == "world" and error.callback == repr(follow_the_body) and "lost it" in str(error)
 
 
-def test_what_a_reading_says_of_its_sensor_cannot_be_changed(client: sn.Client) -> None:
+def test_sensor_information_of_a_reading_is_immutable(client: sn.Client) -> None:
     """It can be pickled, copied and described as usual."""
     got: list[Any] = []
     client.sensors["gauge"].listen(got.append)

@@ -14,7 +14,7 @@ from sensorium import errors
 MOST = 32
 """Maximum number of different warnings in one answer."""
 
-Warned = tuple[str, str]
+WarningText = tuple[str, str]
 """Name of a warning's category, and its text."""
 
 
@@ -26,7 +26,7 @@ class _WarningRecorder:
     """
 
     def __init__(self) -> None:
-        self.found: list[Warned] = []
+        self.found: list[WarningText] = []
         self.thread = threading.get_ident()
         """Id of the recorded thread; 0 after the end."""
         self.before = _without_ended(warnings.showwarning)
@@ -48,7 +48,7 @@ def _without_ended(show: Any) -> Any:
 
 
 @contextmanager
-def overheard() -> Iterator[list[Warned]]:
+def recording_warnings() -> Iterator[list[WarningText]]:
     """Record each warning that this thread shows during the context once; warnings are still shown as usual.
 
     Warnings that filters of this process ignore or turn into errors are not recorded. Warnings that are shown only once
@@ -63,7 +63,7 @@ def overheard() -> Iterator[list[Warned]]:
         warnings.showwarning = _without_ended(warnings.showwarning)
 
 
-def warn_again(warned: Iterable[Warned], what: str, stacklevel: int = 1) -> None:
+def relay_warnings(warned: Iterable[WarningText], what: str, stacklevel: int = 1) -> None:
     """Repeat the warnings of the server in this process.
 
     Categories of Python and of `sensorium.errors` are kept. Any other category becomes a `UserWarning`, with its name
@@ -77,12 +77,9 @@ def warn_again(warned: Iterable[Warned], what: str, stacklevel: int = 1) -> None
     for category, text in warned:
         known: object = getattr(errors, category, getattr(builtins, category, None))
         kind = known if isinstance(known, type) and issubclass(known, Warning) else UserWarning
-        warnings.warn(told(category, text, what), kind, stacklevel=stacklevel + 1)
+        warnings.warn(relayed_text(category, text, what), kind, stacklevel=stacklevel + 1)
 
 
-def told(category: str, text: str, what: str) -> str:
+def relayed_text(category: str, text: str, what: str) -> str:
     """Return the text that reports a warning of the server to the user of a client."""
     return f"{what}, the server warned: {category}: {text}"
-
-
-__all__ = ["Warned", "overheard", "told", "warn_again"]
