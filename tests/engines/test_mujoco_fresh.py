@@ -215,7 +215,7 @@ class Forwards:
 
 
 @pytest.mark.parametrize("num_envs", [LOOKAHEAD_FROM - 1, LOOKAHEAD_FROM, PERSISTENT_UP_TO + 1])
-def test_a_held_control_needs_no_forward_computation(monkeypatch, num_envs):
+def test_held_control_needs_no_forward_computation(monkeypatch, num_envs):
     engine = engine_of(room(), num_envs)
     forwards = Forwards(monkeypatch)
     assert forwards.of(engine, 30) == (30 * num_envs if num_envs < LOOKAHEAD_FROM else 0)
@@ -223,7 +223,7 @@ def test_a_held_control_needs_no_forward_computation(monkeypatch, num_envs):
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("every", [1, 4])
-def test_a_regular_change_of_control_is_expected_and_needs_one_forward_computation(monkeypatch, every):
+def test_regular_control_changes_need_one_forward_computation_each(monkeypatch, every):
     engine = engine_of(room(), 3)
     forwards = Forwards(monkeypatch)
 
@@ -235,7 +235,7 @@ def test_a_regular_change_of_control_is_expected_and_needs_one_forward_computati
 
 
 @pytest.mark.usefixtures("few")
-def test_a_reset_of_one_env_leaves_the_lookahead_of_the_others(monkeypatch):
+def test_reset_of_one_env_leaves_the_lookahead_of_the_others(monkeypatch):
     engine = engine_of(room(), 5)
     forwards = Forwards(monkeypatch)
     stepped = []
@@ -252,7 +252,7 @@ def test_a_reset_of_one_env_leaves_the_lookahead_of_the_others(monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_several_ticks_continue_from_the_tick_that_is_known(monkeypatch):
+def test_several_ticks_continue_from_the_known_tick(monkeypatch):
     engine, plain = engine_of(room(), 3), engine_of(room(), 3)
     stepped = []
     step = LookaheadBatch.step
@@ -287,7 +287,7 @@ def test_without_a_valid_lookahead_the_forward_computation_runs(monkeypatch, why
 
 
 @pytest.mark.usefixtures("few")
-def test_models_of_the_caller_are_looked_ahead_unless_one_uses_rk4(monkeypatch):
+def test_models_of_the_caller_look_ahead_unless_one_uses_rk4(monkeypatch):
     engine = MujocoEngine(room(), 2)
     engine.prepare({BODY_POSE: "probe", JOINT_EFFORT: "probe"})
     runge_kutta = MujocoEngine(room("RK4"), 1)
@@ -300,7 +300,7 @@ def test_models_of_the_caller_are_looked_ahead_unless_one_uses_rk4(monkeypatch):
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("edit", ["constants", "models"])
-def test_a_model_that_is_edited_between_ticks_counts_in_the_next_one(edit):
+def test_model_edits_between_ticks_take_effect_in_the_next_tick(edit):
     engines = [MujocoEngine(room(), 2) for _ in range(2)]
     for engine in engines:
         engine.prepare({BODY_POSE: "probe"})
@@ -320,7 +320,7 @@ def test_a_model_that_is_edited_between_ticks_counts_in_the_next_one(edit):
 
 
 @pytest.mark.usefixtures("few")
-def test_an_interrupted_lookahead_leaves_the_current_state(monkeypatch):
+def test_interrupted_lookahead_leaves_the_current_state(monkeypatch):
     engine = engine_of(room(), 3)
     engine.step()
     step, before = LookaheadBatch.step, engine.batch.state.copy()
@@ -339,7 +339,7 @@ def test_an_interrupted_lookahead_leaves_the_current_state(monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_a_state_that_will_diverge_in_the_next_tick_is_not_reported_in_this_one(tmp_path, monkeypatch):
+def test_divergence_of_the_next_tick_is_not_reported_in_this_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine = engine_of('<mujoco><worldbody><body><freejoint/><geom size=".1"/></body></worldbody></mujoco>', 2)
     engine.step()
