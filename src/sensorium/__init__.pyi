@@ -25,6 +25,8 @@ from sensorium.client.sensors import RemoteSensor as RemoteSensor
 from sensorium.compute import Rows as Rows
 from sensorium.compute import recorded as recorded
 from sensorium.engines.base import Engine as Engine
+from sensorium.engines.base import FrameOnBody as FrameOnBody
+from sensorium.engines.contacts import ContactList as ContactList
 from sensorium.engines.mujoco.engine import MujocoEngine as MujocoEngine
 from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as MujocoWarpEngine
 from sensorium.engines.tensor import TensorEngine as TensorEngine

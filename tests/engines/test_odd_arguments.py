@@ -233,7 +233,7 @@ def test_a_mistyped_array_is_an_error():
 
 ARGUMENTS = (
     "num_envs", "dt", "bodies", "sites", "joints", "slides", "geoms", "shapes", "native", "device", "provides",
-    "quat_order", "gravity", "magnetic", "motion",
+    "quat_order", "gravity", "magnetic", "motion", "parents", "com", "at_com", "bound", "contact_list",
 )  # fmt: skip
 
 

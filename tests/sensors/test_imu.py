@@ -324,6 +324,30 @@ def test_default_fields_are_those_of_a_device() -> None:
     assert [spec.name for spec in scene["all"].specs] == list(ALL)
 
 
+@pytest.mark.parametrize("fields", ["measured", "all"])
+def test_without_a_magnetic_field_only_that_field_is_absent(fields: Any) -> None:
+    """`mag_b` is None and `info` says why; all other fields have the same bits as with a field."""
+    cfg = sn.ImuCfg(body="body", fields=fields, noise={"ang_vel_b": 0.1})
+    scenes = [sn.Scene(engine_of(2, magnetic=magnetic), [cfg], seed=1) for magnetic in (None, (1.0, 0.0, 0.0))]
+    for scene in scenes:
+        scene.step(substeps=3)
+    without, full = (scene[cfg].data for scene in scenes)
+    assert without.mag_b is None and full.mag_b is not None
+    assert "the engine has no magnetic field" in str(scenes[0][cfg].info.notes["mag_b"])
+    assert "mag_b" not in scenes[1][cfg].info.notes
+    for name in (spec.name for spec in scenes[0][cfg].specs):
+        assert torch.equal(getattr(without, name), getattr(full, name)), name
+
+
+@pytest.mark.parametrize("request_", [{"fields": ("lin_acc_b", "mag_b")}, {"mag_noise": 0.1}, {"bias": {"mag_b": 0.1}}])
+def test_a_requested_magnetometer_needs_a_field(request_: dict[str, Any]) -> None:
+    """A list with `mag_b`, or a knob of it, is refused by an engine without a field; `magnetic_field` replaces it."""
+    with pytest.raises(sn.UnsupportedError, match="MAGNETIC"):
+        sn.Scene(engine_of(1, magnetic=None), [sn.ImuCfg(body="body", **request_)])
+    own = sn.ImuCfg(body="body", magnetic_field=(1.0, 2.0, 3.0), **request_)
+    assert sn.Scene(engine_of(1, magnetic=None), [own])["imu"].data.mag_b is not None
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [(("lin_acc_w",), "Did you mean 'lin_acc_b'"), ((), "at least one field"), ("some", "'all'")],

@@ -191,7 +191,7 @@ class ImuCfg(AliasedCfg, _imu.ImuCfg):
 
     prim_path: str
     """Path of the prim that carries the IMU."""
-    fields: tuple[str, ...] | Literal["all"] = _imu.FIELDS[:-1]
+    fields: tuple[str, ...] | Literal["measured", "all"] = _imu.FIELDS[:-1]
     """Computed fields."""
     gravity_bias: Vec3 | None = (0.0, 0.0, 9.81)
     """Added to the acceleration, in world axes, m/s^2."""

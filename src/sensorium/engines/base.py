@@ -62,9 +62,8 @@ PoseOnBody = tuple[Sequence[float], Sequence[float]]
 """Position (m) and orientation (wxyz) of a frame in another frame."""
 
 
-def array_sizes(requirement: Requirement, num_envs: int, bodies: int, joints: int) -> dict[str, tuple[int, ...]]:
-    """Return the arrays of a requirement in `ARRAYS`, name -> shape with the env axis."""
-    counts = {"body": bodies, "joint": joints}
+def array_sizes(requirement: Requirement, num_envs: int, counts: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the arrays of a requirement in `ARRAYS`, name -> shape with the env axis; `counts` are numbers of rows."""
     return {
         name: (num_envs, *(counts[size] if isinstance(size, str) else size for size in shape))
         for name, shape in ARRAYS[requirement].items()
@@ -278,7 +277,9 @@ class Engine(abc.ABC):
     def shapes(self) -> tuple[Shape, ...]:
         """Return all shapes of one environment in model order, as granted by SHAPES; by default none.
 
-        Static shapes are the same in all environments. Shapes that rays cannot be cast at have a `fault`.
+        All environments have the same shapes. A quantity that differs between environments, or that changes, is not
+        part of a `Shape`: it is an array `[env, shape, ...]` with a requirement of its own in `ARRAYS`, whose rows
+        follow this order. Shapes that rays cannot be cast at have a `fault`.
         """
         return ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,8 @@ def row_values(
 def as_tensor(value: Any, name: str) -> torch.Tensor:
     """Return a tensor of real numbers, from a tensor, an array, nested sequences or a number.
 
+    Tensors, and arrays of other owners that support DLPack (Warp, JAX), are not copied. NumPy arrays and numbers are.
+
     Args:
         value: numbers to convert.
         name: term for the value, for messages.
@@ -131,6 +134,9 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
     Raises:
         ArgumentError: any other value, such as None, text, complex numbers, or a meta tensor, which holds no numbers.
     """
+    if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
+        with suppress(BufferError, RuntimeError, TypeError, ValueError):  # read-only memory, an unsupported type
+            value = torch.utils.dlpack.from_dlpack(value)
     if isinstance(value, torch.Tensor):
         if not (value.is_meta or value.is_complex() or value.is_quantized) and value.layout == torch.strided:
             return value.detach()

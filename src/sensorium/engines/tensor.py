@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack
 
+import numpy as np
 import torch
 
-from sensorium.compute import check_envs
+from sensorium.compute import Compute, check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, Engine, FrameOnBody, NameKind, NativeSensor, array_sizes
-from sensorium.engines.contact import contact_fault, is_contact
+from sensorium.engines.body_state import AT_COM, BodyState, QuatOrder
+from sensorium.engines.contacts import ContactList, ContactReducer, contact_fault, contact_shape, is_contact
 from sensorium.engines.envs import (
     as_tensor,
     check_quat,
@@ -24,6 +26,7 @@ from sensorium.engines.envs import (
     row_values,
     time_step,
 )
+from sensorium.engines.worlds import common_shapes
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array, contact_columns
@@ -38,6 +41,10 @@ Site = str | FrameOnBody | tuple[Any, ...]
 _WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
 _WORDS = {**{word: ARRAYS[requirement] for requirement, word in _WORD.items()}, "contact": {}}
 """Arrays of each word of `provides`: name to shape after the env axis; a contact report defines its own array."""
+_COM_NAMES = {name: name.replace("body_", "body_com_") for name in AT_COM}
+"""Names under which arrays are written that are given at the centre of mass."""
+_NEEDED_AT_COM = {"pose": (), "velocity": (), "acceleration": ("velocity",), "joint_wrench": ()}
+"""Words of `at_com`, and what else their conversion to the frame origin needs besides the pose."""
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
 
 
@@ -139,9 +146,7 @@ class ContactArrays(Mapping[Requirement, torch.Tensor]):
         if name not in self._reports:
             if (reason := self._engine.supports(report)) is not None:
                 raise ArgumentError(f"{report}: {reason}")
-            (_, names), _, _, _, slots = report.args
-            columns = sum(part.stop - part.start for part in contact_columns(report).values())
-            self._engine._add(name, (self._engine.num_envs, len(names), slots, columns))
+            self._engine._add(report)
             self._reports[name] = report
         return name
 
@@ -153,8 +158,13 @@ class Parts(TypedDict, total=False):
     joints: Sequence[str] | Mapping[str, Site | None]
     slides: Sequence[str]
     geoms: Mapping[str, Site] | None
-    shapes: Sequence[Shape] | Mapping[str, Shape] | None
+    shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
     native: Mapping[str, int | NativeSensor] | None
+    parents: Mapping[str, str | int] | Sequence[str | int] | None
+    com: Any
+    at_com: Sequence[Literal["pose", "velocity", "acceleration", "joint_wrench"]]
+    bound: Mapping[str, Any] | None
+    contact_list: ContactList | None
 
 
 class TensorEngine(Engine):
@@ -180,12 +190,23 @@ class TensorEngine(Engine):
         joints: names of scalar joints, in the order of the tensors' joint axis, or a mapping from names to frames as
             for `sites` (None: no frame), so that sensors can be mounted on a joint.
         geoms: names of collision shapes and their frames as for `sites`, so that contacts can be selected by geom.
-        shapes: shapes that rays can hit, or a mapping from names to shapes that overrides their own names. A shape's
-            `body` is a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty
-            world; None means that the shapes are unknown.
+        shapes: shapes that rays can hit, a mapping from names to shapes that overrides their own names, or a sequence
+            of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
+            a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty world; None
+            means that the shapes are unknown.
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
             the number of values, or to a `NativeSensor` that describes it.
+        parents: parent of each body, by name or row, in the order of `bodies` or as a mapping; ``"world"`` or -1 is the
+            world. None means that the tree is unknown, so that subtrees cannot be selected.
+        com: centres of mass in the frames of the bodies, `[body, 3]` or `[env, body, 3]`, m.
+        at_com: quantities that are given at the centre of mass: any of pose (positions only), velocity, acceleration,
+            joint_wrench (torques). They are written to `body_com_pos_w`, `body_com_lin_vel_w`, `body_com_lin_acc_w` or
+            `body_com_parent_torque_w`, and converted.
+        bound: arrays of the simulator that are used without a copy, by the names under which they are written: torch
+            tensors, Warp arrays, or those of any other owner that supports DLPack, float32, at fixed addresses.
+        contact_list: the simulator's list of contacts, from which contact reports are reduced; without it, reports are
+            written.
         device: torch device.
         provides: quantities that the user writes: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
             joint_effort, joint_torque, joint_wrench, contact. A sensor that requires any other is rejected, so that
@@ -215,7 +236,7 @@ class TensorEngine(Engine):
         bodies: Sequence[str] = ("body",),
         device: str = "cpu",
         provides: Sequence[Provides] = ("pose", "velocity", "gravity"),
-        quat_order: Literal["wxyz", "xyzw"] = "wxyz",
+        quat_order: QuatOrder = "wxyz",
         gravity: Any = (0.0, 0.0, -9.81),
         magnetic: Any = (0.0, -0.5, 0.0),
         motion: Callable[[float], Mapping[Any, Any]] | None = None,
@@ -244,14 +265,18 @@ class TensorEngine(Engine):
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
+        if parts.get("contact_list") is not None:
+            self.provides |= {"contact"}
         self._bodies = tuple(bodies)
+        self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
         self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
         self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
         places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
         self._joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
-        self._shapes = None if shapes is None else self._placed_shapes(shapes)
+        self._shape_fault = ""
+        self._shapes = None if shapes is None else self._shapes_of_worlds(shapes)
         self._slides = tuple(slides)
         for joint in self._slides:
             if joint not in self._joints:
@@ -262,41 +287,95 @@ class TensorEngine(Engine):
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
         self.motion = motion
-        self._make_arrays(quat_order)
-        if "gravity" in self.provides:
-            self._assign("gravity_w", gravity)
-        if magnetic is not None:
-            self._assign("magnetic_w", magnetic)
+        self._make_arrays(quat_order, parts)
+        bound = _mapping(parts, "bound")
+        for name, value in (("gravity_w", gravity), ("magnetic_w", magnetic)):
+            if name in self._open and name not in bound and value is not None:
+                self._assign(name, value)
         self._move()
         self.refresh()
 
-    def _make_arrays(self, quat_order: str) -> None:
+    def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
+        counts = {"body": len(self._bodies), "joint": len(self._joints)}
         sizes = {
             name: size
             for requirement, word in _WORD.items()
             if word in self.provides
-            for name, size in array_sizes(requirement, self.num_envs, len(self._bodies), len(self._joints)).items()
+            for name, size in array_sizes(requirement, self.num_envs, counts).items()
         }
         sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in self._native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
-        self._arrays = {
-            name: torch.zeros(size, dtype=torch.float32, device=self.device) for name, size in sizes.items()
-        }
-        self._open: dict[str, torch.Tensor] = {
-            name: array for name, array in self._arrays.items() if name != "body_quat_w"
-        }
-        self._order: torch.Tensor | None = None
+        bound = _mapping(parts, "bound")
+        words = parts.get("at_com", ())
+        com = self._masses(parts.get("com"), words)
+        at_com = [name for word in words for name in _COM_NAMES if name in _WORDS[word]]
+        self._given = {name: _COM_NAMES[name] for name in at_com}
+        if quat_order == "xyzw" and "pose" in self.provides:
+            self._given["body_quat_w"] = "body_quat"
+        self._open: dict[str, torch.Tensor] = {}
+        for name, size in sizes.items():
+            mine = self._given.get(name, name)
+            if mine in bound:
+                self._open[mine] = self._bound(mine, bound[mine], size)
+                continue
+            self._open[mine] = torch.zeros(size, dtype=torch.float32, device=self.device)
+            if name == "body_quat_w":
+                self._open[mine][..., quat_order.index("w")] = 1.0
+        for name in bound:
+            if name not in self._open:
+                raise UnknownNameError("bound array", str(name), self._open)
+        self._arrays = {name: self._open[self._given.get(name, name)] for name in sizes}
+        self._state: BodyState | None = None
+        contact_list = parts.get("contact_list")
+        if not isinstance(contact_list, ContactList | None):
+            raise ArgumentError(f"contact_list: got {shown(contact_list)}, expected a ContactList.")
+        compute = Compute(self.device, self.num_envs) if self._given or contact_list is not None else None
+        if compute is not None and self._given:
+            bodies = {name: array for name, array in self._arrays.items() if name.startswith("body_")}
+            self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com)
+            self._arrays |= self._state.arrays
+        self._reducer: ContactReducer | None = None
+        if compute is not None and contact_list is not None:
+            self._reducer = ContactReducer(self, contact_list, compute)
         if "pose" in self.provides:
-            self._arrays["body_quat_w"][..., 0] = 1.0
-            quat = self._arrays["body_quat_w"]
-            if quat_order == "xyzw":
-                self._order = torch.tensor([3, 0, 1, 2], device=self.device)
-                quat = torch.zeros_like(quat)
-                quat[..., 3] = 1.0
-            else:
-                self._open["body_quat_w"] = quat
-            self._open["body_quat"] = quat
+            self._open["body_quat"] = self._open[self._given.get("body_quat_w", "body_quat_w")]
+
+    def _masses(self, com: Any, at_com: Sequence[str]) -> torch.Tensor | None:
+        """Return the centres of mass `[1 or env, body, 3]`; None if nothing is given there."""
+        if not _are_names(at_com):
+            raise ArgumentError(f"at_com: got {shown(at_com)}, expected a sequence of names without repetition.")
+        for word in at_com:
+            if word not in _NEEDED_AT_COM:
+                raise ArgumentError(f"at_com: got {shown(word)}, expected any of {listed(_NEEDED_AT_COM)}.")
+            for need in (word, "pose", *_NEEDED_AT_COM[word]):
+                if need not in self.provides:
+                    raise ArgumentError(f"at_com: {word!r} needs {need!r}: give {self._providing(need)}.")
+        if not at_com and com is None:
+            return None
+        if com is None or not at_com:
+            raise ArgumentError("com and at_com: got only one of them, expected both, or neither.")
+        tensor = as_tensor(com, "com").to(device=self.device, dtype=torch.float32)
+        shape = (1, *tensor.shape) if tensor.dim() == 2 else tuple(tensor.shape)
+        if len(shape) != 3 or shape[0] not in (1, self.num_envs) or shape[1:] != (len(self._bodies), 3):
+            raise ArgumentError(
+                f"com: got values of shape {tuple(tensor.shape)}, expected ({len(self._bodies)}, 3) (body, xyz) or "
+                f"({self.num_envs}, {len(self._bodies)}, 3) (env, body, xyz)."
+            )
+        return tensor.view(shape)
+
+    def _bound(self, name: str, given: Any, size: tuple[int, ...]) -> torch.Tensor:
+        """Return an array of the simulator as a tensor on the same memory."""
+        is_numbers = isinstance(given, np.ndarray) and given.dtype == np.float32 and given.flags.writeable
+        tensor = torch.from_numpy(given) if is_numbers else as_tensor(given, f"bound[{name!r}]")
+        is_here = tensor.device == torch.empty(0, device=self.device).device
+        if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
+            raise ArgumentError(
+                f"bound[{name!r}]: got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}, expected "
+                f"float32 of shape {size} on {self.device} with a contiguous last axis. Copy other arrays after each "
+                f"tick: engine.{name} = values."
+            )
+        return tensor
 
     def __repr__(self) -> str:
         return (
@@ -311,6 +390,23 @@ class TensorEngine(Engine):
         ):
             raise UnknownNameError("array", name, self._open if "_open" in self.__dict__ else _ATTRIBUTES)
         super().__setattr__(name, value)
+
+    def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
+        if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self._bodies):
+            raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self._bodies)}.")
+        known: dict[str | int, int] = {row: row for row in range(-1, len(self._bodies))}
+        known |= {"world": -1, **{name: row for row, name in enumerate(self._bodies)}}
+        above: list[Any] = [given.get(name) for name in self._bodies] if isinstance(given, Mapping) else list(given)
+        for body, parent in zip(self._bodies, above, strict=True):
+            if not isinstance(parent, str | int) or parent not in known:
+                raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
+        rows = tuple(known[parent] for parent in above)
+        for row, body in enumerate(self._bodies):
+            for _ in rows:
+                row = rows[row] if row >= 0 else row
+            if row >= 0:
+                raise ModelError(f"parents[{body!r}]: the body is its own ancestor: make the parents a tree.")
+        return rows
 
     def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
         if isinstance(given, FrameOnBody):
@@ -334,6 +430,23 @@ class TensorEngine(Engine):
             )
         body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
         return FrameOnBody(body, *place)  # type: ignore[arg-type]
+
+    def _shapes_of_worlds(self, given: Any) -> tuple[Shape, ...]:
+        """Return the shapes of one environment, from one sequence for all or one for each."""
+        if (
+            not isinstance(given, list | tuple)
+            or not given
+            or not all(isinstance(each, list | tuple) for each in given)
+        ):
+            return self._placed_shapes(given)
+        if len(given) != self.num_envs:
+            raise ModelError(f"shapes: got shapes of {len(given)} worlds, expected one sequence or {self.num_envs}.")
+        worlds = [self._placed_shapes(each) for each in given]
+        try:
+            return common_shapes(worlds)
+        except ModelError as error:
+            self._shape_fault = str(error)
+            return ()
 
     def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
         if isinstance(given, Shape):
@@ -377,18 +490,27 @@ class TensorEngine(Engine):
 
     def _get(self, name: str) -> torch.Tensor:
         array = self._arrays.get(name, self._open.get(name))
+        if array is None and name in _COM_NAMES.values():
+            raise AttributeError(f"this TensorEngine has no {name}: add its quantity to at_com, and give com.")
         if array is None:
             word = next((word for word, names in _WORDS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
         return array
 
-    def _add(self, name: str, shape: tuple[int, ...]) -> None:
+    def _add(self, report: Requirement) -> None:
+        name = contact_array(report)
+        if self._reducer is not None:
+            self._arrays[name] = self._reducer.add(report)
+            self._reducer.run()
+            return
+        shape = (self.num_envs, *contact_shape(report))
         self._arrays[name] = self._open[name] = torch.zeros(shape, dtype=torch.float32, device=self.device)
 
     def _assign(self, name: str, value: Any) -> None:
         array = self._get(name)
         if name not in self._open:
-            raise AttributeError(f"{name} is computed from body_quat here (quat_order='xyzw'): write body_quat.")
+            source = self._given.get(name, "the arrays of contact_list")
+            raise AttributeError(f"{name} is computed from {source} here: write {source}.")
         tensor = as_tensor(value, name)
         if name.startswith("body_quat"):
             check_quat(tensor, name)
@@ -412,6 +534,14 @@ class TensorEngine(Engine):
     body_ang_acc_w = _Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
     gravity_w = _Array("Gravity `[env, 3]`, m/s^2.")
     magnetic_w = _Array("Magnetic flux `[env, 3]`, in a unit of the user's choice.")
+    body_com_pos_w = _Array("Positions of the centres of mass `[env, body, 3]`, m, where `at_com` has pose.")
+    body_com_lin_vel_w = _Array("Velocities at the centres of mass `[env, body, 3]`, m/s, where `at_com` has velocity.")
+    body_com_lin_acc_w = _Array(
+        "Accelerations at the centres of mass `[env, body, 3]`, m/s^2, where `at_com` has acceleration."
+    )
+    body_com_parent_torque_w = _Array(
+        "Torques of the parents about the centres of mass `[env, body, 3]`, N m, where `at_com` has joint_wrench."
+    )
     joint_pos = _Array("Positions of the joints `[env, joint]`, rad (slide: m).")
     joint_vel = _Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
     joint_effort = _Array("Torque that the actuators exert at the joints `[env, joint]`, N m (slide: N).")
@@ -459,6 +589,10 @@ class TensorEngine(Engine):
             return place
         raise UnknownNameError(kind, name, self.names(kind))
 
+    def parent_body(self, body: int) -> int | None:
+        """Return the index of a body's parent, -1 for the world; None without `parents`."""
+        return None if self._parents is None else self._parents[body]
+
     def slide_joints(self) -> tuple[str, ...]:
         """Return the names of the sliding joints."""
         return self._slides
@@ -475,7 +609,7 @@ class TensorEngine(Engine):
             return self._supports_contacts(requirement)
         if requirement == SHAPES:
             if self._shapes is not None:
-                return None
+                return self._shape_fault or None
             return (
                 "the shapes of its world are unknown. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
                 "or shapes=[] for an empty world."
@@ -515,7 +649,7 @@ class TensorEngine(Engine):
                 f"it is not declared as provided. Give {self._providing('contact')} and write "
                 "engine.contacts[requirement]."
             )
-        return contact_fault(self, report)
+        return contact_fault(self, report) if self._reducer is None else self._reducer.fault(report)
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         for report in sorted(filter(is_contact, requirements), key=contact_array):
@@ -561,9 +695,11 @@ class TensorEngine(Engine):
             self._assign(name, value)
 
     def refresh(self) -> None:
-        """Convert quaternions that are written as xyzw; all other arrays are always current."""
-        if self._order is not None:
-            torch.index_select(self._open["body_quat"], -1, self._order, out=self._arrays["body_quat_w"])
+        """Convert arrays that are given in another convention, and reduce `contact_list`; others are always current."""
+        if self._state is not None:
+            self._state.run()
+        if self._reducer is not None:
+            self._reducer.run()
 
     def forward(self) -> None:
         """Evaluate `motion` again at the current time."""

@@ -33,10 +33,10 @@ from sensorium.wire.stream_info import StreamInfo
 
 
 class ContractError(SensoriumError, AssertionError):
-    """A sensor breaks a rule of the contract; the message gives the rule, the place and the fix.
+    """A sensor or an engine breaks a rule of its contract; the message gives the rule, the place and the fix.
 
     Attributes:
-        rule: name of the rule, as returned by `check_sensor`.
+        rule: name of the rule, as returned by `check_sensor` and `check_engine`.
     """
 
     def __init__(self, message: str, rule: str) -> None:

@@ -22,7 +22,7 @@ from sensorium.engines.base import (
     NativeSensor,
     PoseOnBody,
 )
-from sensorium.engines.contact import is_contact
+from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import copies, env_rows, put, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors, contacts
 from sensorium.engines.mujoco.derived import Derived

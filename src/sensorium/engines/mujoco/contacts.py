@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.contact import is_contact, named, names_fault, report_fault
+from sensorium.engines.contacts import is_contact, named, names_fault, report_fault
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
 from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.errors import ModelError, listed, nearest
@@ -37,12 +37,6 @@ _REDUCE = {"none": 0, "mindist": 1, "maxforce": 2, "netforce": 3}
 def contacts(requirements: Iterable[Requirement]) -> list[Requirement]:
     """Return the CONTACT_REPORT requirements in a collection, sorted by the names of their arrays."""
     return sorted(filter(is_contact, requirements), key=contact_array)
-
-
-def contact_shape(report: Requirement) -> tuple[int, int, int]:
-    """Return (primaries, slots, columns) of a report."""
-    (_, names), _, fields, _, slots = report.args
-    return len(names), slots, sum(CONTACT_FIELDS[field] for field in fields)
 
 
 def sensor_names(report: Requirement) -> list[str]:

@@ -17,8 +17,9 @@ import torch
 
 from sensorium.compute import Compute, Segment, pinned
 from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
+from sensorium.engines.contacts import contact_shape
 from sensorium.engines.envs import mark
-from sensorium.engines.mujoco.contacts import contact_sensors, contact_shape, contacts
+from sensorium.engines.mujoco.contacts import contact_sensors, contacts
 from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.needs import FRICTION, NEEDS
@@ -100,8 +101,9 @@ class Derived:
                 `[1 or env, ...]`.
         """
         fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
+        counts = {"body": len(body_ids), "joint": len(joint_ids)}
         for requirement in filter(prepared.__contains__, ARRAYS):
-            for name, shape in array_sizes(requirement, self.num_envs, len(body_ids), len(joint_ids)).items():
+            for name, shape in array_sizes(requirement, self.num_envs, counts).items():
                 if (view := fields.view(name)) is not None:
                     self._show(name, view)
                 else:

@@ -9,7 +9,7 @@ import numpy as np
 import warp as wp
 
 from sensorium.compute import keeps_current
-from sensorium.engines.contact import is_contact
+from sensorium.engines.contacts import is_contact
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine

@@ -17,7 +17,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, Vec3
+from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, Vec3
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
 from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -64,9 +64,9 @@ MEASURED = ("ang_vel_b", "lin_acc_b", "mag_b")
 class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Configuration of an IMU. Knobs: per field (``noise={"ang_vel_b": 0.01}``) or by prefix (``gyro_noise=0.01``)."""
 
-    fields: tuple[str, ...] | Literal["all"] = MEASURED
+    fields: tuple[str, ...] | Literal["measured", "all"] = "measured"
     """Computed fields: by default those that a device measures; ``"all"`` adds pose, velocities and angular
-    acceleration."""
+    acceleration. Both omit `mag_b` if the engine has no magnetic field, unless a knob is given for it."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     gravity_bias: Vec3 | None = None
     """Vector added to the coordinate acceleration, in world axes, m/s^2. None adds the negative of the env's gravity,
@@ -76,6 +76,11 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     acceleration: Literal["auto", "engine", "difference"] = "auto"
     """Source of accelerations: the engine, or differences of the mount's world velocity over the true elapsed time,
     never across a reset (the first sample is then not valid). ``auto`` uses the engine's accelerations if available."""
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The computed fields, in the order of the data class, on an engine with a magnetic field."""
+        return MEASURED if self.fields == "measured" else super().selected
 
     prefixed_knobs: ClassVar[Mapping[str, tuple[str, str]]] = {
         "acc": ("lin_acc_b", "m/s^2"),
@@ -183,7 +188,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     @classmethod
     def needs(cls, cfg: ImuCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
         """Return the requirements of the selected fields only."""
-        selected = set(cfg.selected)
+        selected = set(cls._available(cfg, supports))
         yield BODY_POSE
         if selected & MOVING:
             yield BODY_VELOCITY
@@ -195,6 +200,17 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
             yield MAGNETIC
 
     @staticmethod
+    def _available(cfg: ImuCfg, supports: Supports) -> tuple[str, ...]:
+        """Return the selected fields, without `mag_b` where neither the engine nor the config provides a field."""
+        knobs = [getattr(cfg, knob) for knob in COLUMN_KNOBS]
+        has_knob = any(isinstance(knob, Mapping) and "mag_b" in knob for knob in knobs) or any(
+            getattr(cfg, f"mag_{knob}") is not None for knob in COLUMN_KNOBS
+        )
+        is_optional = isinstance(cfg.fields, str) and cfg.magnetic_field is None and not has_knob
+        is_absent = is_optional and "mag_b" in cfg.selected and supports(MAGNETIC) is not None
+        return tuple(name for name in cfg.selected if name != "mag_b" or not is_absent)
+
+    @staticmethod
     def _from_engine(cfg: ImuCfg, supports: Supports) -> bool:
         if not {"lin_acc_b", "ang_acc_b"} & set(cfg.selected) or cfg.acceleration == "difference":
             return False
@@ -203,7 +219,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields."""
         declared = super().fields()
-        return {name: declared[name] for name in self.cfg.selected}
+        return {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
 
     @property
     def acceleration_source(self) -> str:
@@ -216,6 +232,8 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         """Allocate the memory of the differences."""
         self.notes["acceleration"] = self.acceleration_source
         self._difference = self.acceleration_source == "difference"
+        if "mag_b" in self.cfg.selected and "mag_b" not in self.fields():
+            self.notes["mag_b"] = "absent, because the engine has no magnetic field: give magnetic_field"
         shape = (self.mount.count, 3)
         if self._difference:
             self._last = [self.new_state("lin_vel", shape), self.new_state("ang_vel", shape)]
@@ -224,7 +242,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Compute every selected field in one launch, shared by all IMUs of one rate."""
-        cfg, names, engine, t = self.cfg, set(self.cfg.selected), self.engine, ImuTask()
+        cfg, names, engine, t = self.cfg, set(self.fields()), self.engine, ImuTask()
         t.dt = self.clock.dt
         t.mounts = self.mount.warp_state(velocities=bool(names & MOVING))
         if self.acceleration_source == "engine":
