@@ -21,6 +21,20 @@ def interleaved(
     return best
 
 
+def wall_and_cpu(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Return seconds and CPU seconds of all threads per call, each the minimum over rounds in which all take turns."""
+    best = {}
+    for number in range(-1, rounds):
+        for name, call in calls.items():
+            start, cpu = time.perf_counter(), time.process_time()
+            call()
+            taken = time.perf_counter() - start, time.process_time() - cpu
+            if number >= 0:  # the first round is a warm-up
+                before = best.get(name, taken)
+                best[name] = min(before[0], taken[0]), min(before[1], taken[1])
+    return best
+
+
 def once(call: Callable[[], object]) -> float:
     """Return seconds of one call."""
     start = time.perf_counter()

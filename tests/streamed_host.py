@@ -15,13 +15,12 @@ import numpy as np
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.model import owner_of
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.data import SensorData
 from sensorium.wire.header import Header, body_offset
-from sensorium.wire.owner import Owner
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import by_id
@@ -91,7 +90,7 @@ class Host:
         """Return a sensor created as the server creates it."""
         definition = cls.definition()
         if attach_to:
-            owner = owner_of(self.bodies[attach_to], self.bodies, NoTree())
+            owner = owner_of(self.bodies[attach_to], self.bodies, NoTree().parent_body)
         return streamed.spawn(
             cls,
             name,
@@ -118,11 +117,8 @@ class Host:
             lasting = message if message.is_lasting else replace(message, body=memoryview(bytes(message.body)))
             self.sent.append(lasting)
             return
-        moment = message.moment
         for body, first, count in message.items:
-            poses = moment.poses[first - moment.first_env :][:count]
-            part = replace(moment, first_env=first, poses=poses)
-            self.sent.append(Outgoing(message.type_id, memoryview(body), part, first, count))
+            self.sent.append(Outgoing(message.type_id, memoryview(body), message.moment, first, count))
 
     def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
         """Run a frame and return all messages since the last call."""
@@ -146,7 +142,8 @@ class Host:
         )  # fmt: skip
         head = bytearray(body_offset(message.num_envs, 1))
         header.pack_into(memoryview(head))
-        struct.pack_into(f"<{moment.poses.size}f", head, 128, *moment.poses.reshape(-1))
+        poses = moment.poses[message.first_env - moment.first_env :][: message.num_envs]
+        struct.pack_into(f"<{poses.size}f", head, 128, *poses.reshape(-1))
         serializer = by_id(message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
         return serializer.deserialize(RawData(memoryview(head), info, message.body))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from sensorium.compute import DeviceInventory
 
 ROOT = Path(__file__).parents[1]
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
-
-
-@pytest.fixture
-def _little_garbage() -> Iterator[None]:
-    """Restrict the garbage collection before memory is measured to new objects."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def run(tmp_path: Path, *arguments: str) -> dict[str, list[dict[str, float | str]]]:
@@ -111,7 +102,6 @@ def test_file_without_table_markers_is_refused(tmp_path: Path, text: str) -> Non
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_little_garbage")
 def test_out_of_memory_of_one_side_is_a_row_and_the_other_is_measured() -> None:
     sides = Sides(Bench(Device("cpu"), 0.001, 1e9), "case", 4)
 

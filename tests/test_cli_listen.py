@@ -147,8 +147,8 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
     """
     assert main(["listen", server.address, "--blueprints"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"sensor\.other\.collision +server +contact ", out)
-    assert re.search(r"sensor\.other\.safe_distance +server +Tells", out)
+    assert re.search(r"sensor\.other\.collision +scene +RIG\.toml ", out)
+    assert re.search(r"sensor\.other\.safe_distance +scene +The bodies", out)
     assert main(["listen", server.address, "--blueprints", "safe_distance"]) == 0
     assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
 

@@ -178,7 +178,7 @@ def test_serve_runs_a_rig_until_terminated(model: str) -> None:
 
             with pytest.warns(sn.SensoriumWarning, match="too slow") as warned:
                 client.sensors["scan"].listen(take, policy="lossless", queue=1)
-                server.wait_for("warning: client 'the test'")
+                server.wait_for("warning: Client 'the test'")
                 wait.set()
                 until(lambda: any("too slow" in str(each.message) for each in warned.list), "the warning")
             assert client.sensors["scan"].why_ended
@@ -294,10 +294,10 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         (["--control", "hol", "--address", "tcp://127.0.0.1:0"], ["--control: got 'hol'", "Did you mean 'hold'?"]),
         (["--allow-key", "k" * 40], ["--allow-key", "Add --keys FILE"]),
         (["--address", "tcp://0.0.0.0:7447"], ["--address: got 'tcp://0.0.0.0:7447'", "--token-file or --keys"]),
-        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "port 0 takes a free one"]),
+        (["--address", "tcp://127.0.0.1"], ["tcp://HOST:PORT", "Port 0 selects a free port"]),
         (
             ["--address", "tcp://127.0.0.1:65536"],
-            ["tcp://HOST:PORT", "a port of 0 to 65535", "port 0 takes"],
+            ["tcp://HOST:PORT", "a port of 0 to 65535", "Port 0 selects"],
         ),
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),

@@ -88,7 +88,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry._pairs, "data", dict(registry._pairs))
     for side in (StreamedSensor._registry, ClientSensor._registry):
         monkeypatch.setattr(side, "data", side.registered())
-    monkeypatch.setattr(serializers._serializers, "data", dict(serializers._serializers))
+    monkeypatch.setattr(serializers._serializers, "data", serializers.registered())
     yield
     STAGE_KINDS.clear()
     STAGE_KINDS.update(stages)

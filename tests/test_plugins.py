@@ -80,9 +80,9 @@ assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
 
 @pytest.mark.slow
 def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: Path) -> None:
-    index = python("-m", "sensorium.cli", "list", cwd=tmp_path, path=site)
+    both = "from sensorium.cli import main; main(['list']); print('=' * 40); main(['list', '--all'])"
+    index, text = python("-c", both, cwd=tmp_path, path=site).split("=" * 40)
     assert "\n plugins\n" in index and "warm_up" in index and "broken" not in index
-    text = python("-m", "sensorium.cli", "list", "--all", cwd=tmp_path, path=site)
     for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
         assert f"\n  {kind} " in index
         assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text

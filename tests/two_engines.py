@@ -75,6 +75,10 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         ),
         sn.CollisionEventsCfg(name="events", primary=WALKER, secondary=GROUND),
         sn.CollisionEventsCfg(name="knocks", primary=BALL),
+        sn.CollisionCfg(name="bumps", body="ball", phases="all", min_impulse=0.01, min_interval=0.012),
+        sn.SafeDistanceCfg(
+            name="guard", body="ball", safe_distance_front=0.2, safe_distance_back=0.1, safe_distance_lateral=0.1,
+        ),
         sn.ContactCfg(name="switches", geoms=".*_foot", on_force=5.0, off_force=2.0),
         sn.ContactForceCfg(name="pads", geoms=".*_foot"),
         sn.TouchCfg(name="touch", sites=("left_sole", "right_sole", "back")),

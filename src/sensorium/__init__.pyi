@@ -128,6 +128,10 @@ from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCamera
 from sensorium.sensors.cameras.ray_caster_camera import CameraData as CameraData
 from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
 from sensorium.sensors.cameras.ray_caster_camera import RayCasterCameraCfg as RayCasterCameraCfg
+from sensorium.sensors.contact.collision import Collision as Collision
+from sensorium.sensors.contact.collision import CollisionCfg as CollisionCfg
+from sensorium.sensors.contact.collision import CollisionData as CollisionData
+from sensorium.sensors.contact.collision import reserve_contact as reserve_contact
 from sensorium.sensors.contact.collision_events import CollisionEvents as CollisionEvents
 from sensorium.sensors.contact.collision_events import CollisionEventsCfg as CollisionEventsCfg
 from sensorium.sensors.contact.collision_events import CollisionEventsData as CollisionEventsData
@@ -148,6 +152,9 @@ from sensorium.sensors.frames.body_state import BodyStateData as BodyStateData
 from sensorium.sensors.frames.frame_transformer import FrameTransformer as FrameTransformer
 from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg as FrameTransformerCfg
 from sensorium.sensors.frames.frame_transformer import FrameTransformerData as FrameTransformerData
+from sensorium.sensors.frames.safe_distance import SafeDistance as SafeDistance
+from sensorium.sensors.frames.safe_distance import SafeDistanceCfg as SafeDistanceCfg
+from sensorium.sensors.frames.safe_distance import SafeDistanceData as SafeDistanceData
 from sensorium.sensors.inertial.barometer import Barometer as Barometer
 from sensorium.sensors.inertial.barometer import BarometerCfg as BarometerCfg
 from sensorium.sensors.inertial.barometer import BarometerData as BarometerData
@@ -233,12 +240,9 @@ from sensorium.spec import SHAPES as SHAPES
 from sensorium.spec import Field as Field
 from sensorium.spec import FieldSpec as FieldSpec
 from sensorium.spec import Requirement as Requirement
-from sensorium.stream.collision import Collision as Collision
-from sensorium.stream.collision import CollisionEvent as CollisionEvent
-from sensorium.stream.collision import reserve_contact as reserve_contact
+from sensorium.stream.events import CollisionEvent as CollisionEvent
+from sensorium.stream.events import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.options import ServerOptions as ServerOptions
-from sensorium.stream.safe_distance import SafeDistance as SafeDistance
-from sensorium.stream.safe_distance import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.security import KeyPair as KeyPair
 from sensorium.stream.server import Server as Server
 from sensorium.stream.server import serve as serve

@@ -49,13 +49,12 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             name=options.pop("name", "local"),
             token=serving.token,
             shared_memory=options.pop("shared_memory", False),  # the socket passes the memory itself
-            local=LocalServer(serving.context, pump, own.close if own is not None else None),
+            local=LocalServer(serving, pump, own.close if own is not None else None),
             **options,
         )
     except BaseException:
         if own is not None:
             own.close()
         raise
-    client.server = serving
     serving.local_clients.add(client)
     return client

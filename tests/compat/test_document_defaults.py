@@ -10,7 +10,7 @@ import pytest
 from sensorium.cfg import OffsetCfg
 from sensorium.compat import MOVED
 from sensorium.errors import ConfigError
-from sensorium.stream.safe_distance import SafeDistance
+from sensorium.sensors.frames.safe_distance import SafeDistanceCfg
 
 REQUIRED = "required"
 IDENTITY = OffsetCfg()
@@ -82,7 +82,8 @@ def test_genelab_sensor_requires_a_link() -> None:
 
 def test_carla_safe_distances_equal_those_of_the_tutorial() -> None:
     stated = {"safe_distance_front": 1.0, "safe_distance_back": 0.5, "safe_distance_lateral": 0.5}
-    assert {name: SafeDistance.definition()[name].value for name in stated} == stated
+    cfg = SafeDistanceCfg(body="car")
+    assert {name: getattr(cfg, name) for name in stated} == stated
 
 
 @pytest.mark.parametrize("name", MOVED)

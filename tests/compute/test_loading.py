@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -146,6 +147,7 @@ IMU = 'sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)'
 LIDAR = 'sn.LidarCfg(name="lidar", site="lidar")'
 
 
+@functools.cache
 def loaded_by(configs: str, cache: Path | None = None) -> tuple[int, int, list[str], int, set[str]]:
     """Run a scene of the bundled quadruped in a separate process.
 

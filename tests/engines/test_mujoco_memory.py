@@ -7,6 +7,7 @@ import pytest
 
 import sensorium as sn
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
+from sensorium.spec import BODY_POSE
 
 PILE = 20
 
@@ -48,6 +49,24 @@ def test_engine_out_of_memory_reports_it_and_can_be_reset(num_envs):
     assert scene["imu"].valid.all() and not scene["contact"].data.found.any()
     with pytest.raises(sn.ModelError, match=MESSAGE.format("0, 1")):
         sn.Scene(MujocoEngine(pile("60K", 0.01), num_envs), SENSORS)
+
+
+@pytest.mark.parametrize("num_envs", [2, PERSISTENT_UP_TO + 1])
+def test_observation_out_of_memory_changes_no_state(num_envs):
+    """An error while the engine observes a tick changes no state; the same tick can be observed again."""
+    engine = MujocoEngine(pile("60K", 1.0), num_envs)
+    engine.prepare({BODY_POSE: "probe"})
+    engine.step()
+    written = engine.qpos[1].clone()
+    engine.qpos[1] = engine.qpos.new_tensor(CROWD).flatten()
+    before = engine.batch.state.copy()
+    with pytest.raises(sn.ModelError, match=MESSAGE.format(1)):
+        engine.refresh()
+    assert engine.batch.state.tobytes() == before.tobytes()
+    engine.qpos[1] = written
+    engine.refresh()
+    engine.step()
+    assert engine.qpos[0].equal(engine.qpos[1])
 
 
 def test_wrapped_state_out_of_memory_reports_it_and_recovers():

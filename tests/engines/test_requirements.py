@@ -1,7 +1,8 @@
 """Requirements mean the same on every engine: MuJoCo's functions on one state are compared with all engines.
 
-The state has contact, active motors, bodies that rotate about centres of mass off their frames, and a welded body. A
-TensorEngine has the values that its user writes; it verifies that shapes, rows and names are the same.
+The state has contact, active motors, bodies that rotate about centres of mass off their frames, and a welded body. Only
+the ball and the ground collide, because mujoco_warp compiles a kernel for each pair of shape types that may collide.
+A TensorEngine has the values that its user writes; it verifies that shapes, rows and names are the same.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from sensorium.spec import (
 XML = """
 <mujoco>
   <option gravity="0.5 0 -9.81" magnetic="0.2 0 -0.4" integrator="implicitfast"/>
+  <default><geom contype="0" conaffinity="0"/></default>
   <worldbody>
-    <geom name="ground" type="plane" size="5 5 .1"/>
+    <geom name="ground" type="plane" size="5 5 .1" contype="1"/>
     <camera name="eye" pos="0 0 3" fovy="50"/>
     <body name="plate"><geom name="plate" type="box" size=".1 .1 .01" pos="3 0 0"/></body>
-    <body name="ball" pos="2 0 .0995"><freejoint/><geom name="ball" size=".1" mass="3"/></body>
+    <body name="ball" pos="2 0 .0995"><freejoint/><geom name="ball" size=".1" mass="3" conaffinity="1"/></body>
     <body name="base" pos="0 0 1" euler="20 30 40">
       <freejoint/>
       <geom name="base" type="box" size=".2 .1 .05" pos=".03 -.02 .04" mass="2"/>

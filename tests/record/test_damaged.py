@@ -164,15 +164,15 @@ def test_recompressed_file_reads_the_same(tmp_path: Path) -> None:
 
 
 def test_a_small_file_takes_no_large_memory(tmp_path: Path) -> None:
-    """0.4 MB that expand to 400 MB are refused, or ignored where nothing describes them, within 150 MB of memory."""
-    zeros = member(np.zeros(50_000_000))
+    """0.2 MB that expand to 200 MB are refused, or ignored where nothing describes them, within 150 MB of memory."""
+    zeros = member(np.zeros(25_000_000))
     small = tmp_path / "run.npz"
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     cases: list[tuple[dict[str, Any], bool]] = [
         ({"imu/time": zeros}, False),
         ({"imu/measured/rate": zeros}, False),
-        ({"description": member(np.array(" " * 100_000_000))}, False),
+        ({"description": member(np.array(" " * 50_000_000))}, False),
         ({"other": zeros}, True),
     ]
     for changes, reads in cases:

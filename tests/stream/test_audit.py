@@ -62,12 +62,14 @@ def test_blueprints_of_a_served_scene_list_presets_of_their_kind() -> None:
 # A single environment -------------------------------------------------------------------------------------------------
 
 
-def test_scene_sensor_for_one_environment_is_refused_with_alternatives() -> None:
-    """Such a spawn is refused, except in a server with a single environment."""
+def test_stream_of_a_sensor_for_one_environment_has_only_that_environment() -> None:
+    """The sensor itself covers all environments of the scene; listening to another environment ends with a reason."""
     with court(sn.ImuCfg(name="imu", body="robot/base")).local_client() as client:
-        with pytest.raises(sn.StreamError, match=r"env: got 1, expected None: .* Listen with envs=1"):
-            client.spawn("sensor.other.imu", attach_to="robot/base", env=1)
-        assert list(client.sensors) == ["imu", "world"]
+        one = client.spawn("sensor.other.imu", attach_to="robot/base", env=1, name="one")
+        data = one.read()
+        assert (data.first_env, data.num_envs, data.lin_acc_b.shape) == (1, 1, (1, 3))
+        one.listen(print, envs=0)
+        until(lambda: "only env 1" in one.why_ended, "the end of the subscription")
     with court(sn.ImuCfg(name="imu", body="robot/base"), num_envs=1).local_client() as client:
         assert client.spawn("sensor.other.imu", attach_to="robot/base", env=0).read().num_envs == 1
 
@@ -164,7 +166,7 @@ def test_listening_to_oversized_messages_ends_with_a_reason() -> None:
     with sn.serve(scene, "tcp://127.0.0.1:0") as server, running(server, step=True):
         with sn.connect(server.address, shared_memory=False, max_message=100_000) as client:
             lidar = client.sensors["lidar"]
-            with pytest.warns(sn.SensoriumWarning, match="longer than the 100000 that the client takes"):
+            with pytest.warns(sn.SensoriumWarning, match="accepts at most 100000"):
                 lidar.listen(lambda data: None)
                 until(lambda: not lidar.is_listening)
                 until(lambda: client.notes)

@@ -217,7 +217,7 @@ def test_unknown_blueprint_suggests_the_nearest() -> None:
 
 def test_carla_name_of_the_period_is_accepted() -> None:
     assert build_cfg("imu", {"sensor_tick": "0.1"}) == build_cfg("imu", {"update_period": 0.1})
-    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected either sensor_tick or update_period"):
+    with pytest.raises(ConfigError, match=r"sensor_tick: got 0\.1, expected no value, since update_period is set"):
         build_cfg("imu", {"sensor_tick": "0.1", "update_period": "0.1"})
 
 
@@ -304,15 +304,23 @@ def test_contacts_are_measured_on_the_body_and_joints_on_its_robot() -> None:
 @pytest.mark.parametrize(
     ("kind", "attach", "says"),
     [
-        ("touch", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set site"),
+        (
+            "touch",
+            BODY,
+            "attach_to: got 'robot/base', expected no value, since this sensor is not mounted on a body. Set site",
+        ),
         ("touch", None, "attach_to: got None, expected a place. Set site."),
-        ("builtin", BODY, "attach_to: got 'robot/base', expected nothing: it does not sit on a body. Set obj"),
-        ("contact", None, "attach_to: got None, expected the name of a body. Give attach_to, or set geom."),
+        (
+            "builtin",
+            BODY,
+            "attach_to: got 'robot/base', expected no value, since this sensor is not mounted on a body. Set obj",
+        ),
+        ("contact", None, "attach_to: got None, expected the name of a body. Set attach_to or geom."),
         ("contact", "world", "attach_to: got 'world', expected a body or a geom"),
         (
             "force_torque",
             None,
-            "attach_to: got None, expected the name of a body. Give attach_to, or set site or joint.",
+            "attach_to: got None, expected the name of a body. Set attach_to or site or joint.",
         ),
         ("collision_events", None, "primary: got nothing, expected a value"),
         ("joint", None, "joints: got no selector, expected exactly one of joint and joints"),
@@ -455,9 +463,9 @@ class Formless:
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (Broken, r"Broken.* is omitted from the blueprints: RuntimeError: no idea"),
-        (Formless, r"Formless.* is omitted from the blueprints: TypeError: .*no SensorDefinition"),
-        (SensorDefinition(id="sensor.other.imu"), r"there is another blueprint 'sensor\.other\.imu', which stays"),
+        (Broken, r"Broken.* has no blueprint: RuntimeError: no idea"),
+        (Formless, r"Formless.* has no blueprint: TypeError: .*expected a SensorDefinition"),
+        (SensorDefinition(id="sensor.other.imu"), r"another sensor already has the blueprint 'sensor\.other\.imu'"),
     ],
 )
 def test_broken_definition_is_omitted_by_name(other: Any, says: str) -> None:
@@ -477,5 +485,5 @@ def test_undescribable_config_class_is_omitted_by_name(monkeypatch: pytest.Monke
 
     ours = definitions()
     monkeypatch.setitem(registry._pairs, OddCfg, object)
-    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' is omitted from the blueprints: ConfigError"):
+    with pytest.warns(SensoriumWarning, match=r"the sensor 'very odd' has no blueprint: ConfigError"):
         assert definitions() == ours

@@ -55,8 +55,8 @@ def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
-            until(lambda: any("'keeper' holds a capture" in note for note in client.notes))
-            assert [text for text in server.slow_client_reports() if "'keeper'" in text and f"frame {first}" in text]
+            until(lambda: any("'keeper' has a capture" in note for note in client.notes))
+            assert [text for text in server.slow_client_reports() if "'keeper'" in text and f"Frame {first} " in text]
             for capture in server.streamed.sensors["keeper"].captures:  # type: ignore[attr-defined]
                 capture.drop()
             assert sync.get(last, timeout=PATIENCE)["gauge"].frame == last

@@ -104,7 +104,7 @@ def test_client_holding_all_slots_gets_copies_and_others_are_not_slowed() -> Non
         with sn.connect(server.address, name="hoarder") as hoarder, sn.connect(server.address) as other:
             kept: list[Any] = []
             sums: list[tuple[int, float]] = []
-            with pytest.warns(sn.SensoriumWarning, match=r"'sheet': 6 of its messages are kept alive .* data\.copy"):
+            with pytest.warns(sn.SensoriumWarning, match=r"'sheet': views keep 6 of its messages .* data\.copy"):
                 hoarder.sensors["sheet"].listen(kept.append, policy="lossless")
                 other.sensors["sheet"].listen(
                     lambda data: sums.append((data.frame, float(data["cells"][1, 0]))), policy="lossless"

@@ -274,7 +274,7 @@ def test_two_local_clients_of_one_server_are_independent() -> None:
         first.sensors["gauge"].listen(lambda d: arrived["first"].append(d.frame), policy="lossless")
         second.sensors["gauge"].listen(lambda d: arrived["second"].append(d.frame), policy="lossless", every=2)
         mine = first.spawn("sensor.other.test_ticker", attach_to="body")
-        with pytest.raises(sn.ServerError, match="Only its own can a client destroy"):
+        with pytest.raises(sn.ServerError, match="only destroy sensors that it spawned"):
             second.destroy(mine.name)
         assert second.sensors[mine.name].kind == mine.kind
         frames = [client.step() for client in (first, second) * 5]

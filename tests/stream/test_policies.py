@@ -83,7 +83,7 @@ def test_slow_lossless_listener_of_a_free_simulation_ends_with_a_reason() -> Non
         until(lambda: slow)
         frame = server.frame
         until(lambda: server.frame > frame + 100)
-        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for it"):
+        with pytest.warns(sn.SensoriumWarning, match="too slow: 8 messages waited for the listener"):
             gate.set()
             until(lambda: client.sensors["sheet"].why_ended)
             until(lambda: client.notes)

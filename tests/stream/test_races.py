@@ -178,7 +178,7 @@ def test_connection_survives_warnings_as_errors() -> None:
             for _ in range(20):
                 last = client.step()
             until(lambda: kept and kept[-1].frame == last)
-        assert client.is_connected and any("kept alive" in text for text in client.notes)
+        assert client.is_connected and any("views keep" in text for text in client.notes)
         kept.clear()
 
 

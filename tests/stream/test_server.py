@@ -422,7 +422,7 @@ def test_body_sensors_survive_the_server_that_streamed_the_bodies() -> None:
 def test_scene_sensor_named_world_is_reported_as_conflict() -> None:
     scene = sn.Scene(sn.TensorEngine(2, DT), [GaugeCfg(name="world")])
     with sn.Server(scene) as server:
-        with pytest.raises(sn.ConfigError, match="give it another name"):
+        with pytest.raises(sn.ConfigError, match="Rename the other sensor"):
             server.spawn("sensor.other.test_ticker", attach_to="body")
         listener = Listener(server)
         listener.listen("world")
@@ -518,7 +518,7 @@ def test_faulty_sensor_removes_only_itself(fault: str, monkeypatch: pytest.Monke
         done = [each.frame for each in said if isinstance(each, msg.FrameDone)]
         assert frames[-2:] == done[-2:] and np.diff(done).tolist() == [1] * (len(done) - 1)
         assert set(server.streams) == {"gauge", "world"}
-        assert not server.streamed.sensors and not server.streamed.readings
+        assert not server.streamed.sensors and server.streamed.world is None
         assert server.failures.count == {"tick": 2, "env": 2, "close": 2}.get(fault, 0)
     assert list(scene) == ["gauge"]
 

@@ -249,13 +249,13 @@ def test_refused_destroy_keeps_listening(server: sn.Server, client: sn.Client) -
         got: list[int] = []
         theirs = other.wait_for("guard")
         theirs.listen(lambda data: got.append(data.frame))
-        words = r"^destroy\.sensor: got 'guard', expected a sensor that this client spawned\. Only its own can a client"
+        words = r"^destroy\.sensor: got 'guard', expected a sensor that this client spawned\. A client can only destroy"
         with pytest.raises(sn.ServerError, match=words):
             theirs.destroy()
         frame = client.step()
         until(lambda: got[-1:] == [frame])
         assert theirs.is_listening and not theirs.why_ended
-        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. Only its own"):
+        with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. A client can only destroy"):
             other.destroy("gourd")
         theirs.stop()
     guard.destroy()

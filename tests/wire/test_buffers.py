@@ -50,15 +50,6 @@ def in_threads(work: Callable[[int], None], count: int = 4) -> None:
         raise errors[0]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _collect_only_what_is_new() -> Iterator[None]:
-    """Keep garbage collections short, whatever was imported."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def collector_at_every_step() -> Iterator[None]:
     """Run the garbage collector as often as possible."""

@@ -80,7 +80,7 @@ def test_layout_matches_the_protocol() -> None:
     """The layout is pinned: both sides must agree on it, whichever version they run."""
     layout = plan((spec("a", ("xyz",), (3,)), *RAGGED[:2]), 5, 11, True)
     places = {
-        "capture_tick": 0, "stamp": 64, "age": 128, "captures": 192, "valid": 256, "is_new": 320, "offsets": 384,
+        "capture_tick": 0, "stamp": 64, "age": 128, "frame": 192, "valid": 256, "is_new": 320, "offsets": 384,
     }  # fmt: skip
     assert {name: block.offset for name, block in layout.meta.items() if name != "truth_tick"} == places
     assert {name: block.offset for name, block in layout.measured.items()} == {"a": 448, "count": 512, "point": 576}

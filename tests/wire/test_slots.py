@@ -41,15 +41,6 @@ for line in sys.stdin:  # a seed: a slot full of numbers that only this seed giv
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _collect_only_what_is_new() -> Iterator[None]:
-    """Keep garbage collections short, whatever was imported."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 class OtherProcess:
     """A writer in a separate process."""
 

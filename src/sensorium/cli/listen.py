@@ -96,7 +96,7 @@ class Listen:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.values import line
-        from sensorium.client.monitor import NO_SENSOR, Options, listen, words
+        from sensorium.client.monitor import NO_SENSOR, Options, listen, plain_messages
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
@@ -108,7 +108,7 @@ class Listen:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
             note(f"public key of this client: {keys[0]}")
-        with words(warn):
+        with plain_messages(warn):
             if self.blueprints:
                 with options.connect(TITLE) as client:
                     _print_blueprints(client, self.sensors, as_json=self.json)

@@ -14,9 +14,11 @@ from sensorium.cli.messages import stdout
 from sensorium.errors import UnknownNameError, UsageError
 
 FAMILIES = {
-    "motion and place": ("imu", "body_state", "frame_transformer", "gnss", "barometer", "magnetometer"),
+    "motion and place": (
+        "imu", "body_state", "frame_transformer", "gnss", "barometer", "magnetometer", "safe_distance",
+    ),
     "joints and loads": ("joint", "joint_torque", "motor_current", "joint_wrench", "force_torque"),
-    "contacts": ("contact_sensor", "contact", "contact_force", "touch", "collision_events"),
+    "contacts": ("contact_sensor", "contact", "contact_force", "touch", "collision", "collision_events"),
     "skin": (
         "kinematic_tactile", "contact_probe", "contact_depth_probe", "elastomer_taxel", "proximity_taxel",
         "temperature_grid",

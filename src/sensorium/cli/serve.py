@@ -252,7 +252,7 @@ class Serve:
             configs = rig or []
         for word in self.reserve:
             if not word.endswith(".toml"):
-                from sensorium.stream.collision import reserve_contact
+                from sensorium.sensors.contact.collision import reserve_contact
 
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
         with naming_tables(self.rig, configs):

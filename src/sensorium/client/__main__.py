@@ -38,9 +38,9 @@ def _run(argv: Sequence[str] | None) -> int:
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import Options, listen, newest_json, to_stderr, words
+        from sensorium.client.monitor import Options, listen, newest_json, plain_messages, to_stderr
 
-        with words(lambda text: to_stderr(f"warning: {text}")):
+        with plain_messages(lambda text: to_stderr(f"warning: {text}")):
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
             listen(options, sys.stdout, to_stderr, "python -m sensorium.client", newest_json)
     except SensoriumError as error:

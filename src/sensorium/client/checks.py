@@ -9,7 +9,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -169,11 +169,10 @@ def listening(name: str, num_envs: int, **options: Any) -> ListenOptions:
         raise ConfigError.single(call, "policy", given.policy, "'latest' or 'lossless'")
     env_range(given.envs, num_envs, name)
     expected = "a finite number of messages per second > 0, or None"
-    return ListenOptions(
-        policy=given.policy,
+    return replace(
+        given,
         every=whole(call, "every", given.every),
         max_rate=None if given.max_rate is None else number(call, "max_rate", given.max_rate, expected),
-        envs=given.envs,
         truth=flag(call, "truth", given.truth),
         queue=None if given.queue is None else whole(call, "queue", given.queue),
     )

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet, WeakValueDictionary, ref
 
 import numpy as np
@@ -33,9 +33,6 @@ from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
-
-if TYPE_CHECKING:
-    import zmq
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
@@ -63,12 +60,12 @@ class LocalServer:
     """Server in the same process.
 
     Attributes:
-        context: its ZeroMQ context.
+        server: the server.
         pump: runs the server loop for some seconds if the loop belongs to the calling thread; otherwise returns False.
         on_close: function called after the client has closed.
     """
 
-    context: zmq.Context[Any]
+    server: Any
     pump: Callable[[float], bool]
     on_close: Callable[[], None] | None
 
@@ -173,10 +170,6 @@ class Client:
     def server(self) -> Any:
         """The server, if it runs in the same process; otherwise None."""
         return self._session.server
-
-    @server.setter
-    def server(self, server: Any) -> None:
-        self._session.server = server
 
     def wait_connected(self, timeout: float | None = None) -> None:
         """Wait until the server has answered and sent its description.

@@ -20,7 +20,7 @@ from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
-from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of
+from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ class ClientSensor(SpawnedSensor):
             IndexError: the snapshot does not contain that environment.
             ConfigError: the state of the owner is not a valid pose, e.g. not finite.
         """
-        if self._owner is None:
-            return self._transform
-        return snapshot.pose(self._owner.body.id, self._envs.start if env is None else env) @ self._transform
+        if self.owner is None:
+            return self.transform
+        return snapshot.pose(self.owner.body.id, self.envs.start if env is None else env) @ self.transform
 
     # For the user -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class ClientSensor(SpawnedSensor):
     def _begin(self, start: int) -> None:
         """Request snapshots, unless the sensor was stopped in the meantime."""
         try:
-            handle = self._host.on_tick(self._tick, envs=self._envs)
+            handle = self._host.on_tick(self._tick, envs=self.envs)
         except BaseException:
             with self._lock:
                 if self._starts == start:
@@ -269,9 +269,9 @@ class ClientSensor(SpawnedSensor):
         return self._lost
 
     def __repr__(self) -> str:
-        on = f" on {self._owner.body.name!r}" if self._owner is not None else ""
+        on = f" on {self.owner.body.name!r}" if self.owner is not None else ""
         state = "destroyed" if self._destroyed else "listening" if self.is_listening else "stopped"
-        return f"<{type(self).__name__} {self._name!r}{on}: {state}>"
+        return f"<{type(self).__name__} {self.name!r}{on}: {state}>"
 
     # Ticks ------------------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class ClientSensor(SpawnedSensor):
 
     def _check_alive(self) -> None:
         if self._destroyed:
-            raise StaleError(f"the sensor {self._name!r} was destroyed.")
+            raise StaleError(f"the sensor {self.name!r} was destroyed.")
 
     def _tick(self, snapshot: Snapshot) -> None:
         """Process a snapshot, unless a later one was already processed."""
@@ -303,7 +303,7 @@ class ClientSensor(SpawnedSensor):
                 if told is not None:
                     self.emit(told)
             except BaseException as error:  # as for listeners
-                self._host.callbacks.errors.report(self._name, self.on_tick, error)
+                self._host.callbacks.errors.report(self.name, self.on_tick, error)
             finally:
                 self._ticker = before
 
@@ -350,7 +350,6 @@ def spawn(
         Exception: any exception of its `__init__`, `set` or `set_owner`; after `set` or `set_owner`, the sensor is
             destroyed.
     """
-    check_envs(cls, envs)
     sensor = cls(**arguments)
     sensor._prepare(host, name)
     place(sensor, name, description, envs, transform, owner)

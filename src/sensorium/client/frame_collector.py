@@ -197,7 +197,7 @@ class FrameCollector(Generic[D]):
         self._ended: dict[str, str] = {}
         self._ended_at = 0.0  # time when the last stream ended
         self._gone_data: list[object] = []  # released without the lock, because destructors may call other code
-        self._awaited: dict[int, int] = {}
+        self._awaited: list[int] = []  # frames that calls wait for
         self._closed = False
         self._lost: dict[str, _Lost] = {}
         self.dropped = self.late = self.left_out = 0
@@ -309,20 +309,19 @@ class FrameCollector(Generic[D]):
             StaleError: the frame was dropped, or was never announced.
             StreamError: the frame cannot become complete because a stream has ended, or the collector is closed.
         """
-        if frame is None:
-            return self.next(timeout)[1]
-        number = checks.whole("FrameSync", "frame", frame, 0, 2**63)
-        with self._changed:
-            self._awaited[number] = self._awaited.get(number, 0) + 1
-            try:
-                self._await(lambda: self._complete(number), timeout, number)
-                return self._hand_out(number)
-            finally:
-                self._awaited[number] -= 1
-                if not self._awaited[number]:
-                    del self._awaited[number]
-                self._forget()
-                self._release_data()
+        number = None if frame is None else checks.whole("FrameSync", "frame", frame, 0, 2**63)
+        awaited = [] if number is None else [number]
+        try:
+            with self._changed:
+                self._awaited += awaited
+                try:
+                    return self._hand_out(self._await(number, timeout))
+                finally:
+                    for each in awaited:
+                        self._awaited.remove(each)
+                    self._forget()
+        finally:
+            self._release_data()
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
@@ -333,14 +332,8 @@ class FrameCollector(Generic[D]):
         Raises:
             FrameTimeoutError, StreamError: as `get`.
         """
-        with self._changed:
-            self._await(lambda: self._next() is not None and self._complete(self._next()), timeout, None)
-            number = self._next()
-            assert number is not None
-            bundle = self._hand_out(number)
-            self._forget()
-        self._release_data()
-        return number, bundle
+        bundle = self.get(None, timeout)
+        return bundle.frame, bundle
 
     def close(self) -> None:
         """Discard all data; pending calls raise a `StreamError`. Repeated calls are allowed."""
@@ -356,13 +349,15 @@ class FrameCollector(Generic[D]):
 
     # Under the lock --------------------------------------------------------------------------------------------------
 
-    def _await(self, condition: Callable[[], bool], timeout: float | None, number: int | None) -> None:
+    def _await(self, number: int | None, timeout: float | None) -> int:
+        """Wait until a frame is complete, by default the next one with data; return its number."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._closed:
                 raise StreamError("the FrameSync is closed.")
-            if condition():
-                return
+            which = self._next() if number is None else number
+            if which is not None and self._complete(which):
+                return which
             now = time.monotonic()
             left = None if end is None else end - now
             if len(self._ended) == len(self.names):
@@ -386,9 +381,8 @@ class FrameCollector(Generic[D]):
         self._ended_at = time.monotonic()
         self._changed.notify_all()
 
-    def _complete(self, number: int | None) -> bool:
+    def _complete(self, number: int) -> bool:
         """Return whether a frame is complete; raise an error if it can never be."""
-        assert number is not None
         if number <= self._floor:
             raise StaleError(self._gone_reason(number))
         if not self._announced(number):

@@ -205,7 +205,7 @@ class Monitor:
             return "" if self._connected else "no server"
         return f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
 
-    def news(self) -> list[str]:
+    def connection_messages(self) -> list[str]:
         """Return messages about changes of the connection since the last call."""
         before, self._connected = self._connected, self.client.is_connected
         if before == self._connected:
@@ -267,7 +267,7 @@ def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], No
     end = time.monotonic() + seconds if seconds else float("inf")
     while True:
         is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
-        for text in monitor.news():
+        for text in monitor.connection_messages():
             say(text)
         refresh()
         if is_over or time.monotonic() >= end:
@@ -337,9 +337,9 @@ def about(client: Client) -> str:
 
 
 @contextmanager
-def words(say: Callable[[str], None]) -> Iterator[None]:
+def plain_messages(say: Callable[[str], None]) -> Iterator[None]:
     """Report warnings and log messages as plain text."""
-    handler = _Words(say)
+    handler = _PlainMessages(say)
     with warnings.catch_warnings():
         warnings.simplefilter("always", SensoriumWarning)
         warnings.showwarning = lambda message, *_: say(str(message))
@@ -350,7 +350,7 @@ def words(say: Callable[[str], None]) -> Iterator[None]:
             LOGGER.removeHandler(handler)
 
 
-class _Words(logging.Handler):
+class _PlainMessages(logging.Handler):
     """Log handler that reports messages as plain text, without tracebacks."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

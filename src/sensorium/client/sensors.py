@@ -25,14 +25,11 @@ class RemoteSensor:
     """Sensor of the simulation, by its name: `client.sensors["lidar"]`."""
 
     def __init__(self, client: Client, session: Session, name: str) -> None:
-        self._client, self._session, self._name = client, session, name
+        self._client, self._session = client, session
+        self.name = name
+        """Name of the sensor."""
 
     # Description ------------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """Name of the sensor."""
-        return self._name
 
     @property
     def info(self) -> StreamInfo:
@@ -42,7 +39,7 @@ class RemoteSensor:
             StaleError: the server no longer has the sensor.
         """
         with self._requires_alive():
-            return self._session.info(self._name)
+            return self._session.info(self.name)
 
     @property
     def kind(self) -> str:
@@ -52,7 +49,7 @@ class RemoteSensor:
     @property
     def is_alive(self) -> bool:
         """Whether the server has the sensor."""
-        return self._name in self._session.streams
+        return self.name in self._session.streams
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -66,7 +63,7 @@ class RemoteSensor:
             yield
         except UnknownNameError:
             raise StaleError(
-                f"the server no longer has the sensor {self._name!r}. client.sensors lists the available sensors."
+                f"the server no longer has the sensor {self.name!r}. client.sensors lists the available sensors."
             ) from None
 
     # Listeners --------------------------------------------------------------------------------------------------------
@@ -108,7 +105,7 @@ class RemoteSensor:
             ConfigError: an argument is invalid.
             StaleError: the server no longer has the sensor.
         """
-        session, name = self._session, self._name
+        session, name = self._session, self.name
 
         def end(reason: str) -> None:
             if not session.closed:
@@ -136,7 +133,7 @@ class RemoteSensor:
     @property
     def _subscription(self) -> Subscription | None:
         """Current or last listener."""
-        return self._session.listeners.get(self._name)
+        return self._session.listeners.get(self.name)
 
     @property
     def is_listening(self) -> bool:
@@ -176,12 +173,12 @@ class RemoteSensor:
             event.set()
 
         def end(reason: str) -> None:
-            got.append(StreamError(f"reading {self._name!r}: {reason}"))
+            got.append(StreamError(f"reading {self.name!r}: {reason}"))
             event.set()
 
         with self._requires_alive():
-            asked = checks.listening(self._name, self.info.num_envs, **options)
-            subscription = Subscription(self._session, self._name, take, asked, on_end=end, keeps=self._client)
+            asked = checks.listening(self.name, self.info.num_envs, **options)
+            subscription = Subscription(self._session, self.name, take, asked, on_end=end, keeps=self._client)
             self._session.begin(subscription)
         end_time = time.monotonic() + timeout
         try:
@@ -189,7 +186,7 @@ class RemoteSensor:
                 pass  # the loop is on this thread: the server sends the sample here
             if not event.wait(max(0.0, end_time - time.monotonic())):
                 raise TimeoutError(
-                    f"sensor {self._name!r} sent no sample within {timeout:g} s. Does the simulation run?"
+                    f"sensor {self.name!r} sent no sample within {timeout:g} s. Does the simulation run?"
                 )
         finally:
             subscription.stop()
@@ -211,9 +208,9 @@ class RemoteSensor:
             ConfigError: an argument is invalid.
             StreamError: the server refused; the message contains its reason.
         """
-        call = f"set({checks.text(f'{self._name!r}.set', 'knob', knob)!r})"
+        call = f"set({checks.text(f'{self.name!r}.set', 'knob', knob)!r})"
         envs = checks.env_ids(call, env_ids, self._client.num_envs)
-        self._session.ask(msg.Set, self._name, knob, checks.knob_value(call, value), envs)
+        self._session.ask(msg.Set, self.name, knob, checks.knob_value(call, value), envs)
 
     def destroy(self) -> None:
         """Remove the sensor from the server and stop its listener; only the spawning client can remove it.
@@ -227,7 +224,7 @@ class RemoteSensor:
         try:
             info = self.info
         except StaleError:
-            return f"<RemoteSensor {self._name!r}: gone>"
+            return f"<RemoteSensor {self.name!r}: gone>"
         fields = ", ".join(f"{s.name}[{','.join(('env', *s.axes))}] {s.unit}" for s in info.specs) or info.type_name
         rate = "events" if info.events else f"{info.rate_hz:g} Hz" if info.rate_hz else info.where
-        return f"<RemoteSensor {self._name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"
+        return f"<RemoteSensor {self.name!r} ({info.kind}), {info.num_envs} env(s), {rate}: {fields}>"

@@ -117,7 +117,7 @@ class Session:
         self.address, self.timeout, self.callbacks = address, timeout, callbacks
         self.pump: Callable[[float], bool] = (lambda seconds: False) if local is None else local.pump
         self._on_close = None if local is None else local.on_close
-        self.server: Any = None
+        self.server = None if local is None else local.server
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
@@ -139,7 +139,7 @@ class Session:
         self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
-        context = None if local is None else local.context
+        context = None if local is None else local.server.context
         self.link = Link(address, self, hello, context=context, **options)
 
     # Description by the server ----------------------------------------------------------------------------------------
@@ -389,12 +389,7 @@ class Session:
                 if subscriber is not None:
                     subscriber.finish(reason)
             case msg.Note(text=text):
-                try:
-                    self.note(text)
-                except SensoriumWarning as warning:  # warnings are errors, but this is no connection error
-                    self.callbacks.errors.report("(server)", self.note, warning)
-            case _:
-                pass
+                self.note(text)
 
     def _end_frame(self, message: msg.FrameDone) -> None:
         self.note_frame(message.frame)

@@ -98,13 +98,13 @@ class AccessControl:
                 self._take(session, record)
         except (WireError, ValueError) as error:
             self.refused += 1
-            reason = f"it sent data outside the sensorium protocol: {error}"
+            reason = f"the client sent an invalid message: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
-                LOG.warning("client %s is disconnected: %s", session, reason)
+                LOG.warning("Client %s is disconnected: %s", session, reason)
                 self.end(session)
         except Exception as error:
-            LOG.exception("a message of a client could not be handled")
+            LOG.exception("The server could not handle a message of a client")
             reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
@@ -117,7 +117,7 @@ class AccessControl:
         now = time.monotonic()
         for session in list(self._table.sessions.values()):
             if now - session.last_seen > self._lease:
-                LOG.info("client %s has been silent for %g s", session, self._lease)
+                LOG.info("Client %s has sent no message for %g s", session, self._lease)
                 self.end(session)
 
     def end(self, session: Session) -> None:
@@ -177,15 +177,15 @@ class AccessControl:
             self._refuse(
                 route,
                 f"the server speaks protocol {msg.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
-                f"(sensorium {hello.version}): install the same version on both sides",
+                f"(sensorium {hello.version}). Install the same version on both sides",
             )
             return
         if not self._credentials.admits(hello.token):
             self.refused += 1
-            self._refuse(route, "the token is wrong: connect(..., token=...) with that of the server")
+            self._refuse(route, "the token is wrong. Pass the token of the server: connect(..., token=...)")
             return
         if len(self._table.sessions) >= self._max_clients:
-            reason = f"the server has {self._max_clients} clients already, which is its max_clients"
+            reason = f"the server already has max_clients={self._max_clients} clients"
             self._answer(route, msg.Refused(reason, False))
             return
         self._sessions += 1
@@ -261,7 +261,7 @@ class AccessControl:
                 self._greet(session, resumed=bool(session.sensors))
             case msg.Request():
                 if session.requests >= MOST_REQUESTS:
-                    raise WireError(f"{MOST_REQUESTS} requests that wait for an answer")
+                    raise WireError(f"more than {MOST_REQUESTS} requests that wait for an answer")
                 session.requests += 1
                 self.commands.append((session, message))
                 self.on_command()
@@ -276,8 +276,5 @@ class AccessControl:
             self._sockets.watch(descriptor, lambda: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
-        LOG.info("the process of client %s ended", session)
+        LOG.info("The process of client %s ended", session)
         self.end(session)
-
-
-__all__ = ["AccessControl", "Command"]

@@ -52,15 +52,8 @@ class PresetLike(Protocol):
         """Kind of the sensor."""
 
 
-class Defined(Protocol):
-    """Sensor class with a definition: a streamed sensor, or a sensor that runs in the client."""
-
-    @staticmethod
-    def definition() -> SensorDefinition:
-        """Return its definition."""
-
-
-Extra = SensorDefinition | Defined | type
+Extra = SensorDefinition | type
+"""Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
 
 _LOG = logging.getLogger("sensorium.stream")
 _ambiguous: set[str] = set()
@@ -85,11 +78,11 @@ def definitions(
         try:
             definition = make()
             if not isinstance(definition, SensorDefinition):
-                raise TypeError(f"its definition is {shown(definition)}, no SensorDefinition")
+                raise TypeError(f"its definition is {shown(definition)}, expected a SensorDefinition")
             if found.get(definition.id, definition) != definition:
-                raise DuplicateNameError(f"there is another blueprint {definition.id!r}, which stays")
+                raise DuplicateNameError(f"another sensor already has the blueprint {definition.id!r}")
         except Exception as error:
-            text = f"{what} is omitted from the blueprints: {type(error).__name__}: {error}"
+            text = f"{what} has no blueprint: {type(error).__name__}: {error}"
             warnings.warn(text, SensoriumWarning, stacklevel=3)
             return
         found[definition.id] = definition
@@ -100,7 +93,7 @@ def definitions(
         names = tuple(name for name, preset in (presets or {}).items() if preset.kind == kind)
         if not names:
             return definition
-        doc = "A device whose fields are taken; those that are set besides win."
+        doc = "Name of a device preset. Attributes that are set explicitly take precedence."
         return definition.with_attributes(
             Attribute(id="preset", default="", recommended_values=names, restrict_to_recommended=True, doc=doc)
         )
@@ -111,7 +104,7 @@ def definitions(
         except DuplicateNameError as error:
             if kind not in _ambiguous:
                 _ambiguous.add(kind)
-                _LOG.warning("there is no blueprint for sensors of the kind %r: %s", kind, error)
+                _LOG.warning("The sensor kind %r has no blueprint: %s", kind, error)
             continue
         add(f"the sensor {kind!r}", partial(of_kind, kind))
     for each in extra:
@@ -151,7 +144,7 @@ def build_cfg(
     fields = definition.choose(given)
     if _TICK in fields:
         if "update_period" in fields:
-            fault = Fault(_TICK, shown(fields[_TICK]), f"either {_TICK} or update_period", "Keep one of the two.")
+            fault = Fault(_TICK, shown(fields[_TICK]), "no value, since update_period is set", "Keep one of the two.")
             raise ConfigError(title, [fault])
         fields["update_period"] = fields.pop(_TICK)
     place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)
@@ -166,7 +159,7 @@ def build_cfg(
     except SensoriumError:
         raise
     except Exception as error:  # a config that does not expect such values may raise any exception
-        expected = f"values that {blueprint.cfg_class.__name__} can take"
+        expected = f"values that {blueprint.cfg_class.__name__} accepts"
         text = f"{type(error).__name__}: {error}."
         raise ConfigError.single(title, ", ".join(fields), tuple(fields.values()), expected, text) from error
     if not isinstance(cfg, blueprint.cfg_class):
@@ -243,7 +236,7 @@ class _Blueprint:
         if self.attach == "joints":
             entity, slash, _ = body.partition("/")
             return {"joints": f"{re.escape(entity)}/.*" if slash else ".*"}
-        raise self._needs_place(body, "nothing: it does not sit on a body", title)
+        raise self._needs_place(body, "no value, since this sensor is not mounted on a body", title)
 
     def _needs_place(self, body: str | None, expected: str, title: str) -> ConfigError:
         """Return the error for an invalid mount, with the fields to set."""
@@ -251,11 +244,11 @@ class _Blueprint:
         ways += [name for name in ("obj",) if name in self.definition]
         words = " or ".join(ways)
         if body is not None:
-            fix = f"Set {words}, and leave attach_to out." if ways else "Leave attach_to out."
+            fix = f"Set {words}, and omit attach_to." if ways else "Omit attach_to."
         elif not self.attach:
             fix = f"Set {words}."
         else:
-            fix = f"Give attach_to, or set {words}." if ways else "Give attach_to."
+            fix = f"Set attach_to or {words}." if ways else "Set attach_to."
         return ConfigError.single(title, "attach_to", body, expected, fix)
 
     def posed(self, fields: Mapping[str, Any], transform: Pose | None, title: str) -> dict[str, Any]:
@@ -268,7 +261,7 @@ class _Blueprint:
                 pose = {"pos": pos, "rot": rot}
         if offset is None:
             if pose:
-                fix = f"A {self.definition.kind} has no pose: leave it out."
+                fix = f"A {self.definition.kind} has no pose. Omit transform."
                 raise ConfigError.single(title, "transform", transform, "the identity", fix)
             return {}
         on_camera = any(fields.get(name) is not None for name in ("camera", "cameras"))
@@ -320,11 +313,11 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
 
 def _attach_in_words(attach: str, on_world: bool) -> str:
     if attach == "body":
-        return f"the body it sits on{'; without one it sits on the world' if on_world else ', which must be given'}"
+        return f"body that the sensor is mounted on{'; by default the world' if on_world else ' (required)'}"
     if attach == "primary":
-        return "the body whose contacts are measured, in place of primary"
+        return "body whose contacts are measured, instead of primary"
     if attach == "joints":
-        return "a body of the robot whose joints are measured, all of them, in place of joint and joints"
+        return "a body of the robot; all joints of that robot are measured, instead of joint and joints"
     return ""
 
 
@@ -363,7 +356,8 @@ def _requirements(
     where: dict[str, Any] = {"primary": {"mode": "body", "pattern": "body"}} if attach == "primary" else {}
     where = {"joints": "joint"} if attach == "joints" else where
     places: list[dict[str, Any]] = [{name: name} for name in ("body", "site", "joint") if name in selectors]
-    model = SimpleNamespace(names=lambda kind: [kind, "body", "site", "geom", "joint", "camera"])
+    names = ["body", "site", "geom", "joint", "camera"]
+    model = SimpleNamespace(names=lambda kind: [kind, *names], parent_body=lambda body: None)
     makers: list[Callable[[], Any]] = [cast(Any, owner).example for owner in (cfg_class, sensor_class)
                                        if hasattr(owner, "example")]  # fmt: skip
     makers += [partial(cfg_class, **{**least, **place}) for place in places or [where]]
@@ -393,6 +387,3 @@ class _Schema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         return plain(dft)
-
-
-__all__ = ["OWN_IDS", "build_cfg", "definitions"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sensorium.spec import FieldSpec
-from sensorium.stream.publisher import has_large_samples
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Topic
-from sensorium.wire.serializers import FieldSerializer
+from sensorium.wire.serializers import FieldSerializer, by_name, for_kind
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -42,23 +41,28 @@ class StreamCatalog:
         """Return the number of a new stream."""
         return next(self._numbers)
 
-    def offer(self, info: StreamInfo) -> None:
-        """Offer a stream."""
-        topic = self.topics[info.name] = Topic(info)
+    def offer(self, info: StreamInfo, *, env: int | None = None) -> None:
+        """Offer a stream; with `env`, only of that environment."""
+        topic = self.topics[info.name] = Topic(
+            info, by_name(info.type_name) if info.type_name else FieldSerializer, env
+        )
         self._table.add_topic(topic)
 
-    def offer_sensor(self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None) -> None:
+    def offer_sensor(
+        self, name: str, described: Mapping[str, Any], *, on_demand: bool | None = None, env: int | None = None
+    ) -> None:
         """Offer a sensor of the scene.
 
         Args:
             name: its name.
             described: its entry in the scene's description.
             on_demand: whether it may be computed on demand; None for the setting of the catalog.
+            env: only environment of the stream; None for all.
         """
         info = self._info(self.number(), name, described)
         if (self._on_demand if on_demand is None else on_demand) and _can_be_on_demand(info):
             self._scene.compute_on_demand(name)
-        self.offer(info)
+        self.offer(info, env=env)
 
     def withdraw(self, name: str, reason: str) -> None:
         """Withdraw a stream."""
@@ -66,12 +70,11 @@ class StreamCatalog:
         self._no_longer_listened(name)
         self._table.remove_topic(topic.info.id, reason)
 
-    def follow(self, described: Mapping[str, Mapping[str, Any]], besides: Container[str]) -> None:
+    def follow(self, described: Mapping[str, Mapping[str, Any]]) -> None:
         """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones.
 
         Args:
             described: entries of the sensors in the scene's description.
-            besides: names of sensors that are not offered.
         """
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
@@ -82,23 +85,24 @@ class StreamCatalog:
             now = self._info(topic.info.id, name, described[name])
             if now != topic.info or (name in self.listened and self.listened[name].is_retired):
                 self.withdraw(name, "it was reconfigured; listen again")
-                self.offer_sensor(name, described[name])
+                self.offer_sensor(name, described[name], env=topic.env)
             elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
                 self._scene.compute_on_demand(name)  # the sensor object was replaced
         for name, about in described.items():
-            if name not in self.topics and name not in besides:
+            if name not in self.topics:
                 self.offer_sensor(name, about)
 
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return the information for listeners about a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
         is_event = any(spec.is_ragged for spec in specs)
+        serializer = for_kind(described["kind"])
         return StreamInfo(
             id=number,
             name=name,
             kind=described["kind"],
-            type_name=FieldSerializer.type_name,
-            specs=specs,
+            type_name=serializer.type_name,
+            specs=() if serializer.kind else specs,
             rate_hz=0.0 if is_event else described["rate_hz"],
             mounts=tuple(described.get("mounts", ())),
             events=is_event,
@@ -122,10 +126,7 @@ class StreamCatalog:
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
                 continue
-            listens = bool(topic.subscriptions)
-            if not listens and name not in self.listened:
-                continue
-            if not listens:
+            if not topic.subscriptions:
                 self._no_longer_listened(name)
                 continue
             sensor = self.listened.get(name)
@@ -133,7 +134,9 @@ class StreamCatalog:
                 sensor = self.listened[name] = self._scene[name]
                 sensor.buffers.listeners += 1
                 self._cursor.skip(sensor, since)
-            every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
+                topic.sent_tick = since
+            if not topic.info.events:  # events that are computed on read are those of each frame
+                every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
         return every_tick
 
     def forget_listeners(self) -> None:
@@ -152,7 +155,6 @@ class StreamCatalog:
 
 
 def _can_be_on_demand(info: StreamInfo) -> bool:
-    return has_large_samples(info) and info.cfg.get("evaluate", "auto") == "auto"
-
-
-__all__ = ["StreamCatalog"]
+    """Return whether a sensor has images or many numbers per env, so that on-demand computation pays off."""
+    is_auto = info.cfg.get("evaluate", "auto") == "auto"
+    return is_auto and any(spec.role == "image" or spec.columns >= 256 for spec in info.specs)

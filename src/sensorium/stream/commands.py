@@ -54,7 +54,7 @@ class Commands:
         except SensoriumError as problem:
             error, kind = str(problem), type(problem).__name__
         except Exception as problem:
-            LOG.exception("%s of client %s failed", type(command).__name__, session)
+            LOG.exception("The request %s of client %s failed", type(command).__name__, session)
             error, kind = f"{type(problem).__name__}: {problem}", type(problem).__name__
         finally:
             self.current = None
@@ -81,14 +81,14 @@ class Commands:
             case msg.Ask(what="nothing"):
                 pass
             case msg.Ask(what=what):
-                raise UnknownNameError("thing to ask for", what, ["blueprints"])
+                raise UnknownNameError("request", what, ["blueprints"])
             case msg.Set():
                 self._set(command)
         return None
 
     def _not_its_own(self, name: str, session: Session) -> SensoriumError:
         """Return the error for a sensor that a client cannot destroy."""
-        fix = "Only its own can a client destroy."
+        fix = "A client can only destroy sensors that it spawned."
         if name not in self._server.streams:
             return UnknownNameError("sensor", name, session.sensors, fix)
         fix += f" Those are: {listed(sorted(session.sensors))}."
@@ -98,8 +98,8 @@ class Commands:
         server = self._server
         if not server.lockstep:
             raise StreamError(
-                "the simulation runs freely: a client cannot step it. Serve with lockstep=True (--lockstep), or use "
-                "client.control(ctrl)"
+                "Clients cannot step a free-running simulation. Serve with lockstep=True (--lockstep), or use "
+                "client.control(ctrl)."
             )
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
@@ -129,7 +129,7 @@ class Commands:
     def _control(self, ctrl: Any) -> None:
         target = getattr(self._server.scene.engine, "ctrl", None)
         if target is None:
-            raise StreamError(f"engine {self._server.scene.engine.name!r} has no controls that a client could set")
+            raise StreamError(f"The engine {self._server.scene.engine.name!r} has no controls.")
         if ctrl is not None:
             target[...] = target.new_tensor(ctrl)
 
@@ -166,9 +166,6 @@ class Commands:
             try:
                 value = torch.tensor(value, device=scene.engine.device, dtype=torch.float32)
             except (TypeError, ValueError, OverflowError):
-                expected = "numbers, as many in each row"
+                expected = "rows of numbers of equal length"
                 raise ConfigError.single(call, "value", value, expected) from None
         scene[command.name].set(command.knob, value, envs)
-
-
-__all__ = ["Commands"]

@@ -147,7 +147,7 @@ class Delivery:
         with self._lock:
             held = session.held.get((segment, slot), 0)
             if held < times:
-                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which it does not hold")
+                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which the client does not hold")
             session.held[segment, slot] = held - times
             if held == times:
                 del session.held[segment, slot]
@@ -195,8 +195,8 @@ class Delivery:
                 self._has_room.wait(left)
         for slow in [] if self._is_closing else full:
             text = (
-                f"the step waited {self._patience:g} s for client {slow.session} to take data of "
-                f"{slow.topic.info.name!r}; its lossless subscription is ended"
+                f"The step waited {self._patience:g} s for client {slow.session} to read "
+                f"{slow.topic.info.name!r}. Its lossless subscription has ended"
             )
             self.slow_client_reports.append(text)
             self._slow.append(text)
@@ -221,9 +221,11 @@ class Delivery:
                 elif subscription.topic.info.events and not subscription.ended:
                     self._count_lost(subscription, [payload])
                 else:
-                    waits = f"{subscription.limit} messages" if subscription.is_full else "a message that has no room"
-                    fix = "Take them faster, raise queue=, or listen with policy='latest'"
-                    self._end_slow(subscription, f"{waits} waited for it. {fix}")
+                    waits = (
+                        f"{subscription.limit} messages" if subscription.is_full else "a message without free memory"
+                    )
+                    fix = "Process data faster, increase queue=, or listen with policy='latest'"
+                    self._end_slow(subscription, f"{waits} waited for the listener. {fix}")
 
     def _way(self, subscription: Subscription, payload: Payload) -> int:
         """Return the record kind for sending a message now; WAIT if it may not be sent yet."""
@@ -254,8 +256,8 @@ class Delivery:
             if payload.segment in self._segments and session.shares_memory:
                 self._warn_of_copies(subscription)
             if size > session.max_message:
-                reason = f"a message of {size} bytes is longer than the {session.max_message} that the client takes"
-                self._end(subscription, f"{reason}: connect(..., max_message=...), or listen to fewer envs")
+                reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
+                self._end(subscription, f"{reason}. Increase connect(..., max_message=...), or listen to fewer envs")
                 return None
         subscription.credit -= payload.count
         dropped, subscription.dropped = subscription.dropped, 0
@@ -291,9 +293,8 @@ class Delivery:
     def _warn_of_copies(self, subscription: Subscription) -> None:
         name = subscription.topic.info.name
         text = (
-            f"{name!r}: {SLOTS_PER_CLIENT} of its messages are kept alive by views of them, which is all the shared "
-            "memory that one client may hold. What comes now are copies, which is slower: keep data.copy() instead of "
-            "data or arrays of it"
+            f"{name!r}: views keep {SLOTS_PER_CLIENT} of its messages in shared memory, which is the limit for "
+            "one client. Further messages are copied, which is slower. Keep data.copy() instead of data or its arrays"
         )
         self._outboxes.note(subscription.session, text, once=f"holds {name}")
 
@@ -342,20 +343,20 @@ class Delivery:
         else:
             size, most = subscription.queued_bytes / 1e6, self.most_held / 1e6
             reached = f"when the messages of all clients reached max_queued_mb={most:.4g}"
-            fix = "Take them faster, listen with policy='latest', or serve with a higher max_queued_mb"
-            self._end_slow(subscription, f"{size:.3g} MB waited for it {reached}. {fix}")
+            fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
+            self._end_slow(subscription, f"{size:.3g} MB waited for the listener {reached}. {fix}")
 
     def _end_slow(self, subscription: Subscription, why: str) -> None:
         """End a lossless subscription whose client is too slow."""
         if not subscription.ended:
-            self._slow.append(f"client {subscription.session}, {subscription.topic.info.name!r}: too slow: {why}")
+            self._slow.append(f"Client {subscription.session} is too slow for {subscription.topic.info.name!r}: {why}")
             self._end(subscription, f"too slow: {why}")
 
     def _count_lost(self, subscription: Subscription, events: Iterable[Payload]) -> None:
         """Count events that a subscription loses."""
         if not subscription.lost:
             name = subscription.topic.info.name
-            self._slow.append(f"client {subscription.session} is too slow: it loses events of {name!r}")
+            self._slow.append(f"Client {subscription.session} is too slow and loses events of {name!r}")
         for payload in events:
             header = Header.peek(payload.data)
             subscription.lost += payload.count or header.lost  # without a count it is a record of lost events
@@ -385,7 +386,7 @@ class Delivery:
                 return  # ended in the meantime
             subscription.credit += more
             if subscription.credit > subscription.window:
-                raise ValueError(f"CREDIT of {more} to subscription {number}, more than was in transit")
+                raise ValueError(f"CREDIT of {more} for subscription {number}, more than the messages in transit")
             self._take_credit(subscription, more)
             self._flush(subscription)
             if session.is_blocked:
@@ -475,6 +476,3 @@ class Delivery:
     def _empty(self, subscription: Subscription) -> None:
         while subscription.queue:
             self._dequeue(subscription)
-
-
-__all__ = ["SMALL", "Delivery"]

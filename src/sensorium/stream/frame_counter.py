@@ -79,8 +79,8 @@ class FrameCounter:
             for name in sorted(names - self._named):
                 self._named.add(name)
                 text = (
-                    f"frame {frame} is not complete after {HELD_S:g} s: {name!r} holds a capture of it, or of an "
-                    "earlier one, and has neither sent nor dropped it"
+                    f"Frame {frame} is incomplete after {HELD_S:g} s: {name!r} has a capture of this or an "
+                    "earlier frame that it has neither sent nor dropped"
                 )
                 LOG.warning("%s", text)
                 self._outboxes.slow.append(text)
@@ -130,6 +130,3 @@ class FrameCounter:
                 self._announced = frame
                 for earlier in [number for number in self._sent if number < frame]:
                     del self._sent[earlier]
-
-
-__all__ = ["FrameCounter"]

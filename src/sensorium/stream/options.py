@@ -38,6 +38,3 @@ class ServerOptions(Cfg):
     """Maximum total memory of all sensors spawned by clients, MB."""
     max_spawned_rays: Annotated[int, must(lambda number: number >= 0, "a whole number >= 0")] = 5_000_000
     """Maximum total number of rays of these sensors, for one sample of each in all environments."""
-
-
-__all__ = ["ServerOptions"]

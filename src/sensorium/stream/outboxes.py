@@ -85,6 +85,3 @@ class Outboxes:
         with self.lock:
             self._ready.pop(session, None)
             session.outbox.clear()
-
-
-__all__ = ["Outboxes"]

@@ -41,6 +41,7 @@ class Moment:
         wall_ns: its wall clock, ns since 1970.
         first_env: first environment in `poses`.
         poses: pose of the sensor in the world, float32 ``[env, 1, 7]``: position in m and orientation wxyz.
+        age_ns: age of the data at that time, ns.
     """
 
     frame: int
@@ -49,6 +50,7 @@ class Moment:
     wall_ns: int
     first_env: int
     poses: Array
+    age_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Outgoing:
         body: its bytes, read-only.
         is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
             buffer return to the pool with the last view.
-        moment: frame of the message; `poses` has the environments of this message.
+        moment: frame of the message; `poses` has all environments of the sensor.
         first_env: first environment of the message.
         num_envs: number of environments.
     """

@@ -65,11 +65,11 @@ class Credentials:
 
     def __post_init__(self) -> None:
         if not isinstance(self.token, str):
-            raise ConfigError.single("serve", "token", "(not shown)", "text, or nothing")
+            raise ConfigError.single("serve", "token", "(not shown)", "text, or an empty string")
         if not isinstance(self.keys, KeyPair | None):
-            raise ConfigError.single("serve", "keys", "(not shown)", "a KeyPair", "KeyPair.generate() makes one.")
+            raise ConfigError.single("serve", "keys", "(not shown)", "a KeyPair", "Create one with KeyPair.generate().")
         if self.allowed_keys and self.keys is None:
-            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys as well", "Give keys=...")
+            raise ConfigError.single("serve", "allowed_keys", self.allowed_keys, "keys as well", "Set keys=...")
         for key in self.allowed_keys:
             check_key("serve", "allowed_keys", key)
         if self.keys is not None:
@@ -91,25 +91,21 @@ class Credentials:
             if scheme != "tcp" or is_loopback(host):
                 continue
             if not self.token and self.keys is None:
-                raise ConfigError.single(
-                    "serve",
-                    "address",
-                    address,
-                    "an address of this machine only, such as 'tcp://127.0.0.1:7447', or a token or keys",
-                    "Others could read the sensors and move the robot: give token=..., or keys=KeyPair.generate().",
-                )
+                expected = "a loopback address such as 'tcp://127.0.0.1:7447', or a token or keys"
+                fix = "Others could read the sensors and move the robot. Set token=... or keys=KeyPair.generate()."
+                raise ConfigError.single("serve", "address", address, expected, fix)
             is_everywhere = reaches_all(host)
             where = "all network interfaces of this machine" if is_everywhere else f"{host}"
             if self.keys is None:
-                risk = (
-                    "clients with the token can read the sensors and move the robot, and data are in clear: give keys"
-                )
+                risk = "Clients with the token can read the sensors and move the robot. Set keys to encrypt the data"
             elif not (self.token or self.allowed_keys):
-                risk = "clients with the server's public key can read sensors and move the robot: give allowed_keys"
+                risk = (
+                    "Any client with the public key can read sensors and move the robot. Set allowed_keys to prevent it"
+                )
             else:
-                risk = "only clients with valid keys or a valid token are accepted"
+                risk = "Only clients with the right keys or token can connect"
             if self.keys is None or is_everywhere or not (self.token or self.allowed_keys):
-                warnings.warn(f"the server listens at {where} ({address}); {risk}.", SensoriumWarning, stacklevel=4)
+                warnings.warn(f"The server listens at {where} ({address}). {risk}.", SensoriumWarning, stacklevel=4)
 
     def prepare(self, context: zmq.Context[Any], router: Any) -> Callable[[], None]:
         """Set the keys of a socket before it is bound; return a function that ends the check of client keys."""
@@ -141,7 +137,7 @@ class _Allowed:
 def check_key(config: str, name: str, key: str) -> None:
     """Raise `ConfigError` if a text is not a key."""
     if not is_key(key):
-        expected = "a key of 40 characters, as KeyPair.generate() makes them"
+        expected = "a key of 40 characters from KeyPair.generate()"
         raise ConfigError.single(config, name, "(not shown)", expected)
 
 
@@ -161,13 +157,8 @@ def split(address: str) -> tuple[str, str]:
             right, expected = False, "'tcp://HOST:PORT' with a port of 0 to 65535"
         right = right and bool(host and colon) and (port == "*" or is_number)
     if not right:
-        raise ConfigError.single(
-            "stream",
-            "address",
-            address,
-            expected,
-            "For example 'tcp://127.0.0.1:7447'; port 0 takes a free one.",
-        )
+        fix = "For example 'tcp://127.0.0.1:7447'. Port 0 selects a free port."
+        raise ConfigError.single("stream", "address", address, expected, fix)
     return scheme, (host.strip("[]") if scheme == "tcp" else rest)
 
 
@@ -193,6 +184,3 @@ def reaches_all(host: str) -> bool:
         return socket.inet_aton(host) == bytes(4)  # "0" and other notations
     except OSError:
         return False
-
-
-__all__ = ["Credentials", "KeyPair", "check_key", "is_loopback", "reaches_all", "split"]

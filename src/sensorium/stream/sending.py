@@ -46,7 +46,6 @@ class Stream:
         on_done: called once per resolved capture (sent, failed, or dropped), with its frame. It is called from any
             thread, even during garbage collection, so it must not acquire a lock (`deque.append` needs none).
         failures: log of exceptions in worker functions.
-        pool: memory for messages; None for a separate pool.
     """
 
     def __init__(
@@ -60,13 +59,12 @@ class Stream:
         on_capture: Callable[[int], None] = lambda frame: None,
         on_done: Callable[[int], None] = lambda frame: None,
         failures: FailureLog | None = None,
-        pool: BufferPool | None = None,
     ) -> None:
         self._sensor = sensor
         self._sink, self._context, self._executor = sink, context, executor
         self._listened, self.on_capture, self.on_done = has_listeners, on_capture, on_done
         self._failures = FailureLog() if failures is None else failures
-        self.pool = BufferPool() if pool is None else pool
+        self.pool = BufferPool()
         """Memory of messages that were sent and have no more views."""
         self.skipped = 0
         """Number of `send_async` calls without effect, because MAX_PENDING functions were already pending."""
@@ -203,7 +201,7 @@ class Stream:
                 self._pending += 1
         if full:
             if self.skipped == 1:
-                text = "sensor %r: %d functions are pending, so frames are skipped: they take longer than a frame"
+                text = "Sensor %r skips frames: %d functions of send_async are pending and take longer than a frame"
                 LOG.warning(text, self._sensor.name, MAX_PENDING)
             return
         capture = self.capture()
@@ -212,7 +210,9 @@ class Stream:
         except RuntimeError as error:
             self._worked(None)
             capture.drop()
-            raise StreamError(f"sensor {self._sensor.name!r}: its server is closing, no work is taken") from error
+            raise StreamError(
+                f"Sensor {self._sensor.name!r}: the server is closing and accepts no more work."
+            ) from error
 
     def _work(self, capture: Capture, function: Callable[..., Any], args: Sequence[Any], env: int | None) -> None:
         try:
@@ -233,8 +233,8 @@ class Stream:
     def _own_thread(self, what: str) -> None:
         if threading.get_ident() != self._thread:
             raise StreamError(
-                f"sensor {self._sensor.name!r}: stream.{what} was called on another thread than the simulation's. Take "
-                "capture = stream.capture() in tick, and call capture.send(...) there."
+                f"Sensor {self._sensor.name!r}: stream.{what} was called outside the simulation's thread. Call "
+                "capture = stream.capture() in tick, and capture.send(...) in the other thread."
             )
 
     def _envs(self, env: int | None) -> range:
@@ -264,19 +264,14 @@ class Stream:
         if serializer is None:
             name = type(self._sensor).__name__
             raise RegistrationError(
-                f"{name} has no serializer, so it can send nothing: class attribute serializer = ..."
+                f"{name} has no serializer, so it cannot send data. Set the class attribute serializer."
             )
         return serializer
 
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
         serializer = self._its_serializer()
         body, is_lasting = as_bytes(content, serializer)
-        first = envs.start - moment.first_env
-        part = moment
-        if len(envs) != len(moment.poses):
-            poses = moment.poses[first : first + len(envs)]
-            part = Moment(moment.frame, moment.tick, moment.time_ns, moment.wall_ns, envs.start, poses)
-        self._sink(Outgoing(type_id(serializer.type_name), body, part, envs.start, len(envs), is_lasting))
+        self._sink(Outgoing(type_id(serializer.type_name), body, moment, envs.start, len(envs), is_lasting))
 
     def close(self) -> None:
         """Stop sending: captures and later messages of worker threads are dropped."""
@@ -329,9 +324,9 @@ class Capture:
         """
         with self._lock:
             if self._used:
-                what = f"this capture of frame {self.frame} was {self._used} already"
+                what = f"This capture of frame {self.frame} was already {self._used}"
                 raise StreamError(
-                    f"sensor {self._stream.name!r}: {what}. A capture is for one message: take another in tick."
+                    f"Sensor {self._stream.name!r}: {what}. A capture is for one message. Create another one in tick."
                 )
             self._used = "sent"
         try:

@@ -19,18 +19,16 @@ from weakref import WeakSet
 import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered before ours, so that it runs later
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
-from sensorium.readings import Bodies
 from sensorium.stream.access import AccessControl
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.failures import FailureLog
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.publisher import Publisher, hull
 from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import SensorRequest, Spawner
-from sensorium.stream.streamed_sensors import StreamedSensors
+from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as msg
@@ -54,7 +52,7 @@ def _close_all() -> None:
     """Close all servers that a program left open, while its threads still run."""
     for server in list(_open):
         with contextlib.suppress(Exception):
-            server.close("the program of the server ended")
+            server.close("the server's program ended")
 
 
 class Server:
@@ -87,7 +85,7 @@ class Server:
         options: ServerOptions | None = None,
     ) -> None:
         if not hasattr(scene, "publish"):
-            raise ConfigError.single("serve", "scene", scene, "a Scene", "Make one: sn.Scene(engine, sensors).")
+            raise ConfigError.single("serve", "scene", scene, "a Scene", "Create one: sn.Scene(engine, sensors).")
         options = options or ServerOptions()
         addresses = list(addresses)
         for address in addresses:
@@ -118,6 +116,12 @@ class Server:
         self._sockets = Sockets(
             [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=options.max_message, prepare=door.prepare
         )
+        self.context = self._sockets.context
+        """ZeroMQ context, for clients in this process."""
+        self.local_address, *self.addresses = self._sockets.addresses
+        """Address for this process, and the other listening addresses with the actual ports."""
+        self.address = (self.addresses or [self.local_address])[0]
+        """First listening address; the address for this process if there is no other."""
         uses_slots = options.shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
         self._table = SubscriptionTable(
@@ -131,18 +135,21 @@ class Server:
             max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
         )  # fmt: skip
         self._access.on_command = self._arrived.set
-        self._bodies = scene.bodies()
-        self._bodies_text = self._bodies.to_dict()
+        self.bodies = scene.bodies()
+        """All bodies, with their names and bounding boxes."""
+        self._bodies_text = self.bodies.to_dict()
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
         self._cursor = scene.sample_cursor()
         self._stream_catalog = StreamCatalog(scene, self._table, self._cursor, on_demand=options.on_demand)
         self.streamed = StreamedSensors(
-            scene, self._bodies, self._stream_catalog, self._publisher, self._frame_counter, self._sockets.wake
+            scene, self.bodies, self._stream_catalog, self._publisher, self._frame_counter, self._sockets.wake
         )
         """Sensors that run in the server."""
+        self.failures = self.streamed.failures
+        """Exceptions of streamed sensors."""
         self._spawner = Spawner(
-            scene, self._bodies, self._stream_catalog, self.streamed, max_mb=options.max_spawned_mb,
+            scene, self.bodies, self._stream_catalog, self.streamed, max_mb=options.max_spawned_mb,
             max_rays=options.max_spawned_rays, removed=self._forget_spawned,
         )  # fmt: skip
         self._commands = Commands(self, self._table, self._spawner, self._frame_counter)
@@ -169,26 +176,6 @@ class Server:
         self.close()
 
     # Public properties and methods ------------------------------------------------------------------------------------
-
-    @property
-    def addresses(self) -> list[str]:
-        """Listening addresses, with the actual ports; without the address for this process."""
-        return self._sockets.addresses[1:]
-
-    @property
-    def address(self) -> str:
-        """First listening address; the address for this process if there is no other."""
-        return self._sockets.addresses[min(1, len(self._sockets.addresses) - 1)]
-
-    @property
-    def local_address(self) -> str:
-        """Address for this process."""
-        return self._sockets.addresses[0]
-
-    @property
-    def context(self) -> Any:
-        """ZeroMQ context, for clients in this process."""
-        return self._sockets.context
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
@@ -227,16 +214,6 @@ class Server:
     def counts(self) -> Counts:
         """Current numbers of sessions, subscriptions, topics, shared-memory segments and lent slots."""
         return self._table.counts
-
-    @property
-    def failures(self) -> FailureLog:
-        """Exceptions of streamed sensors."""
-        return self.streamed.failures
-
-    @property
-    def bodies(self) -> Bodies:
-        """All bodies, with their names and bounding boxes."""
-        return self._bodies
 
     def poll(self, timeout: float = 0.0) -> int:
         """Run the requests of clients; call it between steps. In lock-step it also takes the steps.
@@ -321,7 +298,7 @@ class Server:
             ConfigError: the speed is negative or not a finite number.
         """
         if not 0.0 <= speed < float("inf"):
-            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 is as fast as it goes.")
+            raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 means maximum speed.")
         period = substeps * self.scene.engine.dt / speed if speed else 0.0
         due = time.monotonic()
         while not until():
@@ -370,9 +347,9 @@ class Server:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StreamError("the server is closed")
+            raise StreamError("The server is closed.")
         if not self._sockets.is_running:
-            raise StreamError("the thread of the server's socket has failed; see the log of 'sensorium.stream'")
+            raise StreamError("The thread of the server's socket has failed. See the log of 'sensorium.stream'.")
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -382,7 +359,7 @@ class Server:
             return
         described = self.scene.description().sensors
         self._spawner.forget_removed(described)
-        self._stream_catalog.follow(described, besides=self.streamed.feeds)
+        self._stream_catalog.follow(described)
         self._arrangement = self.scene.arrangement
 
     def _catalogue(self) -> msg.Catalogue:
@@ -425,7 +402,9 @@ class Server:
             late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
             fresh.clear()
             fresh.extend(late)
-        fed = self.streamed.sources
+        fed = {WORLD} if self.streamed.sensors else set()
+        if scene.is_within_step:
+            listened = {name: topic for name, topic in listened.items() if not topic.serializer.at_step_end}
         with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
         for truth in (False, True):
             names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
@@ -437,7 +416,7 @@ class Server:
             envs = None if not keys or fed.intersection(pending) else hull(keys)
             for name, reading in scene.publish(pending, envs=envs, truth=truth, poses=True, since=self._cursor).items():
                 if name in fed:
-                    self.streamed.readings[name] = reading
+                    self.streamed.world = reading
                 if name not in listened:
                     continue
                 receivers = listeners[name]
@@ -465,8 +444,9 @@ class Server:
             if not cursor.pending([info.name], truth=truth):
                 continue
             reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
-            if self._publisher.greet(subscription, reading, self.frame, time.time_ns(), self.scene.engine.dt):
-                self._frame_counter.sent(self.frame, [subscription])
+            now, dt, new = time.time_ns(), scene.engine.dt, [subscription]
+            sent = self._publisher.reading(subscription.topic, reading, self.frame, now, dt, new, is_new=False)
+            self._frame_counter.sent(self.frame, sent)
         while waiting:
             session, _ = waiting.popitem()
             if session.listens_to_frames and self.frame and not self._frame_counter.waiting:
@@ -553,6 +533,3 @@ def serve(
     addresses: Any = [address] if isinstance(address, str) or not isinstance(address, Iterable) else address
     own = ServerOptions(**options)
     return Server(scene, addresses, token=token, keys=keys, allowed_keys=allowed_keys, lockstep=lockstep, options=own)
-
-
-__all__ = ["Server", "ServerOptions", "serve"]

@@ -73,9 +73,10 @@ class Sockets:
         try:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
+                is_file = address.startswith("ipc://")
                 try:
                     router.ipv6 = "[" in address
-                    if address.startswith("ipc://"):
+                    if is_file:
                         path = address.removeprefix("ipc://")
                         _check_file(path)
                         if _answers(path):  # libzmq would take over the file of the current listener
@@ -89,14 +90,9 @@ class Sockets:
                     else:
                         router.bind(address)
                 except zmq.ZMQError as error:
-                    fix = (
-                        "another path."
-                        if address.startswith("ipc://")
-                        else "another address, or port 0 for a free one."
-                    )
-                    raise StreamError(
-                        f"cannot listen at {address!r}: {zmq.strerror(error.errno or 0)}. Name {fix}"
-                    ) from None
+                    fix = "another path" if is_file else "another address, or port 0 for a free one"
+                    why = zmq.strerror(error.errno or 0)
+                    raise StreamError(f"Cannot listen at {address!r}: {why}. Choose {fix}.") from None
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
                 self.addresses.append(endpoint.rstrip(b"\0").decode())
@@ -119,9 +115,8 @@ class Sockets:
             run_periodic: called every `TICK_S`.
             between: called after every wake-up of the thread, before the outboxes are sent.
         """
-        self._thread = threading.Thread(
-            target=self._run, args=(outboxes, receive, run_periodic, between), name="sensorium-stream", daemon=True
-        )
+        self._outboxes, self._receive, self._run_periodic, self._between = outboxes, receive, run_periodic, between
+        self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -138,13 +133,7 @@ class Sockets:
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
 
-    def _run(
-        self,
-        outboxes: Outboxes,
-        receive: Callable[[bytes, list[Any]], None],
-        run_periodic: Callable[[], None],
-        between: Callable[[], None],
-    ) -> None:
+    def _run(self) -> None:
         poller, router = self._poller, self._router
         poller.register(router, zmq.POLLIN)
         waker, woken = self._waker, self._waker.fileno()
@@ -152,35 +141,35 @@ class Sockets:
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if self._outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
                     if descriptor in self._watched:  # not closed by an earlier callback
                         self._watched[descriptor]()
                 if router in events:
-                    self._take(receive)
-                between()
-                self._give(outboxes)
+                    self._take()
+                self._between()
+                self._give()
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
-                    run_periodic()
-            self._give(outboxes)
+                    self._run_periodic()
+            self._give()
         except Exception:
-            LOG.exception("the thread of the stream's socket ended by an internal error")
+            LOG.exception("The thread of the stream's socket ended because of an error")
         finally:
             self._close()
 
-    def _take(self, receive: Callable[[bytes, list[Any]], None]) -> None:
+    def _take(self) -> None:
         for _ in range(MOST_AT_ONCE):
             try:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            receive(route, [memoryview(part) for part in parts])
+            self._receive(route, [memoryview(part) for part in parts])
 
-    def _give(self, outboxes: Outboxes) -> None:
-        for session, records in outboxes.outgoing():
+    def _give(self) -> None:
+        for session, records in self._outboxes.outgoing():
             with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
                 self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 
@@ -220,7 +209,7 @@ def _check_file(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StreamError(f"cannot listen at 'ipc://{path}': there is something that is no socket. Name another path.")
+        raise StreamError(f"Cannot listen at 'ipc://{path}': the path exists and is not a socket. Choose another path.")
 
 
 def _answers(path: str) -> bool:
@@ -231,6 +220,3 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
     return True
-
-
-__all__ = ["LOG", "Sockets"]

@@ -7,15 +7,16 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sensorium import registry
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.memory import Allowance
 from sensorium.readings import Bodies, Body
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.failures import LOG
-from sensorium.stream.model import owner_of
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.wire.attributes import SensorDefinition, find_definition
+from sensorium.wire.owner import owner_of
 from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 
@@ -79,8 +80,8 @@ class Spawner:
         self._max_mb, self._max_rays, self._removed = max_mb, max_rays, removed
         self._taken: dict[str, tuple[int, int]] = {}
         """Name of a sensor spawned by a client -> its bytes and rays."""
-        self._spawned: dict[str, list[str]] = {}
-        """Name -> names of the scene sensors added for it; for sensors of the scene, the sensor itself."""
+        self._spawned: set[str] = set()
+        """Names of the spawned sensors."""
 
     @property
     def has_world(self) -> bool:
@@ -115,7 +116,7 @@ class Spawner:
             1e6 * self._max_mb - nbytes,
             self._max_rays - rays,
             f"at most {self._max_mb:g} MB and {self._max_rays} rays for all sensors that clients spawn",
-            "Spawn less, destroy other sensors, or serve with a higher max_spawned_mb or max_spawned_rays.",
+            "Spawn fewer sensors, destroy others, or serve with a higher max_spawned_mb or max_spawned_rays.",
         )
 
     def _make(self, request: SensorRequest) -> StreamInfo:
@@ -129,9 +130,6 @@ class Spawner:
         definition = find_definition(self.definitions(), request.blueprint)
         name = self._free_name(request.name, definition)
         if definition.where == "scene":
-            if env is not None and num_envs > 1:
-                expected = "None: a sensor of the scene is for all envs"
-                raise ConfigError.single(definition.id, "env", env, expected, f"Listen with envs={env}.")
             return self._in_scene(definition, request, name)
         return self._in_server(definition, request, name, body)
 
@@ -139,10 +137,10 @@ class Spawner:
         taken = {*self._stream_catalog.topics, *self._scene.sensors}
         if name:
             if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
-                expected = f"at most {LONGEST_NAME} printable characters, without spaces around them"
-                raise ConfigError.single("spawn", "name", name, expected, "Others see it in their tables.")
+                expected = f"at most {LONGEST_NAME} printable characters, without leading or trailing spaces"
+                raise ConfigError.single("spawn", "name", name, expected, "All clients see this name.")
             if name in taken:
-                raise DuplicateNameError(f"spawn: there is a sensor {name!r} already. Choose another name.")
+                raise DuplicateNameError(f"spawn: a sensor {name!r} already exists. Choose another name.")
             return name
         stem = definition.id.rpartition(".")[2]
         return next(each for i in itertools.count(1) if (each := stem if i == 1 else f"{stem}_{i}") not in taken)
@@ -158,11 +156,13 @@ class Spawner:
         )
         self._scene.add(cfg)
         try:
-            self._stream_catalog.offer_sensor(name, self._scene.description().sensors[name], on_demand=True)
+            self._stream_catalog.offer_sensor(
+                name, self._scene.description().sensors[name], on_demand=True, env=request.env
+            )
         except BaseException:
             self._scene.remove(name)
             raise
-        self._spawned[name] = [name]
+        self._spawned.add(name)
         return self._stream_catalog.topics[name].info
 
     def _in_server(
@@ -170,24 +170,24 @@ class Spawner:
     ) -> StreamInfo:
         if not self.has_world:
             lack = (
-                "a scene whose engine gives the poses of bodies",
-                ("It was prepared without them: Scene(..., reserve=[BodyStateCfg(bodies='.*')])."),
+                "a scene whose engine provides the poses of bodies",
+                ("The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."),
             )
             if WORLD in self._stream_catalog.topics:
                 lack = (
                     f"no sensor {WORLD!r} of another kind in the scene",
-                    ("It stands where the stream of the bodies' states would be: give it another name."),
+                    ("The stream of body states needs this name. Rename the other sensor."),
                 )
             raise ConfigError.single(definition.id, "attach_to", body and body.name, *lack)
         num_envs, env = self._scene.num_envs, request.env
         cls, description = streamed.find(definition.id), definition.describe(request.values)
-        brought = self._streamed.add(
+        self._streamed.add(
             cls,
             name,
             description,
             envs=range(num_envs) if env is None else range(env, env + 1),
             transform=request.transform,
-            owner=None if body is None else owner_of(body, self._bodies, self._scene.engine),
+            owner=None if body is None else owner_of(body, self._bodies, self._scene.engine.parent_body),
         )
         serializer = getattr(cls, "serializer", None)
         place = {"attach_to": body.name if body else "", "transform": request.transform.to_array().tolist()}
@@ -206,7 +206,7 @@ class Spawner:
         except BaseException:
             self._streamed.remove(name)
             raise
-        self._spawned[name] = brought
+        self._spawned.add(name)
         return info
 
     def _dummy(self, request: SensorRequest, body: Body | None) -> StreamInfo:
@@ -217,7 +217,7 @@ class Spawner:
         number, num_envs = self._stream_catalog.number(), self._scene.num_envs
         info = StreamInfo(number, name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
         self._stream_catalog.offer(info)
-        self._spawned[name] = []
+        self._spawned.add(name)
         return info
 
     def offer_world(self) -> None:
@@ -225,11 +225,11 @@ class Spawner:
         if WORLD in self._scene.sensors or not len(self._bodies):
             return
         try:
-            self._scene.add(streamed.config({**_WORLD, "name": WORLD}))
+            self._scene.add(registry.cfg_for_kind(_WORLD["kind"])(name=WORLD, bodies=_WORLD["bodies"]))
         except SensoriumError as error:
-            LOG.info("there is no stream of the bodies' states: %s", error)
+            LOG.info("There is no stream of body states: %s", error)
             return
-        self._spawned[WORLD] = [WORLD]
+        self._spawned.add(WORLD)
         self._stream_catalog.offer_sensor(WORLD, self._scene.description().sensors[WORLD], on_demand=False)
 
     # Removal ----------------------------------------------------------------------------------------------------------
@@ -241,9 +241,9 @@ class Spawner:
             UnknownNameError: there is no such sensor.
         """
         if name not in self._spawned or name == WORLD:
-            known = [each for each in self._spawned if each != WORLD]
-            raise UnknownNameError("spawned sensor", name, known, "Sensors of the scene itself stay.")
-        del self._spawned[name]
+            known = sorted(self._spawned - {WORLD})
+            raise UnknownNameError("spawned sensor", name, known, "Sensors of the scene itself cannot be removed.")
+        self._spawned.remove(name)
         self._taken.pop(name, None)
         self._streamed.remove(name)
         self._stream_catalog.withdraw(name, reason)
@@ -258,23 +258,19 @@ class Spawner:
             there: names of the sensors of the scene.
         """
         if WORLD in self._stream_catalog.topics and WORLD not in there:
-            self._spawned.pop(WORLD, None)
-            self._streamed.readings.pop(WORLD, None)
+            self._spawned.discard(WORLD)
+            self._streamed.world = None
             self._stream_catalog.withdraw(WORLD, "it was removed from its scene")
             self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
-        for name, brought in list(self._spawned.items()):
-            needs = [*brought, WORLD] if name in self._streamed.sensors else brought
-            if any(each not in there and each not in self._scene.sensors for each in needs):
-                what = "it" if name in brought else "the sensor of bodies, which it requires,"
+        for name in self._spawned - {WORLD}:
+            needed = WORLD if name in self._streamed.sensors else name
+            is_here = self._stream_catalog.topics[name].info.where != "client"
+            if is_here and needed not in there and needed not in self._scene.sensors:
+                what = "it" if needed == name else "a sensor that it needs"
                 self.remove(name, f"{what} was removed from its scene")
 
     def remove_all(self) -> None:
         """Remove all spawned sensors from the scene."""
-        for brought in self._spawned.values():
-            for name in brought:
-                if name in self._scene.sensors:
-                    self._scene.remove(name)
+        for name in self._spawned & self._scene.sensors.keys():
+            self._scene.remove(name)
         self._spawned.clear()
-
-
-__all__ = ["SensorRequest", "Spawner"]

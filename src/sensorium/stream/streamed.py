@@ -7,40 +7,34 @@ have the frame, time and pose of their measurement, even if a worker thread send
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sensorium.errors import RegistrationError, shown
-from sensorium.readings import Array, Bodies, Reading
+from sensorium.readings import Array, Bodies
 from sensorium.stream.failures import FailureLog, SensorFailure
 from sensorium.stream.geometry import quat_product, rotated
-from sensorium.stream.model import Model
 from sensorium.stream.sending import Stream
 from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.owner import Owner
 from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.spawned import SpawnedSensor, check_envs, place, registry_of, rows_of
+from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
-
-if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
 
 ENTRY_POINT_GROUP = "sensorium.streamed"
 """Entry-point group in which installed packages announce modules with streamed sensors."""
 
-OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Modules with built-in streamed sensors."""
-REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, OURS)
+REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, ())
 
 
 class StreamedSensor(SpawnedSensor):
     """Base of streamed sensors: define `definition` and, as needed, `set`, `set_owner` and `tick`.
 
-    The order of calls is `__init__` without arguments, `set`, `set_owner`, `scene_sensors`, then `tick` in each frame,
-    and `close` at the end. All run on the simulation's thread. Settings and owner are available from `set` on. A class
+    The order of calls is `__init__` without arguments, `set`, `set_owner`, then `tick` in each frame, and `close` at
+    the end. All run on the simulation's thread. Settings and owner are available from `set` on. A class
     that defines `definition` is registered under its id; a class that inherits it is not registered.
     """
 
@@ -49,14 +43,14 @@ class StreamedSensor(SpawnedSensor):
     events: ClassVar[bool] = False
     """Whether its messages are events, which are never omitted for newer ones."""
 
-    readings: Mapping[str, Reading]
-    """Newest readings of the sensors requested by `scene_sensors`, by key; updated before each `tick`."""
     is_within_step: bool = False
     """Whether further ticks of the same control step follow this frame; updated before each `tick`."""
 
     _registry = REGISTRY
-    _bodies: Bodies
-    _stream: Stream
+    bodies: Bodies
+    """All bodies, by id or name."""
+    stream: Stream
+    """Sending interface of the sensor."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         serializer = getattr(cls, "serializer", None)
@@ -66,49 +60,21 @@ class StreamedSensor(SpawnedSensor):
             )
         super().__init_subclass__(**kwargs)
 
-    def scene_sensors(self, model: Model) -> Mapping[str, Mapping[str, Any]]:
-        """Return the sensors that the scene must have for this sensor: key -> config, with its `kind`.
-
-        They are added once, after `set_owner`, and removed with this sensor; see `readings`.
-
-        Args:
-            model: contents and capabilities of the engine.
-        """
-        return {}
-
     def tick(self, snapshot: Snapshot) -> None:
         """Measure, and send messages; called in every frame. An exception ends the sensor."""
 
     @property
-    def bodies(self) -> Bodies:
-        """All bodies, by id or name."""
-        return self._bodies
-
-    @property
-    def stream(self) -> Stream:
-        """Sending interface of the sensor."""
-        return self._stream
-
-    @property
     def listeners(self) -> bool:
         """Whether the sensor has listeners."""
-        return self._stream.has_listeners
-
-    def reading_rows(self, key: str) -> slice:
-        """Return the rows of the sensor's environments on the first axis of `readings[key]`.
-
-        Raises:
-            StreamError: the reading does not contain all of them.
-        """
-        return rows_of(self.readings[key].env_ids, self, f"the reading {key!r}")
+        return self.stream.has_listeners
 
     def pose(self, snapshot: Snapshot) -> Array:
         """Return the pose of the sensor in the world, float64 `[env, 7]`: position in m, orientation wxyz."""
-        own = self._transform.to_array()
+        own = self.transform.to_array()
         own[3:] /= np.linalg.norm(own[3:])  # the length may differ slightly from 1
-        if self._owner is None:
-            return np.tile(own, (len(self._envs), 1))
-        rows, body = self.rows(snapshot), snapshot.bodies.row(self._owner.body.id)
+        if self.owner is None:
+            return np.tile(own, (len(self.envs), 1))
+        rows, body = self.rows(snapshot), snapshot.bodies.row(self.owner.body.id)
         quat = snapshot.quat_w[rows, body].astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):  # states may be invalid
             quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
@@ -122,7 +88,7 @@ class StreamedSensor(SpawnedSensor):
 
 
 def registered() -> dict[str, type[StreamedSensor]]:
-    """Return all known streamed sensors by id: built-in ones, those of plugins, and those defined so far.
+    """Return all known streamed sensors by id: those of plugins, and those defined so far.
 
     A plugin that cannot be loaded is reported once by name, and has no effect on others.
     """
@@ -169,51 +135,25 @@ def spawn(
         Exception: any exception of its `__init__`, `set` and `set_owner`; after a failed `set` or `set_owner` it is
             closed.
     """
-    check_envs(cls, envs)
     sensor = cls()
     place(sensor, name, description, envs, transform, owner)
-    sensor._bodies, sensor.readings = bodies, {}
-    sensor._stream = stream(sensor)
+    sensor.bodies = bodies
+    sensor.stream = stream(sensor)
     try:
         sensor.set(description)
         sensor.set_owner(owner)
     except BaseException:
-        sensor._stream.close()
+        sensor.stream.close()
         sensor.close()
         raise
     return sensor
-
-
-def scene_cfgs(sensor: StreamedSensor, model: Model) -> dict[str, SensorCfg[Any]]:
-    """Return the configs of the sensors that the scene must have for a sensor, by its keys.
-
-    Their names are ``NAME/KEY``, with the sensor's name.
-
-    Raises:
-        ConfigError, UnknownNameError, UnsupportedError: there are no such sensors.
-    """
-    wanted = sensor.scene_sensors(model)
-    return {key: config({**values, "name": f"{sensor.name}/{key}"}) for key, values in wanted.items()}
-
-
-def config(values: Mapping[str, Any]) -> SensorCfg[Any]:
-    """Return the config described by a mapping with a `kind`.
-
-    Raises:
-        ConfigError, UnknownNameError: the mapping does not describe a config.
-    """
-    from sensorium import registry  # clients import this module for its serializers, without config dependencies
-
-    given = dict(values)
-    cfg: SensorCfg[Any] = registry.cfg_for_kind(given.pop("kind")).from_dict(given)
-    return cfg
 
 
 def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -> SensorFailure | None:
     """Run the tick of a sensor; return the failure that ends it, or None.
 
     Args:
-        sensor: the sensor, with updated `readings`.
+        sensor: the sensor.
         snapshot: the bodies at the frame in progress.
         failures: log that receives its exception with its name.
     """
@@ -231,7 +171,7 @@ def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -
 
 def end(sensor: StreamedSensor, failures: FailureLog) -> None:
     """Close a sensor and its stream; an exception in its `close` is reported."""
-    sensor._stream.close()
+    sensor.stream.close()
     try:
         sensor.close()
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ from sensorium.stream.publisher import Publisher
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription
-from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -81,74 +79,22 @@ class StreamedSensors:
         """Name -> sensor."""
         self.failures = FailureLog()
         """Exceptions of streamed sensors."""
-        self.readings: dict[str, Reading] = {}
-        """Newest reading of each of `sources`."""
-        self._feeds: dict[str, Mapping[str, str]] = {}
-        """Name -> the names of the scene sensors that it reads, by its keys."""
+        self.world: Reading | None = None
+        """Newest reading of the state of all bodies; None while it is not known."""
         self._context: Context | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[Future[Any], str] = {}
 
-    @property
-    def feeds(self) -> set[str]:
-        """Names of the scene's sensors that only serve streamed sensors."""
-        return {source for feeds in self._feeds.values() for source in feeds.values()}
-
-    @property
-    def sources(self) -> set[str]:
-        """Names of the scene's sensors that streamed sensors read."""
-        return self.feeds | ({WORLD} if self.sensors else set())
-
-    def add(
-        self,
-        cls: type[StreamedSensor],
-        name: str,
-        description: ActorDescription,
-        *,
-        envs: range,
-        transform: Pose,
-        owner: Owner | None,
-    ) -> list[str]:
-        """Create a sensor, and add the sensors that it reads to the scene; see `streamed.spawn`.
-
-        Returns:
-            Names of the sensors added to the scene.
-        """
-        sensor = streamed.spawn(
-            cls,
-            name,
-            description,
-            stream=self._stream,
-            bodies=self._bodies,
-            envs=envs,
-            transform=transform,
-            owner=owner,
-        )
-        feeds: dict[str, str] = {}
-        try:
-            for key, cfg in streamed.scene_cfgs(sensor, self._scene.engine).items():
-                self._scene.add(cfg)
-                feeds[key] = cfg.name
-                self._scene[cfg.name].buffers.listeners += 1
-        except BaseException:
-            self._end(sensor, feeds)
-            raise
-        self.sensors[name], self._feeds[name] = sensor, feeds
-        return list(feeds.values())
-
-    def _end(self, sensor: StreamedSensor, feeds: Mapping[str, str]) -> None:
-        streamed.end(sensor, self.failures)
-        for source in feeds.values():
-            self.readings.pop(source, None)
-            if source in self._scene.sensors:
-                self._scene.remove(source)
+    def add(self, cls: type[StreamedSensor], name: str, description: ActorDescription, **place: Any) -> None:
+        """Create a sensor; `place` are the arguments `envs`, `transform` and `owner` of `streamed.spawn`."""
+        self.sensors[name] = streamed.spawn(cls, name, description, stream=self._stream, bodies=self._bodies, **place)
 
     def remove(self, name: str) -> None:
-        """End a sensor, and remove the sensors that it read from the scene; unknown names have no effect."""
+        """End a sensor; unknown names have no effect."""
         if (sensor := self.sensors.pop(name, None)) is not None:
-            self._end(sensor, self._feeds.pop(name))
+            streamed.end(sensor, self.failures)
         if not self.sensors:
-            self.readings.clear()
+            self.world = None
 
     def _stream(self, sensor: StreamedSensor) -> Stream:
         name = sensor.name
@@ -157,7 +103,7 @@ class StreamedSensors:
 
         def context() -> Context:
             if self._context is None:
-                raise SensoriumError(f"sensor {name!r}: stream.send was called outside tick")
+                raise SensoriumError(f"Sensor {name!r}: stream.send was called outside tick.")
             return self._context
 
         def has_listeners() -> bool:
@@ -198,23 +144,21 @@ class StreamedSensors:
         """
         if not self.sensors:
             return
-        for source in self.sources - self.readings.keys():
-            self.readings[source] = self._scene.publish([source], truth=False, poses=True)[source]
-        snapshot = self._snapshot(frame)
+        if self.world is None:
+            self.world = self._scene.publish([WORLD], truth=False, poses=True)[WORLD]
+        snapshot = self._snapshot(frame, self.world)
         self._context = Context(snapshot, wall_ns)
         for name, sensor in list(self.sensors.items()):
             if name not in self.sensors:  # removed by another sensor
                 continue
-            sensor.readings = {key: self.readings[source] for key, source in self._feeds[name].items()}
             sensor.is_within_step = self._scene.is_within_step
             failure = streamed.run_tick(sensor, snapshot, self.failures)
             if failure is not None:
                 yield name, failure
         self._context = None
 
-    def _snapshot(self, frame: int) -> Snapshot:
+    def _snapshot(self, frame: int, reading: Reading) -> Snapshot:
         """Return the state of the bodies at this frame."""
-        reading = self.readings[WORLD]
         return Snapshot(
             frame=frame,
             tick=self._scene.tick,
@@ -228,20 +172,16 @@ class StreamedSensors:
         )
 
     def close(self) -> None:
-        """End all sensors and the threads permanently; the sensors that they read stay in the scene."""
+        """End all sensors and the threads permanently."""
         for sensor in self.sensors.values():
             streamed.end(sensor, self.failures)
         self.sensors.clear()
-        self._feeds.clear()
         if self._executor is None:
             return
         self._executor.shutdown(wait=False, cancel_futures=True)
         late = wait([*self._running], PATIENCE).not_done
         for name in sorted({self._running[each] for each in late if each in self._running}):
-            text = "sensor %r: its work given to send_async still runs %g s after the end and is abandoned"
+            text = "Sensor %r: a function of send_async still runs %g s after the end of the server and is abandoned"
             LOG.warning(text, name, PATIENCE)
         if not late:
             self._executor.shutdown(wait=True)
-
-
-__all__ = ["WORLD", "StreamedSensors"]

@@ -88,16 +88,22 @@ class SubscriptionTable(Outboxes):
         with self.lock:
             topic = self.topics.get(terms.stream)
             if topic is None:
-                self.send(session, msg.Eos(terms.subscription, f"stream {terms.stream} does not exist or has ended"))
+                self.send(session, msg.Eos(terms.subscription, f"the stream {terms.stream} does not exist"))
                 return
             total = topic.info.num_envs
-            count = terms.num_envs or total - terms.first_env
+            first, count = terms.first_env, terms.num_envs or total - terms.first_env
             if terms.every < 1 or terms.window < 1 or terms.queue < 1 or not 0.0 <= terms.max_rate < float("inf"):
                 raise ValueError(f"SUBSCRIBE with every={terms.every}, window={terms.window}, queue={terms.queue}")
-            if not (0 <= terms.first_env and 0 < count and terms.first_env + count <= total):
-                reason = f"envs {terms.first_env} to {terms.first_env + count}: there are {total}"
+            asked, reason = f"envs {first} to {first + count} were requested, and the stream has", ""
+            if not (0 <= first and 0 < count and first + count <= total):
+                reason = f"{asked} {total}"
+            elif topic.env is not None and not first <= topic.env < first + count:
+                reason = f"{asked} only env {topic.env}"
+            if reason:
                 self.send(session, msg.Eos(terms.subscription, reason))
                 return
+            if topic.env is not None:
+                first, count = topic.env, 1
             old = session.subscriptions.get(terms.subscription)
             if old is not None:
                 self._drop(old)
@@ -110,7 +116,7 @@ class SubscriptionTable(Outboxes):
                 terms.lossless or topic.info.events,
                 terms.every,
                 1.0 / terms.max_rate if terms.max_rate else 0.0,
-                (terms.first_env, count, terms.truth),
+                (first, count, terms.truth),
                 min(terms.window, 65536),
                 min(terms.queue, 65536) if terms.lossless or topic.info.events else 1,
                 min(terms.window, 65536),
@@ -145,17 +151,20 @@ class SubscriptionTable(Outboxes):
             del session.subscriptions[subscription.number]
         self.has_room.notify_all()
 
-    def wanted(self, topic: Topic, among: Iterable[Subscription]) -> dict[Key, list[Subscription]]:
-        """Count a new sample of a topic, and return its receivers, grouped by requested content.
+    def wanted(
+        self, topic: Topic, among: Iterable[Subscription], *, is_new: bool = True
+    ) -> dict[Key, list[Subscription]]:
+        """Count a sample of a topic, and return its receivers, grouped by requested content.
 
         Args:
             topic: the topic.
             among: its subscriptions that the sample concerns.
+            is_new: whether the sample is new; False for the last sample, which new subscriptions receive.
         """
         out: dict[Key, list[Subscription]] = {}
         now = -1.0
         with self.lock:  # worker threads also send
-            topic.seq += 1
+            topic.seq += is_new
         for subscription in among:
             subscription.samples += 1
             if subscription.every > 1 and subscription.samples % subscription.every != 1:
@@ -176,6 +185,3 @@ class SubscriptionTable(Outboxes):
                 self.remove_session(session)
             self.delivery.close()
             self.topics.clear()
-
-
-__all__ = ["SubscriptionTable"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sensorium.wire.buffers import BufferPool
 from sensorium.wire.header import Header
 from sensorium.wire.packing import Record
+from sensorium.wire.serializers import FieldSerializer, Serializer
 from sensorium.wire.stream_info import StreamInfo
 
 BYTES_QUEUED = 256 * 2**20
@@ -161,13 +162,19 @@ class Topic:
     """One stream of data, e.g. of one sensor."""
 
     info: StreamInfo
+    serializer: type[Serializer] = FieldSerializer
+    """Converts the readings of a sensor of the scene."""
+    env: int | None = None
+    """Only environment of the stream; None for all."""
     pool: BufferPool = field(default_factory=BufferPool, repr=False)
     subscriptions: list[Subscription] = field(default_factory=list, repr=False)
     seq: int = 0
     segment: int = -1
     """Number of its shared-memory segment; -1 for none yet."""
-    samples: int = -1
-    """Value of the sensor's sample counter at the last publication."""
+    sent_tick: int = -1
+    """Physics tick up to which events were sent, or happened before there were listeners."""
+    has_lost: bool = False
+    """Whether the log reports that its sensor lost events."""
 
 
 class Counts(NamedTuple):
@@ -178,6 +185,3 @@ class Counts(NamedTuple):
     topics: int
     segments: int
     slots_lent: int
-
-
-__all__ = ["Counts", "Key", "Payload", "Sent", "Session", "Share", "Subscription", "Topic"]

@@ -205,7 +205,7 @@ class FieldData(FieldBranch, SensorData):
     @property
     def captures(self) -> npt.NDArray[np.int64]:
         """Number of captures since the env's reset, int64 `[env]`."""
-        return self._meta("captures")  # type: ignore[no-any-return]
+        return self._meta("frame")  # type: ignore[no-any-return]
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:

@@ -1,9 +1,9 @@
 """Layout of the blocks in the body of the default serializer: a pure function that both sides share.
 
-The blocks per env come first: `capture_tick` i64, `stamp` f64 (s), `age` f64 (s), `captures` i64, `valid` u8 and
-`is_new` u8. Bodies with ragged fields add `offsets` i64 [env + 1]. The measured fields follow. With the truth,
-`truth_tick` i64 per env and the true fields follow. Every block starts at a multiple of 64 bytes; bytes between blocks
-are 0.
+The blocks per env come first: `capture_tick` i64, `stamp` f64 (s), `age` f64 (s), `frame` i64 (number of captures),
+`valid` u8 and `is_new` u8. Bodies with ragged fields add `offsets` i64 [env + 1]. The measured fields follow. With the
+truth, `truth_tick` i64 per env and the true fields follow. Every block starts at a multiple of 64 bytes; bytes between
+blocks are 0.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ META: Mapping[str, str] = {
     "capture_tick": "<i8",
     "stamp": "<f8",
     "age": "<f8",
-    "captures": "<i8",
+    "frame": "<i8",
     "valid": "?",
     "is_new": "?",
 }
-"""Values sent for each env, and their element types."""
+"""Values of a reading sent for each env, and their element types."""
 
 
 @lru_cache(maxsize=512)

@@ -26,8 +26,8 @@ from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
-OURS = ("sensorium.stream.safe_distance", "sensorium.stream.collision")
-"""Built-in modules that define serializers beside their sensors; imported by name when a stream needs one."""
+OURS = ("sensorium.stream.events",)
+"""Built-in modules that define further serializers; imported by name when a stream needs one."""
 _NAME = re.compile(r"[\w.\-]+/\d+")
 _INSTALL = "Import the module that defines its serializer, or install its package."
 
@@ -61,6 +61,14 @@ class Serializer:
     type_name: ClassVar[str]
     """Name and version of the data type, ``"package.Type/1"``. Both must be the same on both sides: increase the
     version whenever the bytes change."""
+    kind: ClassVar[str] = ""
+    """Kind of the scene's sensors whose readings it converts; empty for data that streamed sensors send.
+
+    ``serialize(reading, since)`` then returns the messages of a reading: body, first env and number of envs of each.
+    Events up to the physics tick `since` were sent before.
+    """
+    at_step_end: ClassVar[bool] = False
+    """Whether such readings are converted only at the end of a control step, since their rows cover the whole step."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -139,6 +147,11 @@ def by_id(number: int) -> type[Serializer]:
         fix = f"{_INSTALL} {_serializers.plugins.suspects()}".rstrip()
         raise UnknownNameError("type of data with the number", f"{number:#018x}", _serializers, fix)
     return found
+
+
+def for_kind(kind: str) -> type[Serializer]:
+    """Return the serializer for readings of a kind of sensor; `FieldSerializer` unless another one serves this kind."""
+    return next((cls for cls in registered().values() if cls.kind == kind), FieldSerializer)
 
 
 def registered() -> dict[str, type[Serializer]]:
@@ -246,18 +259,9 @@ class FieldSerializer(Serializer):
         for begin, end in layout.gaps:
             memory[begin:end] = 0
         last = first + count
-        meta = {
-            "capture_tick": reading.capture_tick,
-            "stamp": reading.stamp,
-            "age": reading.age,
-            "captures": reading.frame,
-            "valid": reading.valid,
-            "is_new": reading.is_new,
-        }
-        if truth:
-            meta["truth_tick"] = reading.truth_tick
-        for what, values in meta.items():
-            _put(reading, what, values[first:last], layout.meta[what], out)
+        for what, block in layout.meta.items():
+            if what != "offsets":
+                _put(reading, what, getattr(reading, what)[first:last], block, out)
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets

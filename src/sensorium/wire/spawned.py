@@ -37,11 +37,16 @@ class SpawnedSensor:
     _registry: ClassVar[Registry[str, type[Any]]]
     """Registry of the side on which the sensor runs."""
 
-    _name: str
-    _envs: range
-    _transform: Pose
-    _description: ActorDescription
-    _owner: Owner | None
+    name: str
+    """Name of the sensor in the server."""
+    envs: range
+    """Environments of the sensor, consecutive."""
+    transform: Pose
+    """Pose of the sensor in the frame of its body, or in the world if it is not attached."""
+    description: ActorDescription
+    """Id of the blueprint and the chosen attributes."""
+    owner: Owner | None
+    """Body that the sensor is attached to."""
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -69,31 +74,6 @@ class SpawnedSensor:
 
     def close(self) -> None:
         """Release all resources; called once, when the sensor is destroyed. Overrides also call `super().close()`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the sensor in the server."""
-        return self._name
-
-    @property
-    def envs(self) -> range:
-        """Environments of the sensor, consecutive."""
-        return self._envs
-
-    @property
-    def transform(self) -> Pose:
-        """Pose of the sensor in the frame of its body, or in the world if it is not attached."""
-        return self._transform
-
-    @property
-    def description(self) -> ActorDescription:
-        """Id of the blueprint and the chosen attributes."""
-        return self._description
-
-    @property
-    def owner(self) -> Owner | None:
-        """Body that the sensor is attached to."""
-        return self._owner
 
     def rows(self, snapshot: Snapshot) -> slice:
         """Return the rows of the sensor's environments on the first axis of a snapshot's arrays.
@@ -125,16 +105,6 @@ def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slic
     return rows
 
 
-def check_envs(cls: type, envs: range) -> None:
-    """Reject environments that are invalid for a sensor.
-
-    Raises:
-        ConfigError: the environments are not consecutive, or there are none.
-    """
-    if envs.step != 1 or not envs or envs.start < 0:
-        raise ConfigError.single(cls.__name__, "envs", envs, "at least one environment, without gaps")
-
-
 def place(
     sensor: SpawnedSensor,
     name: str,
@@ -143,6 +113,12 @@ def place(
     transform: Pose | None,
     owner: Owner | None,
 ) -> None:
-    """Set the properties that a sensor has from `set` on."""
-    sensor._name, sensor._description, sensor._envs = name, description, envs
-    sensor._transform, sensor._owner = Pose() if transform is None else transform, owner
+    """Set the properties that a sensor has from `set` on.
+
+    Raises:
+        ConfigError: the environments are not consecutive, or there are none.
+    """
+    if envs.step != 1 or not envs or envs.start < 0:
+        raise ConfigError.single(type(sensor).__name__, "envs", envs, "at least one environment, without gaps")
+    sensor.name, sensor.description, sensor.envs = name, description, envs
+    sensor.transform, sensor.owner = Pose() if transform is None else transform, owner

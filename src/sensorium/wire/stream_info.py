@@ -12,7 +12,6 @@ import numpy as np
 from sensorium.errors import WireError, listed
 from sensorium.spec import FieldSpec
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Where = Literal["scene", "server", "client"]
 
 

@@ -1,10 +1,9 @@
 """MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
 
-The derived state is current (`fresh=True`) because `refresh` runs MuJoCo's forward computation on the state after the
-last tick, up to the stage that the requirements need. This does not alter the physics, bit for bit: the solver's warm
-start is part of the state row and only `step` writes it. Accelerations read this way are those of the new state under
-the last control; the next step computes others under its own control. With `fresh=False` nothing is recomputed:
-positions, velocities and accelerations are those before the last tick, and `lag` is 1.
+With `fresh=True`, derived state is that of `mj_forward` on the state after the last tick, under the last control. This
+does not alter the physics, bit for bit. The batch is stepped one tick ahead (see `lookahead`), so that the computation
+is repeated only where something changed before the next tick, such as the control. With `fresh=False` nothing is
+repeated: positions, velocities and accelerations are those before the last tick, and `lag` is 1.
 """
 
 from __future__ import annotations
@@ -30,12 +29,16 @@ from sensorium.spec import Requirement
 
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
-PERSISTENT_UP_TO = 64
-"""Greatest number of environments with a separate MjData each, which lets a step continue from the last refresh.
+PERSISTENT_UP_TO = 32
+"""Greatest number of environments with a separate MjData each, which lets a step continue from a forward computation.
 
-Beyond this number they no longer fit in the cache, and sharing is faster. Measured on two cores with a 12-joint
-quadruped, velocities refreshed at every tick, shared against persistent, in thousand steps/s: 1 environment 35 and 56,
-64: 35 and 49, 256: 21 and 19, 1024: 37 and 34; without refresh 1024: 70 and 41.
+A step under a new control then repeats only the acceleration stage. Beyond this number they no longer fit in the cache,
+and sharing is faster. CPU time of a fresh tick of a 12-joint quadruped on one core, shared and persistent, in units of
+a bare step, for a control that is held, changes every 10 ticks, every 4 ticks and at each tick:
+
+- 32 environments: 1.10 and 1.10, 1.22 and 1.25, 1.35 and 1.20, 2.08 and 1.63,
+- 64: 1.06 and 1.13, 1.18 and 1.15, 1.39 and 1.26, 2.05 and 1.43; with other data in the cache, persistent 1.34 to 1.63,
+- 1024: 1.07 and 1.69, 1.21 and 1.74, 1.32 and 1.81, 2.06 and 2.40.
 """
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
@@ -143,13 +146,11 @@ class MujocoEngine(OwnedModelEngine):
         """Create the batch of a model; the state of an earlier batch, before the first tick, is carried over."""
         old = self._batch
         check_envs("MujocoEngine", self.num_envs, 8 * state_size(model), "cpu")
-        # sleeping bodies and inertial point contacts keep state outside the row, so MuJoCo needs an MjData per env
-        batch = _batch_module().Batch(
-            model,
-            self.num_envs,
-            nthread=self._derived.compute.threads,
-            persistent=sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO,
-        )
+        from sensorium.engines.mujoco.lookahead import LookaheadBatch  # needs mujoco.batch
+
+        # sleeping bodies keep state outside the row, so MuJoCo needs an MjData per env
+        persistent = sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO
+        batch = LookaheadBatch(model, self.num_envs, self._derived.compute.threads, persistent)
         batch.reset(keyframe=self._key, stage=_NONE)
         if old is not None:
             self._carry_over(old, batch)
@@ -215,7 +216,7 @@ class MujocoEngine(OwnedModelEngine):
     # Time --------------------------------------------------------------------------------------------------------
 
     def _advance(self, ticks: int) -> None:
-        self._run(self._batch.step, nstep=ticks)
+        self._run(self._batch.advance, nstep=ticks)
 
     def _run(self, call: Callable[..., None], **given: Any) -> None:
         """Run a computation of the batch.
@@ -265,7 +266,10 @@ class MujocoEngine(OwnedModelEngine):
     def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
         if not current or not self.stage:
             return
-        self._run(self._batch.forward, ids=_sorted(ids), stage=self.stage)
+        if ids is None and not self._needs_forward:
+            self._run(self._batch.observe, stage=self.stage)
+        else:
+            self._run(self._batch.forward, ids=_sorted(ids), stage=self.stage)
         if (counters := self._batch.warning).any():
             self._report_limits(counters[:, list(LIMITS), 1])
 

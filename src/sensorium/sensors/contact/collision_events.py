@@ -11,16 +11,17 @@ dt the time step, its impulse is the sum of F dt over the ticks at which the pai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any, Generic, TypeVar
 
+import numpy as np
 import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, in_unit, must
+from sensorium.cfg import MountedSensorCfg, SensorCfg, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, tick_of_control
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
@@ -60,6 +61,13 @@ class CollisionEventsData:
     """[primary, secondary] of each pair; ``"*"`` matches anything."""
 
 
+def no_rate(value: float | None) -> float | None:
+    """Reject a rate; the validator of `update_period` and `rate_hz`."""
+    if value:
+        raise bad("no rate", "Omit the rate, since the sensor evaluates every tick; it can be read at any rate.")
+    return value
+
+
 class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     """Configuration of collision events. The sensor evaluates every physics tick; read it once per control step."""
 
@@ -79,15 +87,42 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     @field_validator("update_period", "rate_hz")
     @classmethod
     def _every_tick(cls, value: float | None) -> float | None:
-        if value:
-            raise bad("no rate", "Omit the rate, since the sensor evaluates every tick; it can be read at any rate.")
-        return value
+        return no_rate(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One pair of elements.
+
+    Args:
+        report: report of their contacts.
+        place: index of an element of the pair among the report's primaries.
+        names: the two elements; ``"*"`` matches anything.
+        sign: -1 if the report's primary is the second element.
+        ids: ids of the two bodies; -1 is the world.
+    """
+
+    report: Requirement
+    place: int
+    names: tuple[str, str]
+    sign: float = 1.0
+    ids: tuple[int, int] = (-1, -1)
 
 
 @wp.struct
 class Pairs:
-    """State of each pair `[env, pair]` and of each env, and the options."""
+    """Reports and state of each pair, state of each env, and the options.
 
+    `report` has the address of an array `[env, primary, (found, force, pos)]` for each pair. `last` has the start of
+    the control step in which a row of each pair and phase was last shown, plus one; 0 for never. A tick takes two
+    words, since float32 holds integers of at most 24 bits.
+    """
+
+    report: wp.array[wp.uint64]
+    place: wp.array[wp.int32]
+    primaries: wp.array[wp.int32]
+    sign: wp.array[wp.float32]
+    ids: wp.array2d[wp.int32]
     touching: wp.array2d[wp.float32]
     ticks: wp.array2d[wp.float32]
     peak: wp.array2d[wp.float32]
@@ -95,18 +130,22 @@ class Pairs:
     impulse: wp.array2d[wp.vec3]
     step_impulse: wp.array2d[wp.vec3]
     pos: wp.array2d[wp.vec3]
-    marker: wp.array[wp.float32]
+    last: wp.array2d[wp.float32]
+    step: wp.array2d[wp.float32]
     count: wp.array[wp.float32]
     lost: wp.array[wp.float32]
+    shown: wp.array[wp.float32]
     rows: wp.array3d[wp.float32]
     threshold: wp.float32
     dt: wp.float32
-    persist: wp.int32
+    phases: wp.int32
+    min_impulse: wp.float32
+    min_ticks: wp.int32
 
 
 @wp.struct
 class Events:
-    """Output record."""
+    """Output record; `ids` has length 0 where it is not needed."""
 
     count: wp.array[wp.int32]
     lost: wp.array[wp.int32]
@@ -117,14 +156,15 @@ class Events:
     impulse: wp.array2d[wp.vec3]
     peak: wp.array2d[wp.float32]
     pos: wp.array2d[wp.vec3]
+    ids: wp.array3d[wp.int32]
 
 
 NO_ROW, LOST = -1, -2
 """Values instead of a row number: the pair has no row in this control step; the pair found no free row."""
 
 
-PAIR, PHASE, TICK, DURATION, IMPULSE, PEAK, POS, ROW_SIZE = 0, 1, 2, 4, 5, 8, 9, 12
-"""Columns of a stored row; the tick takes two words, since float32 holds integers of at most 24 bits."""
+PAIR, PHASE, TICK, DURATION, IMPULSE, PEAK, POS, SHOWN, ROW_SIZE = 0, 1, 2, 4, 5, 8, 9, 12, 13
+"""Columns of a stored row; the tick takes two words, and `SHOWN` is 1 if the row is in the record."""
 
 
 @wp.func
@@ -139,16 +179,35 @@ def _kept(pairs: Pairs, env: int, row: int, at: int) -> wp.vec3:
 
 
 @wp.func
-def _show(pairs: Pairs, events: Events, env: int, row: int) -> None:
+def _show(pairs: Pairs, events: Events, env: int, row: int, shown: int) -> None:
     """Copy a stored row into the record."""
     kept = pairs.rows[env, row]
-    events.pair[env, row] = int(kept[wp.static(PAIR)])
-    events.phase[env, row] = int(kept[wp.static(PHASE)])
-    events.tick[env, row] = int(kept[wp.static(TICK)]) * 65536 + int(kept[wp.static(TICK) + 1])
-    events.duration[env, row] = kept[wp.static(DURATION)]
-    events.impulse[env, row] = _kept(pairs, env, row, wp.static(IMPULSE))
-    events.peak[env, row] = kept[wp.static(PEAK)]
-    events.pos[env, row] = _kept(pairs, env, row, wp.static(POS))
+    pair = int(kept[wp.static(PAIR)])
+    events.pair[env, shown] = pair
+    events.phase[env, shown] = int(kept[wp.static(PHASE)])
+    events.tick[env, shown] = int(kept[wp.static(TICK)]) * 65536 + int(kept[wp.static(TICK) + 1])
+    events.duration[env, shown] = kept[wp.static(DURATION)]
+    events.impulse[env, shown] = _kept(pairs, env, row, wp.static(IMPULSE))
+    events.peak[env, shown] = kept[wp.static(PEAK)]
+    events.pos[env, shown] = _kept(pairs, env, row, wp.static(POS))
+    if events.ids.shape[0] > 0:
+        for side in range(2):
+            events.ids[env, shown, side] = pairs.ids[pair, side]
+
+
+@wp.func
+def _empty(events: Events, env: int, row: int) -> None:
+    """Clear a row of the record."""
+    events.pair[env, row] = -1
+    events.phase[env, row] = 0
+    events.tick[env, row] = 0
+    events.duration[env, row] = 0.0
+    events.impulse[env, row] = wp.vec3()
+    events.peak[env, row] = 0.0
+    events.pos[env, row] = wp.vec3()
+    if events.ids.shape[0] > 0:
+        for side in range(2):
+            events.ids[env, row, side] = -1
 
 
 @wp.func
@@ -159,34 +218,53 @@ def _measure(pairs: Pairs, env: int, row: int, duration: float, impulse: wp.vec3
 
 
 @wp.func
-def _begin_tick(rows: Rows, pairs: Pairs, events: Events, env: int) -> None:
-    """Clear the rows of an env at the start of a control step or an episode, or if the record has changed."""
-    marker = float(tick_of_control(rows) & 16777215)  # float32 holds it exactly
-    if pairs.marker[env] != marker or is_first(rows, env):
-        pairs.marker[env] = marker
-        pairs.count[env] = 0.0
-        pairs.lost[env] = 0.0
-        for pair in range(pairs.row.shape[1]):
-            pairs.row[env, pair] = float(wp.static(NO_ROW))
-            pairs.step_impulse[env, pair] = wp.vec3()
-    count = int(pairs.count[env])
-    if events.count[env] == count and not is_first(rows, env):
-        return  # the record holds the rows of the previous tick
-    events.count[env] = count
-    for row in range(events.pair.shape[1]):
-        if row >= count:
-            pairs.rows[env, row, wp.static(PAIR)] = -1.0
-            for i in range(1, wp.static(ROW_SIZE)):
-                pairs.rows[env, row, i] = 0.0
-        _show(pairs, events, env, row)
+def _place_of(pairs: Pairs, env: int, row: int) -> int:
+    """Return the place in `last` for the pair and the phase of a stored row."""
+    kept = pairs.rows[env, row]
+    return 6 * int(kept[wp.static(PAIR)]) + 2 * (int(kept[wp.static(PHASE)]) - 1)
+
+
+@wp.func
+def _begin_tick(rows: Rows, pairs: Pairs, env: int) -> None:
+    """Clear the rows of an env at the start of a control step or an episode."""
+    step = tick_of_control(rows)
+    before = int(pairs.step[env, 0]) * 65536 + int(pairs.step[env, 1])
+    if before == step and not is_first(rows, env):
+        return
+    if pairs.min_ticks > 0 and not is_first(rows, env):
+        for row in range(int(pairs.count[env])):
+            if pairs.rows[env, row, wp.static(SHOWN)] > 0.0:
+                at = _place_of(pairs, env, row)
+                pairs.last[env, at] = float((before + 1) / 65536)
+                pairs.last[env, at + 1] = float((before + 1) % 65536)
+    pairs.step[env, 0] = float(step / 65536)
+    pairs.step[env, 1] = float(step % 65536)
+    pairs.count[env] = 0.0
+    pairs.lost[env] = 0.0
+    for pair in range(pairs.row.shape[1]):
+        pairs.row[env, pair] = float(wp.static(NO_ROW))
+        pairs.step_impulse[env, pair] = wp.vec3()
+
+
+@wp.func
+def _is_shown(pairs: Pairs, env: int, row: int, step: int) -> bool:
+    """Return whether a stored row is strong enough, and long enough after the last one of its pair and phase."""
+    passes = bool(wp.length(_kept(pairs, env, row, wp.static(IMPULSE))) >= pairs.min_impulse)
+    if passes and pairs.min_ticks > 0:
+        at = _place_of(pairs, env, row)
+        for earlier in range(row):
+            if pairs.rows[env, earlier, wp.static(SHOWN)] > 0.0 and _place_of(pairs, env, earlier) == at:
+                passes = False
+        last = int(pairs.last[env, at]) * 65536 + int(pairs.last[env, at + 1])
+        if last > 0 and step + 1 - last < pairs.min_ticks:
+            passes = False
+    return passes
 
 
 @wp.struct
 class CollisionTask:
-    """Data of one sensor for the kernel; `reports` has addresses of arrays `[env, primary, (found, force, pos)]`."""
+    """Data of one sensor for the kernel."""
 
-    reports: wp.array[wp.uint64]
-    primaries: wp.int32
     pairs: Pairs
     events: Events
 
@@ -198,12 +276,12 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     t = tasks[k]
     pairs = t.pairs
     events = t.events
-    _begin_tick(rows, pairs, events, env)
+    _begin_tick(rows, pairs, env)
     tick = tick_captured(rows)
-    for pair in range(t.reports.shape[0] * t.primaries):
-        report = wp.array(ptr=t.reports[pair // t.primaries], shape=(2147483647,), dtype=wp.float32)
-        at = 7 * (env * t.primaries + pair % t.primaries)
-        force = wp.vec3(report[at + 1], report[at + 2], report[at + 3])
+    for pair in range(pairs.report.shape[0]):
+        report = wp.array(ptr=pairs.report[pair], shape=(2147483647,), dtype=wp.float32)
+        at = 7 * (env * pairs.primaries[pair] + pairs.place[pair])
+        force = pairs.sign[pair] * wp.vec3(report[at + 1], report[at + 2], report[at + 3])
         now = report[at] > 0.0
         if pairs.threshold > 0.0:
             now = now and wp.length(force) > pairs.threshold
@@ -217,7 +295,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
             pairs.peak[env, pair] = 0.0
             pairs.impulse[env, pair] = wp.vec3()
             pairs.step_impulse[env, pair] = wp.vec3()
-        elif now and pairs.row[env, pair] == float(wp.static(NO_ROW)) and pairs.persist != 0:
+        elif now and pairs.row[env, pair] == float(wp.static(NO_ROW)):
             phase = wp.static(PERSIST)
         elif before and not now:
             phase = wp.static(END)
@@ -233,32 +311,134 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
         row = int(pairs.row[env, pair])
         if row >= 0:
             _measure(pairs, env, row, duration, pairs.step_impulse[env, pair], pairs.peak[env, pair])
-            _show(pairs, events, env, row)
         if phase != 0:
-            row = int(pairs.count[env])
-            if row < events.pair.shape[1]:
-                impulse = pairs.step_impulse[env, pair]
-                if phase == wp.static(END):
-                    impulse = pairs.impulse[env, pair]
-                pairs.rows[env, row, wp.static(PAIR)] = float(pair)
-                pairs.rows[env, row, wp.static(PHASE)] = float(phase)
-                pairs.rows[env, row, wp.static(TICK)] = float(tick / 65536)
-                pairs.rows[env, row, wp.static(TICK) + 1] = float(tick % 65536)
-                _keep(pairs, env, row, wp.static(POS), pairs.pos[env, pair])
-                _measure(pairs, env, row, duration, impulse, pairs.peak[env, pair])
-                _show(pairs, events, env, row)
-                pairs.count[env] = float(row + 1)
-                events.count[env] = row + 1
-            else:
-                row = wp.static(LOST)
-                pairs.lost[env] = pairs.lost[env] + 1.0
+            row = wp.static(NO_ROW)
+            if ((pairs.phases >> phase) & 1) == 1:
+                row = int(pairs.count[env])
+                if row < pairs.rows.shape[1]:
+                    impulse = pairs.step_impulse[env, pair]
+                    if phase == wp.static(END):
+                        impulse = pairs.impulse[env, pair]
+                    pairs.rows[env, row, wp.static(PAIR)] = float(pair)
+                    pairs.rows[env, row, wp.static(PHASE)] = float(phase)
+                    pairs.rows[env, row, wp.static(TICK)] = float(tick / 65536)
+                    pairs.rows[env, row, wp.static(TICK) + 1] = float(tick % 65536)
+                    _keep(pairs, env, row, wp.static(POS), pairs.pos[env, pair])
+                    _measure(pairs, env, row, duration, impulse, pairs.peak[env, pair])
+                    pairs.count[env] = float(row + 1)
+                else:
+                    row = wp.static(LOST)
+                    pairs.lost[env] = pairs.lost[env] + 1.0
             if phase == wp.static(END):
                 row = wp.static(NO_ROW)
             pairs.row[env, pair] = float(row)
+    shown = wp.int32(0)
+    for row in range(int(pairs.count[env])):
+        pairs.rows[env, row, wp.static(SHOWN)] = 0.0
+        if _is_shown(pairs, env, row, tick_of_control(rows)):
+            pairs.rows[env, row, wp.static(SHOWN)] = 1.0
+            _show(pairs, events, env, row, shown)
+            shown += 1
+    filled = int(pairs.shown[env])
+    if events.count[env] != filled or is_first(rows, env):  # the record does not hold the rows of the previous tick
+        filled = events.pair.shape[1]
+    for row in range(shown, filled):
+        _empty(events, env, row)
+    pairs.shown[env] = float(shown)
+    events.count[env] = shown
     events.lost[env] = int(pairs.lost[env])
 
 
-class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
+RowsCfgT = TypeVar("RowsCfgT", bound=SensorCfg[Any])
+RowsDataT = TypeVar("RowsDataT", bound=CollisionEventsData)
+FIELDS = ("found", "force", "pos")
+"""Fields of the reports that the kernel reads."""
+
+
+class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDataT]):
+    """Base of sensors whose rows are the events of pairs. A subclass defines `sides` and `max_rows`."""
+
+    phases: tuple[int, ...] = (BEGIN, PERSIST, END)
+    """Phases with rows."""
+    threshold: float = 0.0
+    """Net force above which a pair counts as touching, N."""
+    min_impulse: float = 0.0
+    """Least impulse of a row, N s."""
+    min_interval: float = 0.0
+    """Least time between two rows of one pair and phase, s."""
+
+    @property
+    def sides(self) -> Sequence[Pair]:
+        """The pairs."""
+        raise NotImplementedError
+
+    @property
+    def max_rows(self) -> int:
+        """Number of rows per environment and control step."""
+        raise NotImplementedError
+
+    @property
+    def pairs(self) -> list[list[str]]:
+        """[primary, secondary] of each pair, in the order of `pair`; ``"*"`` matches anything."""
+        return [list(pair.names) for pair in self.sides]
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields with `max_rows` rows."""
+        return {name: replace(field, shape=(self.max_rows, *field.shape[1:])) if field.shape else field
+                for name, field in super().fields().items()}  # fmt: skip
+
+    def setup(self) -> None:
+        """Allocate the memory of pairs and envs."""
+        contacts = f"of the contacts of {listed(dict.fromkeys(names[0] for names in self.pairs))}"
+        self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
+        sides, num, device = self.sides, len(self.sides), self.compute_on.wp_device
+        self._pairs = pairs = Pairs()
+        constants = {"place": [pair.place for pair in sides], "primaries": [len(_primaries(pair)) for pair in sides],
+                     "ids": [pair.ids for pair in sides]}  # fmt: skip
+        for name, values in constants.items():
+            setattr(pairs, name, wp.array(np.array(values, np.int32), dtype=wp.int32, device=device))
+        pairs.sign = wp.array([pair.sign for pair in sides], dtype=wp.float32, device=device)
+        for name in ("touching", "ticks", "peak", "row"):
+            setattr(pairs, name, wp.from_torch(self.new_state(name, (num,))))
+        for name in ("impulse", "step_impulse", "pos"):
+            setattr(pairs, name, wp.from_torch(self.new_state(name, (num, 3)), dtype=wp.vec3))
+        for name in ("count", "lost", "shown"):
+            setattr(pairs, name, wp.from_torch(self.new_state(name)))
+        pairs.min_ticks = math.ceil(self.min_interval / self.clock.dt * (1.0 - 1e-9))
+        if pairs.min_ticks:
+            pairs.last = wp.from_torch(self.new_state("last", (6 * num,)))
+        pairs.step = wp.from_torch(self.new_state("step", (2,)))
+        pairs.rows = wp.from_torch(self.new_state("rows", (self.max_rows, ROW_SIZE)))
+        pairs.threshold, pairs.min_impulse, pairs.dt = self.threshold, self.min_impulse, self.clock.dt
+        pairs.phases = sum(1 << phase for phase in self.phases)
+
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
+        """Record the contacts that begin, persist and end at this tick (one launch, shared by all such sensors)."""
+        events, t, is_mounted = Events(), CollisionTask(), isinstance(self.cfg, MountedSensorCfg)
+        for spec in self.mount_specs:
+            field = raw[spec.name][:, 0] if is_mounted else raw[spec.name]
+            dtype = wp.vec3 if spec.is_vector else None
+            setattr(events, _COLUMNS[spec.name], wp.from_torch(field, dtype=dtype))
+        addresses = [self.engine.array(contact_array(pair.report)).data_ptr() for pair in self.sides]
+        self._pairs.report = wp.array(addresses, dtype=wp.uint64, device=self.compute_on.wp_device)
+        t.pairs, t.events = self._pairs, events
+        self.compute_on.launch_task(_look, (), t)
+
+
+_COLUMNS = {
+    "count": "count", "lost": "lost", "pair": "pair", "phase": "phase", "tick": "tick", "duration": "duration",
+    "impulse_w": "impulse", "peak_force": "peak", "pos_w": "pos", "body_ids": "ids",
+}  # fmt: skip
+"""Field -> array of `Events`."""
+
+
+def _primaries(pair: Pair) -> Sequence[str]:
+    names: Sequence[str] = pair.report.args[0][1]
+    return names
+
+
+class CollisionEvents(CollisionRows[CollisionEventsCfg, CollisionEventsData]):
     """Collisions between elements, as events of the control step."""
 
     @classmethod
@@ -269,55 +449,26 @@ class CollisionEvents(SimpleSensor[CollisionEventsCfg, CollisionEventsData]):
         if cfg.secondary is not None:
             kind, found = resolve_match(cfg.secondary, names, config=cfg.title, field="secondary")
             others = [(kind, name) for name in found]
-        return [CONTACT_REPORT(primary, other, ("found", "force", "pos"), "netforce") for other in others]
+        return [CONTACT_REPORT(primary, other, FIELDS, "netforce") for other in others]
 
-    def fields(self) -> Mapping[str, Field]:
-        """Return the fields with `max_events` rows."""
-        rows = self.cfg.max_events
-        return {name: replace(field, shape=(rows, *field.shape[1:])) if field.shape else field
-                for name, field in super().fields().items()}  # fmt: skip
+    @cached_property
+    def sides(self) -> Sequence[Pair]:
+        """The pairs."""
+        return [
+            Pair(report, place, (name, "*" if report.args[1] is None else report.args[1][1]))
+            for report in self.needs(self.cfg, self.engine, self.engine.supports)
+            for place, name in enumerate(report.args[0][1])
+        ]
+
+    @property
+    def max_rows(self) -> int:
+        """Number of rows per environment and control step."""
+        return self.cfg.max_events
 
     def setup(self) -> None:
         """Allocate the memory of pairs and envs."""
-        threshold = self.cfg.force_threshold
+        self.threshold = threshold = self.cfg.force_threshold
         self.notes["touching"] = f"net force > {threshold:g} N" if threshold else "found > 0"
-        contacts = f"of the contacts of {listed(self._reports[0].args[0][1])}"
-        self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
-        check_apart(self._reports[0].args[0], self.engine, config=self.cfg.title, field="primary")
-        pairs, num = Pairs(), len(self.pairs)
-        for name in ("touching", "ticks", "peak", "row"):
-            setattr(pairs, name, wp.from_torch(self.new_state(name, (num,))))
-        for name in ("impulse", "step_impulse", "pos"):
-            setattr(pairs, name, wp.from_torch(self.new_state(name, (num, 3)), dtype=wp.vec3))
-        for name in ("marker", "count", "lost"):
-            setattr(pairs, name, wp.from_torch(self.new_state(name)))
-        pairs.rows = wp.from_torch(self.new_state("rows", (self.cfg.max_events, ROW_SIZE)))
-        pairs.threshold, pairs.dt = self.cfg.force_threshold, self.clock.dt
-        pairs.persist = int(self.cfg.persist)
-        self._pairs = pairs
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Record the contacts that begin, persist and end at this tick (one launch, shared by all such sensors)."""
-        events, t = Events(), CollisionTask()
-        for name in ("count", "lost", "pair", "phase", "tick"):
-            setattr(events, name, wp.from_torch(raw[name], dtype=wp.int32))
-        events.duration, events.peak = wp.from_torch(raw["duration"]), wp.from_torch(raw["peak_force"])
-        events.impulse, events.pos = raw.warp.impulse_w, raw.warp.pos_w
-        addresses = [self.engine.array(contact_array(requirement)).data_ptr() for requirement in self._reports]
-        t.reports = wp.array(addresses, dtype=wp.uint64, device=self.compute_on.wp_device)
-        t.primaries, t.pairs, t.events = len(self.pairs) // len(addresses), self._pairs, events
-        self.compute_on.launch_task(_look, (), t)
-
-    @cached_property
-    def _reports(self) -> list[Requirement]:
-        return list(self.needs(self.cfg, self.engine, self.engine.supports))
-
-    @cached_property
-    def pairs(self) -> list[list[str]]:
-        """[primary, secondary] of each pair, in the order of `pair`; ``"*"`` matches anything."""
-        return [
-            [name, "*" if report.args[1] is None else report.args[1][1]]
-            for report in self._reports
-            for name in report.args[0][1]
-        ]
+        check_apart(self.sides[0].report.args[0], self.engine, config=self.cfg.title, field="primary")
+        self.phases = (BEGIN, PERSIST, END) if self.cfg.persist else (BEGIN, END)
+        super().setup()

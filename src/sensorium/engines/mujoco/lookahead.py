@@ -1,0 +1,156 @@
+"""A batch whose derived state is current without a second forward computation: it is stepped one tick ahead.
+
+mj_step computes the derived state of the state before the step and then integrates it. To observe the current state,
+the batch takes the next step at once, keeps the result, and restores the current state. Derived state is then that of
+mj_forward, bit for bit, and the next tick only copies the kept result. If inputs of an environment changed in between,
+e.g. its control, its state or a field of its model, the kept result is discarded and mj_step runs on the new inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from sensorium.engines.mujoco.base import BAD_STATE
+
+__all__ = ["LOOKAHEAD_FROM", "LookaheadBatch"]
+
+_CALLBACKS = [getattr(mujoco, name) for name in dir(mujoco) if name.startswith("get_mjcb_")]
+LOOKAHEAD_FROM = 8
+"""Least number of environments that look ahead.
+
+Its fixed cost per tick is that of stepping a quadruped once. With fewer environments, continuing from a forward
+computation in a persistent batch costs as little.
+"""
+_UNSAVED = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(getattr(mujoco.mjtEnableBit, "mjENBL_IPC", 0))
+
+
+class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
+    """A batch with `advance` and `observe`, whose results are those of `step` and `forward`.
+
+    `observe` looks ahead unless the result would probably be discarded: the inputs of most environments changed after
+    as many ticks before. It never looks ahead
+
+    - with physics callbacks, whose inputs are unknown,
+    - with the RK4 integrator, whose derived state after a step belongs to no tick,
+    - where MuJoCo keeps state outside of the row: for sleeping bodies, in the contact mode IPC, and for plugins in a
+      persistent batch.
+    """
+
+    def __init__(self, model: Any, nsim: int, nthread: int, persistent: bool) -> None:
+        super().__init__(model, nsim, nthread, persistent)
+        self._may_look = self._has_lookahead([model])
+        self._seen, self._next = self.state.copy(), np.empty_like(self.state)  # observed rows, and those a tick later
+        self._inputs = {"": (_bits(self.state), _bits(self._seen))}  # rows and fields of the model, and as observed
+        self._is_observed = False
+        self._is_known = np.zeros(nsim, dtype=bool)  # envs whose row in `_next` is the result of `mj_step` on `_seen`
+        self._held = self._interval = 0  # ticks since the inputs of most envs changed, and between the last two changes
+
+    def observe(self, stage: int) -> None:
+        """Compute derived state of the current state, up to `stage` or further.
+
+        Raises:
+            SimulationError: MuJoCo failed in some environments.
+        """
+        if not self._may_look:
+            self.forward(stage=stage)
+            return
+        self._is_known[:] = False
+        self._is_observed = True
+        for values, seen in self._inputs.values():
+            seen[...] = values
+        if self._held != self._interval and not _has_callbacks():
+            self._look_ahead()
+        if not self._is_known.all():
+            self.forward(~self._is_known, stage)
+
+    def _look_ahead(self) -> None:
+        """Take the next step, keep its result, and restore the state."""
+        try:
+            with suppress(SimulationError):
+                self.step()
+            self._next[...] = self.state
+            self._is_known[:] = self.status == 0
+        finally:
+            self.state[...] = self._seen
+        if self.warning.any():  # MuJoCo replaces a bad state before it computes derived state
+            self._is_known &= ~self.warning[:, BAD_STATE, 1].any(axis=1)
+            self.warning[:, BAD_STATE] = 0
+
+    def advance(self, nstep: int) -> None:
+        """Advance all environments, as `step`.
+
+        Raises:
+            SimulationError: MuJoCo failed in some environments.
+        """
+        if not self._is_observed:
+            self._held += nstep
+            self.step(nstep=nstep)
+            return
+        self._is_observed = False
+        known = self._is_known
+        if _has_callbacks():
+            known[:] = False
+        is_same: Any = True
+        for values, seen in self._inputs.values():
+            if not (equal := values == seen).all():
+                is_same = is_same & equal.all(axis=1)
+        if is_same is not True:
+            known &= is_same
+            if 2 * np.count_nonzero(is_same) < self.nsim:
+                self._interval, self._held = self._held, 0
+        self._held += nstep
+        if not known.any():
+            self.step(nstep=nstep)
+            return
+        rows = slice(None) if known.all() else known
+        self.state[rows] = self._next[rows]
+        try:
+            if rows is known:
+                self.step(~known, nstep)
+        finally:
+            if nstep > 1:
+                self.step(known, nstep - 1)
+
+    def expand(self, name: str) -> np.ndarray:
+        """Return a field of the model per environment, as `Batch.expand`; `advance` follows edits."""
+        values: np.ndarray = super().expand(name)
+        if name not in self._inputs:
+            self._inputs[name] = _bits(values), _bits(values).copy()
+            self._may_look &= name not in ("opt.integrator", "opt.enableflags")
+        return values
+
+    def set_const(self, ids: Any = None) -> None:
+        """Compute constants of the model, as `Batch.set_const`."""
+        self._is_known[:] = False
+        super().set_const(ids)
+
+    def set_models(self, models: Any) -> None:
+        """Set the models of the environments, as `Batch.set_models`."""
+        self._is_known[:] = False
+        super().set_models(models)
+        each = models if isinstance(models, list | tuple) else [models or self.model]
+        self._may_look = self._has_lookahead(each)
+
+    def _has_lookahead(self, models: Sequence[Any]) -> bool:
+        """Whether rows are the whole state of environments and mj_step leaves derived state of one instant."""
+        rk4 = int(mujoco.mjtIntegrator.mjINT_RK4)
+        return self.nsim >= LOOKAHEAD_FROM and not any(
+            int(model.opt.integrator) == rk4
+            or (self.persistent and (int(model.opt.enableflags) & _UNSAVED or model.nplugin))
+            for model in models
+        )
+
+
+def _has_callbacks() -> bool:
+    return any(callback() is not None for callback in _CALLBACKS)
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """Return the numbers of a field `[env, ...]` as integers `[env, n]`, equal only where all bits are, also of NaN."""
+    return values.reshape(len(values), -1).view(f"i{values.dtype.itemsize}")
