@@ -16,6 +16,7 @@ DT = 0.002
 LEGS = ("FL", "FR", "RL", "RR")
 _PLACES = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}
 _NO_CONTACT = 'contype="0" conaffinity="0"'
+_FRICTION = 'condim="6" friction="1 0.05 0.01"'
 
 
 def _leg(name: str) -> str:
@@ -27,7 +28,7 @@ def _leg(name: str) -> str:
         <body name="{name}_shank" pos="0 0 -0.2">
           <joint name="{name}_knee" axis="0 1 0" damping="0.2" armature="0.01"/>
           <geom name="{name}_lower" type="capsule" fromto="0 0 0 0 0 -0.18" size="0.015" mass="0.3" {_NO_CONTACT}/>
-          <geom name="{name}_foot" type="sphere" pos="0 0 -0.2" size="0.03" mass="0.1"/>
+          <geom name="{name}_foot" type="sphere" pos="0 0 -0.2" size="0.03" mass="0.1" {_FRICTION}/>
           <site name="{name}_toe" pos="0 0 -0.23"/>
         </body>
       </body>"""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mujoco
+import newton
+import numpy as np
 import pytest
 import quadruped
 import torch
@@ -76,8 +79,60 @@ def _centre(engine: sn.NewtonEngine, geom: str) -> torch.Tensor:
     return turn[:, :3] + place + w * twice + torch.linalg.cross(axis, twice)
 
 
-def test_torques_of_contacts_are_refused() -> None:
+def test_net_wrenches_are_those_of_mujoco() -> None:
     engine = quadruped.engine_of()
+    shanks = tuple(f"{leg}_shank" for leg in quadruped.LEGS)
+    report = CONTACT_REPORT(("body", shanks), None, ("found", "force", "torque", "pos"), "netforce")
+    engine.prepare({report: "test"})
+    engine.reset(None, quadruped.start())
+    model, largest = engine.solver.mj_model, 0.0
+    model.opt.timestep = quadruped.DT
+    data = mujoco.MjData(model)
+    bodies = [next(k for k in range(model.nbody) if model.body(k).name.endswith(name)) for name in shanks]
+    for _ in range(4):
+        quadruped.run(engine, 15)
+        engine.refresh()
+        ours = engine.array(contact_array(report))[:, :, 0].double().numpy()
+        worlds = engine.solver.mjw_data
+        for env in range(engine.num_envs):
+            for name in ("qpos", "qvel", "ctrl"):
+                getattr(data, name)[:] = getattr(worlds, name).numpy()[env]
+            mujoco.mj_forward(model, data)
+            for row, body in enumerate(bodies):
+                theirs = _net(model, data, body)
+                scale = max(1.0, float(np.abs(theirs[1:4]).max()))
+                np.testing.assert_allclose(ours[env, row, :1], theirs[:1])
+                np.testing.assert_allclose(ours[env, row, 1:7], theirs[1:7], rtol=0.0, atol=2e-4 * scale)
+                np.testing.assert_allclose(ours[env, row, 7:], theirs[7:], rtol=0.0, atol=2e-5)
+                largest = max(largest, float(np.abs(theirs[4:7]).max()))
+    assert largest > 1e-3
+
+
+def _net(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> np.ndarray:
+    """Return number, force, torque about the force-weighted centre, and that centre, of the contacts of a body."""
+    points, forces, torques = [], [], []
+    for k in range(data.ncon):
+        contact, wrench = data.contact[k], np.zeros(6)
+        sides = [int(model.geom_bodyid[geom]) for geom in contact.geom]
+        if body not in sides:
+            continue
+        mujoco.mj_contactForce(model, data, k, wrench)
+        axes = contact.frame.reshape(3, 3).T
+        sign = 1.0 if sides[1] == body else -1.0
+        points.append(np.array(contact.pos))
+        forces.append(sign * axes @ wrench[:3])
+        torques.append(sign * axes @ wrench[3:])
+    if not points:
+        return np.zeros(10)
+    weights = np.linalg.norm(forces, axis=1)
+    centre = weights @ np.array(points) / max(float(weights.sum()), 1e-15)
+    about = np.sum(torques, axis=0) + np.cross(np.array(points) - centre, forces).sum(axis=0)
+    return np.concatenate([[len(points)], np.sum(forces, axis=0), about, centre])
+
+
+def test_torques_of_other_solvers_are_refused() -> None:
+    model = quadruped.model_of(4)
+    engine = sn.NewtonEngine(model, newton.solvers.SolverXPBD(model), dt=quadruped.DT)
     report = CONTACT_REPORT(("geom", FEET), None, ("found", "torque"), "maxforce")
-    with pytest.raises(UnsupportedError, match=r"CONTACT_REPORT.*newton.*no torques"):
+    with pytest.raises(UnsupportedError, match=r"CONTACT_REPORT.*newton.*SolverXPBD does not report torques"):
         engine.prepare({report: "feet"})

@@ -29,6 +29,7 @@ def list_contacts(
     sides: wp.array2d[wp.int32],
     point: wp.array[wp.vec3],
     force: wp.array[wp.vec3],
+    torque: wp.array[wp.vec3],
     dist: wp.array[wp.float32],
 ) -> None:
     """Convert one contact; Newton's wrench acts on the body of the first shape."""
@@ -47,6 +48,7 @@ def list_contacts(
     sides[i, 1] = second[i]
     point[i] = 0.5 * (a + b)
     force[i] = -wp.spatial_top(wrench[i])
+    torque[i] = -wp.spatial_bottom(wrench[i])
     dist[i] = wp.dot(b - a, normal[i])
 
 
@@ -60,17 +62,26 @@ class ContactExport:
         body_q: poses of the bodies at the instant of the contacts.
         geoms: rows of the geoms among Newton's shapes, int64 `[env, geom]`.
         compute: device of the launch.
+        has_torques: whether the wrenches have torques about the contact points, as those of SolverMuJoCo.
 
     Attributes:
-        list: the contacts, at fixed addresses. Contacts of Newton transmit forces, and no torques.
+        list: the contacts, at fixed addresses.
     """
 
     def __init__(
-        self, model: Any, contacts: Any, wrenches: Any, body_q: Any, geoms: NDArray[np.int64], compute: Compute
+        self,
+        model: Any,
+        contacts: Any,
+        wrenches: Any,
+        body_q: Any,
+        geoms: NDArray[np.int64],
+        compute: Compute,
+        *,
+        has_torques: bool,
     ) -> None:
         size, device = int(contacts.rigid_contact_max), compute.device
         sides = torch.zeros((size, 2), dtype=torch.int32, device=device)
-        point, force = (torch.zeros((size, 3), device=device) for _ in range(2))
+        point, force, torque = (torch.zeros((size, 3), device=device) for _ in range(3))
         dist = torch.zeros(size, device=device)
         rows = np.full(model.shape_count, -1, dtype=np.int32)
         rows[geoms] = np.arange(geoms.shape[1], dtype=np.int32)
@@ -84,7 +95,7 @@ class ContactExport:
                 contacts.rigid_contact_point0, contacts.rigid_contact_point1, contacts.rigid_contact_margin0,
                 contacts.rigid_contact_margin1, contacts.rigid_contact_normal, wrenches, model.shape_body, body_q,
                 wp.from_torch(sides), wp.from_torch(point, dtype=wp.vec3), wp.from_torch(force, dtype=wp.vec3),
-                wp.from_torch(dist),
+                wp.from_torch(torque, dtype=wp.vec3), wp.from_torch(dist),
             ],
         )  # fmt: skip
         worlds = np.zeros(model.shape_count, dtype=np.int32) if model.world_count <= 1 else model.shape_world.numpy()
@@ -94,6 +105,7 @@ class ContactExport:
             point=point,
             normal=wp.to_torch(contacts.rigid_contact_normal),
             force=force,
+            torque=torque if has_torques else None,
             dist=dist,
             rows=torch.from_numpy(rows).to(device),
             envs=torch.from_numpy(worlds.astype(np.int32)).to(device),

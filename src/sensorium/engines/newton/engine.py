@@ -218,16 +218,15 @@ class NewtonEngine(Engine):
 
     def _control_places(self, control: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return an array of Newton's control, and the rows `[env, nu]` of the controls in it."""
-        source: Any = self.newton_control
+        layout, source = self._layout, self.newton_control
+        rows = layout.joint_q if control == "joint_target_q" else layout.joint_qd
         for part in control.split("."):
             source = getattr(source, part, None)
+        if source is None and control != "mujoco.ctrl" and not rows.size:
+            return torch.zeros(0, device=self.device), torch.from_numpy(rows.copy()).to(self.device)
         if not isinstance(source, wp.array):
             raise ModelError(f"control: got {control!r}, but the control of this model has no such array.")
         target = wp.to_torch(source)
-        layout = self._layout
-        rows = layout.joint_q if control == "joint_target_q" else layout.joint_qd
-        if control == "joint_target_q" and len(target) == self.model.joint_dof_count != self.model.joint_coord_count:
-            rows = layout.joint_qd  # targets of older layouts of Newton are per degree of freedom
         if control == "mujoco.ctrl":
             rows = np.arange(len(target), dtype=np.int64).reshape(self.num_envs, -1)
         return target, torch.from_numpy(rows.copy()).to(self.device)
@@ -303,8 +302,8 @@ class NewtonEngine(Engine):
         for kind in ("geom", "body"):
             if kind in self._layout.faults:
                 return self._layout.faults[kind]
-        if "torque" in report.args[2] and report.args[3] != "netforce":
-            return "Newton's contacts have no torques: omit the field 'torque', or use reduce='netforce'."
+        if "torque" in report.args[2] and not self._access.is_mujoco:
+            return f"{self._access.name} does not report torques of contacts. Omit the field 'torque'."
         return contact_fault(self, report)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
@@ -326,7 +325,7 @@ class NewtonEngine(Engine):
         if reports and self._reducer is None:
             self._export = ContactExport(
                 self.model, self._contacts, self._observables.contact_f, self._shown.body_q, self._layout.shapes,
-                self._compute,
+                self._compute, has_torques=self._access.is_mujoco,
             )  # fmt: skip
             self._reducer = ContactReducer(self, self._export.list, self._compute)
         for report in reports:
