@@ -33,8 +33,11 @@ help:  ## show this help
 demo: env-plot  ## simulate a quadruped on uneven ground; print, check and save the readings of its sensors
 	$(VENV)/bin/sensorium demo
 
-test: lint type  ## run all checks that a change must pass: format, lint, types, tests
-	$(PYTEST_ALL) $(PYTEST_ARGS)
+# The types are checked while pytest collects the tests.
+test: lint  ## run all checks that a change must pass: format, lint, types, tests
+	@$(MAKE) --no-print-directory type & types=$$!; \
+	$(PYTEST_ALL) $(PYTEST_ARGS); tests=$$?; \
+	wait $$types && exit $$tests
 
 test-full: lint type  ## run the checks of `make test` with every case of every test
 	$(PYTEST_ALL) $(FULL) $(PYTEST_ARGS)

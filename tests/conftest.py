@@ -12,8 +12,12 @@ import pytest
 from sensorium.compute import program
 
 
-def pytest_collection_finish() -> None:
-    """Exempt modules and collected tests from garbage collection, so that it only visits objects of the tests."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap() -> None:
+    """Exempt all existing objects from garbage collection, so that it only visits objects of this file's tests.
+
+    Many tests collect garbage explicitly, which otherwise visits all imported modules and collected tests.
+    """
     gc.collect()
     gc.freeze()
 

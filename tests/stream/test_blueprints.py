@@ -83,7 +83,7 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
         ("sensor.other.imu", "bias", {"type": "json", "unit": "", "low": -float("inf")}),
         ("sensor.other.imu", "stages", {"type": "json", "default": "[]"}),
         ("sensor.other.imu", "site", {"type": "json", "words": True, "default": ""}),
-        ("sensor.other.imu", "fields", {"type": "json", "words": True, "recommended_values": ("all",)}),
+        ("sensor.other.imu", "fields", {"type": "json", "words": True, "recommended_values": ("measured", "all")}),
         ("sensor.other.imu", "acceleration", {
             "type": "string", "restrict_to_recommended": True, "default": "auto",
             "recommended_values": ("auto", "engine", "difference"),

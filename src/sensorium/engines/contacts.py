@@ -437,7 +437,7 @@ class ContactReducer:
             return self.arrays[name]
         (kind, names), secondary, _, reduce, _ = report.args
         device, form = self._compute.device, Report()
-        every = torch.ones(len(self._engine.names(self._list.kind)) + 1, dtype=torch.uint8)
+        every = torch.ones(len(self._engine.names(self._list.kind)) + 1, dtype=torch.uint8, device="cpu")
         other = every if secondary is None else self._elements(*secondary)
         primary = torch.stack([self._elements(kind, name) for name in names])
         form.primary, form.secondary = wp.from_torch(primary.to(device)), wp.from_torch(other.to(device))
@@ -455,13 +455,13 @@ class ContactReducer:
         """Return 1 for each element of a geom, body or subtree, uint8 `[element]`; element 0 is the world."""
         engine, own = self._engine, self._engine.names(self._list.kind)
         if kind == "geom":
-            return torch.tensor([False, *(each == name for each in own)], dtype=torch.uint8)
+            return torch.tensor([False, *(each == name for each in own)], dtype=torch.uint8, device="cpu")
         body = engine.frame("body", name).body
         bodies = {body}
         if kind == "subtree":
             bodies |= {engine.frame("body", each).body for each in engine.subtree(name) or ()}
         rows = [engine.frame(self._list.kind, each).body for each in own]
-        return torch.tensor([row in bodies for row in (-1, *rows)], dtype=torch.uint8)
+        return torch.tensor([row in bodies for row in (-1, *rows)], dtype=torch.uint8, device="cpu")
 
     def run(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the reports of all environments, or of some, from the current list, without host synchronisation."""

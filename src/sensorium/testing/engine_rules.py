@@ -154,7 +154,7 @@ class EngineRules(EngineTrial):
                 except SensoriumError:  # a joint may have no frame
                     self.need("joint" in kind, f"frame({kind!r}, {name!r}) raises")
                     continue
-                is_unit = abs(float(torch.tensor(frame.quat).norm()) - 1.0) < 1e-5
+                is_unit = abs(float(torch.tensor(frame.quat, device="cpu").norm()) - 1.0) < 1e-5
                 is_right = -1 <= frame.body < count and (kind != "body" or frame == FrameOnBody(row))
                 self.need(is_unit and is_right, f"frame({kind!r}, {name!r}) is {frame}")
         self.need(engine.frame("body", "world").body == -1, "frame('body', 'world')")
@@ -344,7 +344,7 @@ class EngineRules(EngineTrial):
             slots, sums = self.run[contact_array(each)][:, :, 0], self.run[contact_array(total)][:, :, 0, 0]
             columns = contact_columns(each)
             count, force, normal, tangent = (slots[..., part] for part in columns.values())
-            taken = torch.arange(SLOTS) < sums[..., :1]
+            taken = torch.arange(SLOTS, device="cpu") < sums[..., :1]
             self.need(bool((count[..., 0] == taken * sums[..., :1]).all()), f"found of {name!r}")
             self.need(bool(((normal.norm(dim=-1) - taken.double()).abs() < 1e-4).all()), f"normals of {name!r}")
             scale = float(sums[..., 1:].norm(dim=-1).max())
@@ -407,7 +407,7 @@ class EngineRules(EngineTrial):
 
     def reset_leaves_the_others(self) -> bool:
         """A reset of one env, by index or by mask, leaves the others as they are, at once and later."""
-        for ids in (torch.tensor([1]), torch.tensor([False, True, False])):
+        for ids in (torch.tensor([1], device="cpu"), torch.tensor([False, True, False], device="cpu")):
             engine, twin = self.engine(), self.engine()
             self.shots(engine, 3)
             self.shots(twin, 3)
