@@ -8,9 +8,10 @@ time.
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ContextDecorator, contextmanager, nullcontext
 from typing import Any
 
 import warp as wp
@@ -115,4 +116,23 @@ def capture(commands: Sequence[Any], device: Any) -> Any:
                 f"kernel {at} could not be captured on {device}: {error}. Run without capture: "
                 "Scene(..., capture=False) or scene.capture(False)."
             ) from error
+    return captured.graph
+
+
+def capture_work(work: Callable[[], None], device: Any) -> Any:
+    """Return a graph of all launches of a function on a Warp device, which must not allocate or load kernels."""
+    stream = None if device.is_cpu else wp.Stream(device)
+    collects = gc.isenabled()
+    gc.disable()  # memory freed during a capture would invalidate it
+    try:
+        with (
+            launching.capturing_alone(),
+            wp.ScopedDevice(device),
+            nullcontext() if stream is None else wp.ScopedStream(stream),
+            wp.ScopedCapture(device=device, force_module_load=False) as captured,
+        ):
+            work()
+    finally:
+        if collects:
+            gc.enable()
     return captured.graph

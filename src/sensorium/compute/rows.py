@@ -39,7 +39,7 @@ def masked_tid(rows: Rows) -> Any:
     """Return a thread's indices; the thread ends here if its environment is masked out.
 
     It is available in kernels declared with `kernel` only, which writes ``wp.tid()`` and the test of the mask in its
-    place. Write it on a line of its own, with the environment at its place in the launch:
+    place. Write it on a separate line, with the environment at its place in the launch:
     ``env, column = masked_tid(rows)``, or ``k, env, mount = masked_tid(rows)`` with the index of a task.
     """
     raise RuntimeError(

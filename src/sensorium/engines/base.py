@@ -278,7 +278,7 @@ class Engine(abc.ABC):
         """Return all shapes of one environment in model order, as granted by SHAPES; by default none.
 
         All environments have the same shapes. A quantity that differs between environments, or that changes, is not
-        part of a `Shape`: it is an array `[env, shape, ...]` with a requirement of its own in `ARRAYS`, whose rows
+        part of a `Shape`: it is an array `[env, shape, ...]` with a separate requirement in `ARRAYS`, whose rows
         follow this order. Shapes that rays cannot be cast at have a `fault`.
         """
         return ()

@@ -44,7 +44,7 @@ class SensorBuffers:
         self.compute, self.clock = compute, clock
         self.bad = torch.zeros((compute.num_envs, max(plan.mounts, 1)), dtype=torch.uint8, device=compute.device)
         """uint8 [env, mount], 1 where the engine's state was not finite: the sample is not valid. A sensor that counts
-        its mounts differently assigns a tensor of its own size in its setup."""
+        its mounts differently assigns a tensor of another size in its setup."""
         self.kept: dict[str, torch.Tensor] = {}
         """Further tensors to save for resuming, such as settings made at run time; a reset does not alter them."""
         self.custom: dict[str, torch.Tensor] = {}

@@ -264,7 +264,7 @@ class SensorWork:
         self._compute.launch(_clear_flags, (self._buffers.bad.shape[1],), [self._buffers.bad])
 
     def _flag_nan(self, truth: Record) -> None:
-        """Flag the envs whose truth contains NaN (infinity is a miss), for hooks without a check of their own."""
+        """Flag the envs whose truth contains NaN (infinity is a miss), for hooks that do not check it."""
         buffers = self._buffers
         for spec in self._plan.mid_specs:
             if spec.dtype == "float32" and spec.columns:

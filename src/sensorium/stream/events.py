@@ -1,4 +1,4 @@
-"""Messages of event sensors with types of their own: one message per environment, or per event.
+"""Messages of event sensors with custom types: one message per environment, or per event.
 
 A serializer with a `kind` converts the readings of that kind of sensor. Listeners import this module without the
 dependencies of the sensors.

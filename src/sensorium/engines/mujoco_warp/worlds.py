@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gc
 import importlib
 import operator
 from collections.abc import Callable, Iterator
@@ -379,7 +378,7 @@ class _Graph:
             self._graph, self._frozen = None, self._worlds.parts()
             return
         if self._graph is None:
-            self._capture()
+            self._graph = graph.capture_work(self._work, compute.wp_device)
         with graph.launching:
             wp.capture_launch(self._graph, None if compute.is_cpu else compute.stream)
 
@@ -390,24 +389,6 @@ class _Graph:
         """Whether all frozen parts are the same as in the last run."""
         assert self._frozen is not None
         return len(parts) == len(self._frozen) and all(map(operator.is_, parts, self._frozen))
-
-    def _capture(self) -> None:
-        device = self._compute.wp_device
-        stream = None if device.is_cpu else wp.Stream(device)
-        collects = gc.isenabled()
-        gc.disable()  # memory freed during a capture would invalidate it
-        try:
-            with (
-                graph.launching.capturing_alone(),
-                wp.ScopedDevice(device),
-                nullcontext() if stream is None else wp.ScopedStream(stream),
-                wp.ScopedCapture(device=device, force_module_load=False) as captured,
-            ):
-                self._work()
-        finally:
-            if collects:
-                gc.enable()
-        self._graph = captured.graph
 
 
 def parts_of(m: Any) -> dict[str, Any]:

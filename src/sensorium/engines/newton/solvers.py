@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import operator
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import warp as wp
@@ -143,23 +141,5 @@ class StepGraphs:
             self._frozen = self._access.parts(self._model)
             return
         if self._graphs[key] is None:
-            self._graphs[key] = self._capture(step)
+            self._graphs[key] = graph.capture_work(step, compute.wp_device)
         wp.capture_launch(self._graphs[key], None if compute.is_cpu else compute.stream)
-
-    def _capture(self, step: Callable[[], None]) -> Any:
-        device = self._compute.wp_device
-        stream = None if device.is_cpu else wp.Stream(device)
-        collects = gc.isenabled()
-        gc.disable()  # memory freed during a capture would invalidate it
-        try:
-            with (
-                graph.launching.capturing_alone(),
-                wp.ScopedDevice(device),
-                nullcontext() if stream is None else wp.ScopedStream(stream),
-                wp.ScopedCapture(device=device, force_module_load=False) as captured,
-            ):
-                step()
-        finally:
-            if collects:
-                gc.enable()
-        return captured.graph
