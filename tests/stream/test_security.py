@@ -155,6 +155,13 @@ def test_client_without_session_cannot_send_requests() -> None:
         dealer.close()
 
 
+def test_a_new_public_key_is_not_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--allow-key KEY` needs a key that does not start with a dash."""
+    pairs = iter([(b"-" + b"a" * 39, b"s" * 40), (b"a" * 40, b"s" * 40)])
+    monkeypatch.setattr(zmq, "curve_keypair", lambda: next(pairs))
+    assert KeyPair.generate() == KeyPair("a" * 40, "s" * 40)
+
+
 def test_with_keys_only_clients_with_the_servers_key_connect() -> None:
     """A client without a key or with a wrong key is refused; with `allowed_keys`, so is a client with unknown keys."""
     keys, mine, other = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()

@@ -63,8 +63,10 @@ def new_keys() -> tuple[str, str]:
 
     if not zmq.has("curve"):
         raise StreamError("the installed libzmq does not support CURVE keys. Install the wheel of pyzmq.")
-    public, secret = zmq.curve_keypair()
-    return public.decode(), secret.decode()
+    while True:
+        public, secret = zmq.curve_keypair()
+        if not public.startswith(b"-"):  # a shell command would read the key as an option
+            return public.decode(), secret.decode()
 
 
 def is_key(text: object) -> bool:
