@@ -38,8 +38,8 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
     - with physics callbacks, whose inputs are unknown,
     - with the RK4 integrator, whose derived state after a step belongs to no tick,
-    - where MuJoCo keeps state outside of the row: for sleeping bodies, in the contact mode IPC, and for plugins in a
-      persistent batch.
+    - where MuJoCo keeps state outside of the row, which no call of a batch restores: for sleeping bodies, in the
+      contact mode IPC, and for plugins in a persistent batch.
     """
 
     def __init__(self, model: Any, nsim: int, nthread: int, persistent: bool) -> None:
