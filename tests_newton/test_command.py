@@ -79,7 +79,7 @@ def test_explain(robot: Path, rig: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (found["engine"], found["num_envs"], found["dt"]) == ("newton", 2, 0.004)
     assert found["sensors"]["trunk"]["mounts"] == [{"name": "imu", "body": "base"}]
     assert "BODY_ACCELERATION" in found["sensors"]["trunk"]["needs"]
-    assert [mount["name"] for mount in found["sensors"]["hips"]["mounts"]] == HIPS
+    assert found["sensors"]["hips"]["constants"]["joint_names"] == HIPS
     rig.write_text(RIG.replace('".*_hip"', '"hip"'))
     assert main(command) == 2
     assert "FL_hip" in capsys.readouterr().err

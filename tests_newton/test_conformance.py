@@ -6,9 +6,12 @@ The bounds are those of `agreement`. Poses and velocities have an absolute bound
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import newton
+import numpy as np
 import pytest
 import torch
 import warp as wp
@@ -17,6 +20,7 @@ from two_engines import ENVS, MODEL, NATIVE, Pair, assert_need_agrees, assert_re
 
 import sensorium as sn
 from sensorium.errors import SensoriumError
+from sensorium.geometry.shapes import HeightField, Shape
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -30,15 +34,19 @@ from sensorium.spec import (
     contact_array,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:Heightfield-vs-heightfield collision")
 REFUSED = {
     "torques": r"'torques' requires JOINT_TORQUE.*newton.*SolverMuJoCo has no such quantity",
     "current": r"'current' requires JOINT_TORQUE.*newton.*SolverMuJoCo has no such quantity",
     "camera": r"camera.*'front'",
-    **{name: rf"'{name}'.*Newton models have no sensors of MuJoCo" for name in NATIVE},
+    "touch": r"'touch' requires NATIVE_SENSOR.*'newton'.*Newton models have no sensors of MuJoCo",
+    **{name: rf"BuiltinSensorCfg\('{name}'\).name: got .*It declares: none" for name in NATIVE},
 }
 """Sensors that are rejected on Newton, and the error."""
 CONFIGS = {cfg.label: cfg for cfg in sensors() if cfg.label not in REFUSED}
 REPORTS = {contact_array(report): report for report in reports()}
+ACTUATORS = ("left_knee", "left_hip", "right_hip", "right_knee", "linkage")
+"""The actuators in Newton's order: those with a target of a joint first."""
 NEEDS = (
     BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, JOINT_STATE, JOINT_EFFORT, JOINT_WRENCH, GRAVITY, MAGNETIC,
 )  # fmt: skip
@@ -48,6 +56,7 @@ def engine_of(num_envs: int = ENVS) -> sn.NewtonEngine:
     """Return an engine of the common world."""
     world, builder = newton.ModelBuilder(), newton.ModelBuilder()
     newton.solvers.SolverMuJoCo.register_custom_attributes(world)
+    world.rigid_gap = world.default_shape_cfg.gap = 0.0  # MuJoCo's default
     world.add_mjcf(str(MODEL), force_show_colliders=True)
     builder.replicate(world, num_envs)
     model = builder.finalize(device="cpu")
@@ -80,8 +89,9 @@ def place_of(engine: sn.NewtonEngine, joint: str) -> tuple[int, int]:
 def carry(engine: sn.NewtonEngine, cpu: sn.MujocoEngine) -> None:
     """Copy Newton's state into MuJoCo."""
     data = engine.solver.mjw_data
-    for name in ("qpos", "qvel", "act", "ctrl"):
+    for name in ("qpos", "qvel", "act"):
         getattr(cpu, name).copy_(wp.to_torch(getattr(data, name)))
+    cpu.ctrl[:, [cpu.names("actuator").index(name) for name in ACTUATORS]] = wp.to_torch(data.ctrl).double()
     cpu.gravity.copy_(engine.array("gravity_w"))
 
 
@@ -100,18 +110,39 @@ def shape_rows(cpu: sn.MujocoEngine, engine: sn.NewtonEngine) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.int32)
 
 
+def as_in_newton(shape: Shape) -> Shape:
+    """Return a shape of MuJoCo as Newton's reader of MJCF files makes it: planes have no end, and fields no base."""
+    if shape.kind == "plane":
+        return replace(shape, size=(0.0, 0.0))
+    if shape.hfield is None:
+        return shape
+    field = shape.hfield
+    return replace(shape, hfield=HeightField(field.heights, field.size, None, field.name))
+
+
 @pytest.fixture(scope="module")
-def trajectory() -> Trajectory:
+def trajectory() -> Iterator[Trajectory]:
     cpu, engine = sn.MujocoEngine(MODEL, ENVS), engine_of()
+    with pytest.MonkeyPatch.context() as patch:
+        shapes = tuple(map(as_in_newton, cpu.shapes()))
+        patch.setattr(cpu, "shapes", lambda: shapes)
+        yield made(cpu, engine)
+
+
+def made(cpu: sn.MujocoEngine, engine: sn.NewtonEngine) -> Trajectory:
+    """Return the trajectory of both engines."""
     options: dict[str, Any] = {"reserve": reports(), "seed": 3, "discover": False}
     scenes = tuple(sn.Scene(each, CONFIGS.values(), **options) for each in (cpu, engine))
     for kind in ("body", "scalar_joint"):
         assert cpu.names(kind) == engine.names(kind)
+    compiled, rows = engine.solver.mj_model, [cpu.names("actuator").index(name) for name in ACTUATORS]
+    for field in ("actuator_gainprm", "actuator_biasprm", "actuator_gear", "actuator_dynprm"):
+        np.testing.assert_allclose(getattr(compiled, field), getattr(cpu.model, field)[rows])
     start(engine)
-    rows = shape_rows(cpu, engine)
+    shapes = shape_rows(cpu, engine)
 
     def same_ids(field: str, values: torch.Tensor) -> torch.Tensor:
-        return torch.where(values >= 0, rows[values.clamp(min=0)], values) if field == "geom_ids" else values
+        return torch.where(values >= 0, shapes[values.clamp(min=0)], values) if field == "geom_ids" else values
 
     return Trajectory(Pair(cpu, engine, (scenes[0], scenes[1]), carry), same_ids)
 
@@ -145,11 +176,13 @@ def test_contact_reports_are_equal(array: str, trajectory: Trajectory) -> None:
 
 
 @pytest.fixture(scope="module")
-def noisy(trajectory: Trajectory) -> dict[str, Any]:
-    """Shapes are fed as well: the truth of rays is identical only for identical shapes."""
+def noisy(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
+    """Shapes and frames are fed as well: Newton has them in float32, so the truth would differ in the last bit."""
     pair = trajectory.pair
-    pair.other._shapes = pair.cpu.shapes()
-    return noisy_readings(pair, list(CONFIGS.values()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair.other, "shapes", pair.cpu.shapes)
+        patch.setattr(pair.other, "frame", lambda *element: replace(pair.cpu.frame(*element), element=None))
+        yield noisy_readings(pair, list(CONFIGS.values()))
 
 
 @pytest.mark.parametrize("name", [cfg.label for cfg in noisy_of(list(CONFIGS.values()))])
@@ -158,7 +191,7 @@ def test_noise_on_identical_truth_is_bit_identical(name: str, noisy: dict[str, A
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_name_sensor_and_quantity(name: str) -> None:
+def test_refusals_name_sensor_and_quantity(name: str, trajectory: Trajectory) -> None:
     (cfg,) = (cfg for cfg in sensors() if cfg.label == name)
     with pytest.raises(SensoriumError, match=REFUSED[name]):
-        sn.Scene(engine_of(1), [cfg])
+        sn.Scene(trajectory.pair.other, [cfg])
