@@ -289,7 +289,9 @@ class NewtonEngine(Engine):
         if is_contact(requirement):
             return self._supports_contacts(requirement)
         if requirement.kind == "NATIVE_SENSOR":
-            return "Newton models have no sensors of MuJoCo. Use a sensor that sensorium computes, e.g. ContactForceCfg."
+            return (
+                "Newton models have no sensors of MuJoCo. Use a sensor that sensorium computes, e.g. ContactForceCfg."
+            )
         return f"Newton does not provide it: {self._access.name} has no such quantity."
 
     def _supports_contacts(self, report: Requirement) -> str | None:
