@@ -19,6 +19,12 @@ PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=
+# The words after `bench` name groups of benchmarks.
+ifeq ($(firstword $(MAKECMDGOALS)),bench)
+GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(GROUPS)
+$(GROUPS): ; @:
+endif
 SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_mjlab \
   tests_newton
 
@@ -71,8 +77,8 @@ test-mjlab: env-mjlab  ## test the sensors in mjlab with its MuJoCo 3.11, in a s
 test-newton: env-newton  ## test the sensors in Newton with the MuJoCo that it pins, in a separate virtual environment
 	$(PY) -m pytest tests_newton $(PYTEST_ARGS)
 
-bench: env-plot  ## measure speed and memory
-	$(PY) -m benchmarks
+bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
+	$(PY) -m benchmarks $(GROUPS)
 
 bench-gpu: env-test  ## compare with mujoco_warp on a GPU; GPU_ARGS="--device cpu --envs 1 16" runs it without a GPU
 	$(PY) -m benchmarks.gpu $(GPU_ARGS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
@@ -100,7 +100,7 @@ class Run:
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp and
     newton on this device."""
-    engine: Literal["mujoco", "mujoco_warp", "newton"] = "mujoco"
+    engine: EngineName = "mujoco"
     """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
     or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
@@ -112,7 +112,7 @@ class Run:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, load_run_model, simulate
+        from sensorium.cli.simulation import Settings, finish, load_model, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
@@ -129,7 +129,7 @@ class Run:
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
-            engine = load_run_model(self.model, self.envs, self.device, self.engine)
+            engine = load_model(self.model, self.envs, self.device, self.engine)
             with naming_tables(self.rig, sensors):
                 scene = Scene(  # only the sensors of the rig
                     engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
