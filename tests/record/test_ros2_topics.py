@@ -94,6 +94,12 @@ def test_stamps_are_those_of_the_sensor_and_log_times_those_of_arrival(store: An
         assert (time, stamp(message)) == (10 * 2_000_000, 3 * 2_000_000 + env * 100)
 
 
+def test_times_before_0_are_stamped_0(store: Any) -> None:
+    rig = Rig([GYRO])
+    found = decoded(store, rig.messages(), [rig.reading(0, stamp=np.full(5, -1e-6))])
+    assert [stamp(message) for messages in found.values() for _, message in messages] == [0, 0, 0]
+
+
 def test_truth_has_topics_and_stamps_of_its_own(store: Any) -> None:
     rig = Rig([GYRO])
     true = {"ang_vel_b": rig.rng.normal(size=(5, 3)).astype(np.float32)}
@@ -332,9 +338,11 @@ def test_readings_of_a_scene(store: Any) -> None:
             sn.ImuCfg(name="imu", site="imu", delay=0.006, gyro_noise=0.1),
             sn.JointSensorCfg(name="joints", joints=".*elbow", update_period=0.004),
             sn.BodyStateCfg(name="state", body="base"),
+            sn.JointTorqueCfg(name="drive", joint="elbow"),
         ],
     )
-    messages = Ros2Messages(scene.description(), [2, 0], sensors=["imu", "joints", "state"], truth=True, poses=True)
+    names = ["imu", "joints", "state", "drive"]
+    messages = Ros2Messages(scene.description(), [2, 0], sensors=names, truth=True, poses=True)
     counts: dict[str, list[Any]] = {}
     readings: dict[str, list[Reading]] = {}
     for step in range(21):
@@ -358,5 +366,6 @@ def test_readings_of_a_scene(store: Any) -> None:
     assert odometry[-1][1].pose.pose.position.z < odometry[0][1].pose.pose.position.z
     assert {m.name[0] for _, m in counts["/env_0002/joints/joint_states"]} == {"elbow"}
     assert len(counts["/env_0000/joints/joint_states"]) == 11
+    assert [m.name for _, m in counts["/env_0000/drive/joint_states"]] == [["elbow"]] * 21
     stamps = [stamp(m) for _, m in counts["/env_0002/imu/data_raw"]]
     assert stamps == sorted(stamps) and len(stamps) < 18
