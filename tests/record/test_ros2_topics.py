@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from ros2_cases import DT, NS, Rig, decoded, spec, stamp, stores, vector, wxyz, xyz
 
 import sensorium as sn
-from sensorium.errors import ArgumentError, ConfigError, RegistrationError, UnknownNameError
+from sensorium import plugins
+from sensorium.errors import ArgumentError, ConfigError, RegistrationError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.ros2 import Channel, MappedSensor, Ros2Messages, StaticFrame, mapping, message_mapper, type_hash
 
@@ -321,6 +323,27 @@ def test_a_mapper_cannot_take_the_name_of_ours() -> None:
         @message_mapper("imu")
         def imu(sensor: MappedSensor) -> Iterator[Channel]:
             yield from ()
+
+
+@pytest.mark.usefixtures("restored")
+def test_packages_announce_mappers_and_a_broken_one_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smell_ros2.py").write_text(
+        "from sensorium.record.ros2 import Channel, message_mapper\n"
+        '@message_mapper("smell")\n'
+        "def smell(sensor):\n"
+        '    if sensor.field("smell"):\n'
+        '        yield Channel("sensor_msgs/msg/Temperature", "smell", ("smell",), {}, lambda samples: {})\n'
+    )
+    (tmp_path / "broken_ros2.py").write_text("import a_missing_package\n")
+    group = mapping.ENTRY_POINT_GROUP
+    points = [EntryPoint("smell", "smell_ros2", group), EntryPoint("broken", "broken_ros2", group)]
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == mapping.ENTRY_POINT_GROUP else [])
+    monkeypatch.setattr(mapping._plugins, "is_loaded", False)
+    monkeypatch.setattr(mapping._plugins, "broken", [])
+    with pytest.warns(SensoriumWarning, match="mapper plugin 'broken'.*a_missing_package"):
+        messages = Rig([spec("smell")], envs=[0]).messages()
+    assert [topic.name for topic in messages.topics] == ["/clock", "/env_0000/front/smell"]
 
 
 # A scene --------------------------------------------------------------------------------------------------------------
