@@ -99,7 +99,8 @@ class Run:
     """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
     rig, the body's name is "body"."""
     world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
-    """World around a trajectory: a mesh (OBJ, STL), an MJCF or URDF file without joints, or the bundled hall."""
+    """World around a trajectory: a mesh (OBJ, STL, PLY; pip install 'sensorium[mesh]'), an MJCF or URDF file without
+    joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
     """Folder for the results; created if missing, existing files are replaced."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -167,12 +168,11 @@ class Run:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
         if self.trajectory is None:
-            if self.model is None:
-                expected = "a model, or a trajectory"
-                fix = "Use for example: sensorium run robot.xml --rig rig.toml"
-                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
             if self.world is not None:
                 raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
+            if self.model is None:
+                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
+                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine
