@@ -170,6 +170,19 @@ def test_a_reset_restarts_the_paths_of_its_environments() -> None:
     assert engine.ticks_left == 110
 
 
+def test_a_saved_state_contains_the_starts_of_the_paths() -> None:
+    path = figure_eight(2.0)
+    engine, other = (sn.TrajectoryEngine(path, 0.01, num_envs=2) for _ in range(2))
+    engine.step(None, 30)
+    engine.reset([1])
+    saved = engine.state()
+    engine.step(None, 40)
+    other.load_state(saved)
+    other.step(None, 40)
+    assert torch.equal(other.body_pos_w, engine.body_pos_w) and other.ticks_left == engine.ticks_left
+    np.testing.assert_allclose(other.body_pos_w[:, 0].numpy(), path.at([0.7, 0.4]).pos, atol=1e-6)
+
+
 def test_a_reset_writes_gravity_but_not_what_the_path_defines() -> None:
     engine = sn.TrajectoryEngine(figure_eight(1.0), 0.01, num_envs=2)
     engine.reset([1], {"gravity_w": (0.0, 0.0, -1.62)})

@@ -125,7 +125,7 @@ def _smooth(points: Sequence[Sequence[float]], speed: float, reach: float) -> tu
     box = np.full(round(reach / STRIDE), STRIDE / reach)
     kernel = np.convolve(np.convolve(box, box), box)
     kernel /= kernel.sum()
-    times = np.arange(len(along) - len(kernel) + 1) * (STRIDE / speed)
+    times: Array = np.arange(len(along) - len(kernel) + 1) * np.float64(STRIDE / speed)
     return times, _averaged(line, kernel), _averaged(ahead, kernel)
 
 
