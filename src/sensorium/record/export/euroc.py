@@ -65,8 +65,7 @@ def write_euroc(
             if pose is not None and sample.is_of_pose and body in (None, sample.reading.name):
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
-            if not sample.truth:
-                tree.add(sample)
+            tree.add(sample)
         if body is None:
             raise ArgumentError(
                 "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
@@ -94,17 +93,20 @@ class _Tree:
             poses[sample.tick] = pose
 
     def add(self, sample: Sample) -> None:
-        """Write a sample of an IMU or of a camera; others are noted."""
+        """Write a measured sample of an IMU or of a camera; other sensors are noted."""
         name = sample.reading.name
         rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
         image = _image(sample)
         if rate and force:
-            self._row(self._folder(name, "imu"), IMU, sample.ns, (*sample[rate], *sample[force]))
-        elif image is not None:
+            folder = self._folder(name, "imu")
+            if not sample.truth:
+                self._row(folder, IMU, sample.ns, (*sample[rate], *sample[force]))
+        elif image:
             folder = self._folder(name, "cam")
-            stem = self._start_ns + sample.ns
-            _write_png(folder / f"data/{stem}.png", image)
-            self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
+            if not sample.truth:
+                stem = self._start_ns + sample.ns
+                _write_png(folder / f"data/{stem}.png", sample[image])
+                self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
         elif name not in self._skipped and not sample.spec("pose"):
             self._skipped[name] = None
             self.notes.append(f"{name} ({sample.reading.kind}): EuRoC holds IMUs and images of 8 bits only")
@@ -137,8 +139,7 @@ class _Tree:
         if name not in self._folders:
             number = sum(folder.name.startswith(kind) for folder in self._folders.values())
             self._folders[name] = self._root / f"{kind}{number}"
-            if kind == "cam":
-                (self._folders[name] / "data").mkdir(parents=True, exist_ok=True)
+            (self._folders[name] / ("data" if kind == "cam" else "")).mkdir(parents=True, exist_ok=True)
         return self._folders[name]
 
     def _file(self, folder: Path, header: str) -> TextIO:
@@ -153,12 +154,12 @@ class _Tree:
         self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
 
 
-def _image(sample: Sample) -> Array | None:
-    """Return the first image of 8 bits of a sample, grey or with colours; None without one."""
+def _image(sample: Sample) -> str:
+    """Return the name of the first field with images of 8 bits, grey or with colours, or an empty text."""
     for spec in sample.reading.specs:
         if spec.role == "image" and spec.dtype == "uint8" and spec.kind != "id" and spec.shape[-1] in (1, 3, 4):
-            return sample[spec.name]
-    return None
+            return spec.name
+    return ""
 
 
 def _write_png(path: Path, pixels: Array) -> None:
