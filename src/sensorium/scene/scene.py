@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -36,6 +37,9 @@ from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import Requirement
 from sensorium.world.bodies import bodies_of
+
+if TYPE_CHECKING:
+    from sensorium.record import Recorder
 
 DataT = TypeVar("DataT")
 
@@ -675,6 +679,33 @@ class Scene:
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.local_client(self, **options)
+
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sensors: Iterable[str | SensorCfg[Any]] | None = None,
+        envs: Iterable[int] | None = None,
+        ros2: bool = False,
+    ) -> Recorder:
+        """Record every sample from now on in an MCAP file, until the result is closed.
+
+        ``with scene.record("run.mcap"):`` around the steps, and `sensorium.replay` to read the file.
+
+        Args:
+            path: the file; an existing one is replaced.
+            sensors: names or configs of the sensors; None records those with a config, and discovered ones once they
+                are read.
+            envs: environments to record; None records all.
+            ros2: whether to write standard ROS 2 messages too.
+
+        Raises:
+            ConfigError: the file cannot be created, or an environment does not exist.
+            MissingDependencyError: the extra `record` is not installed.
+        """
+        import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
+
+        return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""

@@ -1,0 +1,419 @@
+"""Reader of MCAP files that trusts nothing: every length is checked before memory is allocated.
+
+A file without a valid end, whose writer was killed, is read up to its last complete record.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import lz4.frame
+import zstandard
+from mcap import records
+from mcap.data_stream import ReadDataStream
+from mcap.opcode import Opcode
+
+from sensorium.errors import ModelError
+from sensorium.memory import host_available, in_mb
+from sensorium.record.archive import check_regular
+from sensorium.record.mcap_writer import MAGIC
+
+MOST_RECORD = 2**24
+"""Greatest size of a record other than chunks, messages and attachments, bytes."""
+MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
+"""Compression -> greatest ratio of decompressed to compressed bytes."""
+RUN_BYTES = 4_000_000
+"""Size of the runs into which messages outside chunks are grouped, bytes."""
+
+_RECORD = struct.Struct("<BQ")
+_MESSAGE = struct.Struct("<HIQQ")
+_CHUNK = struct.Struct("<QQQII")
+_FOOTER = struct.Struct("<BQQQI")
+_END = _FOOTER.size + len(MAGIC)
+
+T = TypeVar("T")
+
+
+class Message(NamedTuple):
+    """One message; `data` is a view of the memory of its chunk."""
+
+    channel: int
+    sequence: int
+    log_time: int
+    """Time, ns."""
+    publish_time: int
+    """Wall-clock time, ns since 1970."""
+    data: memoryview
+
+
+@dataclass(slots=True)
+class Block:
+    """A chunk, or a run of records outside chunks.
+
+    Attributes:
+        offset: its place in the file.
+        length: its size in the file, bytes.
+        is_chunk: whether it is a chunk.
+        start: first log time, ns.
+        end: last log time, ns.
+        channels: channels of its messages; None if unknown.
+    """
+
+    offset: int
+    length: int
+    is_chunk: bool
+    start: int = 0
+    end: int = 2**63
+    channels: frozenset[int] | None = None
+
+
+@dataclass(slots=True)
+class _Places:
+    """Places of records outside chunks: name -> (offset, length)."""
+
+    attachments: dict[str, tuple[int, int]] = field(default_factory=dict)
+    metadata: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class McapFile:
+    """Open MCAP file; close it, or use it as a context manager.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        profile: profile of the file.
+        schemas: number -> schema.
+        channels: number -> channel.
+        blocks: where its messages are, in order of the file.
+        is_complete: whether its writer completed it.
+        counts: channel -> number of messages.
+        size: size of the file up to the last complete record, bytes; `repair` continues from there.
+
+    Raises:
+        ModelError: the file is missing, is not an MCAP file, or is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            check_regular(Path(self.path))
+            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        except FileNotFoundError:
+            raise ModelError(f"recording {self.path!r} does not exist. Check the path.") from None
+        except OSError as error:
+            raise ModelError(f"recording {self.path!r} cannot be read: {error.strerror or error}.") from None
+        try:
+            self.size = os.fstat(self._file.fileno()).st_size
+            self.schemas: dict[int, records.Schema] = {}
+            self.channels: dict[int, records.Channel] = {}
+            self.blocks: list[Block] = []
+            self.counts: dict[int, int] = {}
+            self._places = _Places()
+            if self.size < len(MAGIC) or self._read(0, len(MAGIC)) != MAGIC:
+                raise self.error("it is not an MCAP file")
+            first = next(self.scan(), None)
+            if first is None or first[0] != Opcode.HEADER:
+                raise self.error("it has no header")
+            self.profile = self._record(records.Header, *first[1:]).profile
+            self.is_complete = self._read_summary()
+            if not self.is_complete:
+                self._read_all()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> McapFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Closing twice has no effect."""
+        self._file.close()
+
+    def error(self, reason: str) -> ModelError:
+        """Return the error of this file."""
+        return ModelError(f"{self.path!r} is not a readable recording: {reason}.")
+
+    # Contents ---------------------------------------------------------------------------------------------------------
+
+    def messages(self, block: Block) -> Iterator[Message]:
+        """Yield the messages of a block, in order of the file.
+
+        Raises:
+            ModelError: the block is damaged.
+        """
+        memory = self._memory(block)
+        for opcode, begin, end in self._records(memory, block):
+            if opcode == Opcode.MESSAGE:
+                if end - begin < _MESSAGE.size:
+                    raise self.error(f"a message at byte {block.offset} is too short")
+                yield Message(*_MESSAGE.unpack_from(memory, begin), memory[begin + _MESSAGE.size : end])
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return a record of named texts; empty if there is none."""
+        place = self._places.metadata.get(name)
+        return {} if place is None else self._record(records.Metadata, *place).metadata
+
+    def attachment(self, name: str) -> bytes | None:
+        """Return the contents of an attached file; None if there is none."""
+        place = self._places.attachments.get(name)
+        if place is None:
+            return None
+        self._check_memory(place[1])
+        return self._record(records.Attachment, *place, most=self.size).data
+
+    def scan(self) -> Iterator[tuple[int, int, int]]:
+        """Yield opcode, place of the contents and their size of each complete record outside chunks."""
+        at = len(MAGIC)
+        while at + _RECORD.size <= self.size:
+            opcode, length = _RECORD.unpack(self._read(at, _RECORD.size))
+            if opcode == 0 or length > self.size - at - _RECORD.size:
+                return
+            yield opcode, at + _RECORD.size, length
+            at += _RECORD.size + length
+
+    # Index ------------------------------------------------------------------------------------------------------------
+
+    def _read_summary(self) -> bool:
+        """Read the summary at the end; return False if there is none, so that everything must be read.
+
+        Raises:
+            ModelError: the summary is damaged.
+        """
+        if self.size < _END:
+            return False
+        tail = self._read(self.size - _END, _END)
+        opcode, length, start, offsets, crc = _FOOTER.unpack_from(tail)
+        if not tail.endswith(MAGIC) or (opcode, length) != (Opcode.FOOTER, 20) or not start:
+            return False
+        if not len(MAGIC) < start <= self.size - _END or not (offsets == 0 or start <= offsets <= self.size - _END):
+            raise self._damaged("its summary is outside the file")
+        if crc:
+            self._check_memory(self.size - start)
+            found = zlib.crc32(self._read(start, self.size - len(MAGIC) - 4 - start))
+            if found != crc:
+                raise self._damaged("the checksum of its summary differs")
+        at, counts = start, None
+        while at < self.size - _END:
+            opcode, length = _RECORD.unpack(self._read(at, _RECORD.size))
+            place = at + _RECORD.size
+            if length > self.size - _END - place:
+                raise self._damaged("its summary is damaged")
+            if opcode == Opcode.SCHEMA:
+                self._note_schema(self._record(records.Schema, place, length))
+            elif opcode == Opcode.CHANNEL:
+                self._note_channel(self._record(records.Channel, place, length))
+            elif opcode == Opcode.STATISTICS:
+                counts = self._record(records.Statistics, place, length)
+            elif opcode == Opcode.CHUNK_INDEX:
+                each = self._record(records.ChunkIndex, place, length)
+                if not len(MAGIC) < each.chunk_start_offset <= each.chunk_start_offset + each.chunk_length <= start:
+                    raise self._damaged("its summary names a chunk outside the file")
+                known = frozenset(each.message_index_offsets) or None
+                times = each.message_start_time, each.message_end_time
+                self.blocks.append(Block(each.chunk_start_offset, each.chunk_length, True, *times, known))
+            elif opcode in (Opcode.ATTACHMENT_INDEX, Opcode.METADATA_INDEX):
+                kind = records.AttachmentIndex if opcode == Opcode.ATTACHMENT_INDEX else records.MetadataIndex
+                index: Any = self._record(kind, place, length)
+                if not len(MAGIC) < index.offset <= index.offset + index.length <= start or index.length < _RECORD.size:
+                    raise self._damaged("its summary names a record outside the file")
+                named = self._places.attachments if opcode == Opcode.ATTACHMENT_INDEX else self._places.metadata
+                named[index.name] = index.offset + _RECORD.size, index.length - _RECORD.size
+            at = place + length
+        if counts is not None:
+            self.counts = dict(counts.channel_message_counts)
+        expected = counts.message_count if counts is not None else 1
+        if expected and (not self.blocks or not self.channels):  # a file without an index of its chunks
+            self.blocks.clear()
+            return False
+        self.blocks.sort(key=lambda block: block.offset)
+        return True
+
+    def _damaged(self, reason: str) -> ModelError:
+        return self.error(f"{reason}. Run: sensorium repair {self.path}")
+
+    def _read_all(self) -> None:
+        """Read the whole file block by block: its channels, and the times of its blocks."""
+        end, run = len(MAGIC), None
+        for opcode, place, length in self.scan():
+            at = place - _RECORD.size
+            if opcode in (Opcode.DATA_END, Opcode.FOOTER):
+                self.is_complete = True  # it has no summary, or one without an index
+                break
+            if opcode == Opcode.METADATA:
+                self._places.metadata[self._record(records.Metadata, place, length).name] = place, length
+            elif opcode == Opcode.ATTACHMENT:
+                if (name := self._attachment_name(place, length)) is not None:
+                    self._places.attachments[name] = place, length
+            if opcode == Opcode.CHUNK:
+                self.blocks.append(Block(at, _RECORD.size + length, True))
+            elif opcode in (Opcode.MESSAGE, Opcode.SCHEMA, Opcode.CHANNEL):
+                if run is None or run.offset + run.length != at or run.length > RUN_BYTES:
+                    run = Block(at, 0, False)
+                    self.blocks.append(run)
+                run.length += _RECORD.size + length
+            end = place + length
+        self.size = end
+        self.counts = {}
+        for number, block in enumerate(self.blocks):
+            try:
+                self._read_block(block)
+            except ModelError:
+                if self.is_complete or number + 1 < len(self.blocks):
+                    raise
+                self.blocks.pop()  # the last bytes that the writer wrote
+                self.size = block.offset
+
+    def _read_block(self, block: Block) -> None:
+        """Note the channels and times of a block."""
+        memory = self._memory(block)
+        counts: dict[int, int] = {}
+        times = []
+        for opcode, begin, end in self._records(memory, block):
+            if opcode == Opcode.SCHEMA:
+                self._note_schema(self._parsed(records.Schema, memory[begin:end]))
+            elif opcode == Opcode.CHANNEL:
+                self._note_channel(self._parsed(records.Channel, memory[begin:end]))
+            elif opcode == Opcode.MESSAGE and end - begin >= _MESSAGE.size:
+                channel, _, log_time, _ = _MESSAGE.unpack_from(memory, begin)
+                counts[channel] = counts.get(channel, 0) + 1
+                times.append(log_time)
+        block.start, block.end, block.channels = min(times, default=0), max(times, default=0), frozenset(counts)
+        for channel, count in counts.items():
+            self.counts[channel] = self.counts.get(channel, 0) + count
+
+    def _note_schema(self, schema: records.Schema) -> None:
+        if self.schemas.setdefault(schema.id, schema) != schema:
+            raise self.error(f"schema {schema.id} is defined twice")
+
+    def _note_channel(self, channel: records.Channel) -> None:
+        if self.channels.setdefault(channel.id, channel) != channel:
+            raise self.error(f"channel {channel.id} is defined twice")
+
+    def _attachment_name(self, place: int, length: int) -> str | None:
+        """Return the name of an attachment without reading its contents."""
+        head = self._read(place, min(length, 2**16))
+        size = struct.unpack_from("<I", head, 16)[0] if len(head) >= 20 else 2**32
+        return head[20 : 20 + size].decode("utf-8", "replace") if 20 + size <= len(head) else None
+
+    # Bytes ------------------------------------------------------------------------------------------------------------
+
+    def _read(self, offset: int, length: int) -> bytes:
+        """Return bytes of the file, which contains them as far as its size is known."""
+        parts = []
+        while length:
+            part = os.pread(self._file.fileno(), length, offset)
+            if not part:
+                raise self.error("it became shorter while it was read")
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _record(self, kind: type[T], place: int, length: int, most: int = MOST_RECORD) -> T:
+        """Return a record outside chunks."""
+        if length > most:
+            raise self.error(f"a {kind.__name__} record has {in_mb(length)}, expected at most {in_mb(most)}")
+        return self._parsed(kind, memoryview(self._read(place, length)))
+
+    def _parsed(self, kind: type[T], data: memoryview) -> T:
+        if len(data) > MOST_RECORD and kind is not records.Attachment:
+            raise self.error(f"a {kind.__name__} record has {in_mb(len(data))}, expected at most {in_mb(MOST_RECORD)}")
+        reader: Callable[[ReadDataStream], T] = kind.read  # type: ignore[attr-defined]
+        return self._guard(f"a {kind.__name__} record", lambda: reader(ReadDataStream(_Exact(data))))
+
+    def _guard(self, what: str, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except ModelError:
+            raise
+        except Exception as error:  # struct, lz4, zstandard, mcap and codecs raise many kinds for damaged bytes
+            raise self.error(f"{what} is damaged ({type(error).__name__}: {error})") from None
+
+    def _check_memory(self, nbytes: int) -> None:
+        available = host_available()
+        if available is not None and nbytes > available:
+            raise self.error(f"a part of it needs {in_mb(nbytes)} of memory, and {in_mb(available)} are available")
+
+    def _memory(self, block: Block) -> memoryview:
+        """Return the records of a block, decompressed."""
+        self._check_memory(block.length)
+        data = memoryview(self._read(block.offset, block.length))
+        if not block.is_chunk:
+            return data
+        head = _RECORD.size + _CHUNK.size
+        if len(data) < head or data[0] != Opcode.CHUNK:
+            raise self.error(f"there is no chunk at byte {block.offset}")
+        _, _, size, crc, named = _CHUNK.unpack_from(data, _RECORD.size)
+        name = bytes(data[head : head + min(named, 16)]).decode("utf-8", "replace")
+        if named > 16 or name not in MOST_RATIO or len(data) < head + named + 8:
+            raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
+        (packed,) = struct.unpack_from("<Q", data, head + named)
+        body = data[head + named + 8 :]
+        if packed != len(body) or size > MOST_RATIO[name] * (packed + 64):
+            raise self.error(f"the chunk at byte {block.offset} has {packed} bytes that decompress to {size}")
+        self._check_memory(size)
+        plain = self._guard(f"the chunk at byte {block.offset}", lambda: _decompressed(name, body, size))
+        if crc and zlib.crc32(plain) != crc:
+            raise self.error(f"the checksum of the chunk at byte {block.offset} differs")
+        return plain
+
+    def _records(self, memory: memoryview, block: Block) -> Iterator[tuple[int, int, int]]:
+        """Yield opcode, start and end of each record in the memory of a block."""
+        at, size, unpack = 0, len(memory), _RECORD.unpack_from
+        while at < size:
+            if size - at < _RECORD.size:
+                raise self.error(f"the records at byte {block.offset} are incomplete")
+            opcode, length = unpack(memory, at)
+            at += _RECORD.size
+            if length > size - at:
+                raise self.error(f"a record at byte {block.offset} is longer than its chunk")
+            yield opcode, at, at + length
+            at += length
+
+
+class _Exact(io.BytesIO):
+    """Bytes that raise an error if fewer are there than are read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if size is not None and len(data) < size:
+            raise EOFError(f"{size} bytes were expected, {len(data)} are there")
+        return data
+
+
+def _decompressed(name: str, body: memoryview, size: int) -> memoryview:
+    """Return the bytes of a chunk.
+
+    Raises:
+        ValueError: it does not decompress to that size.
+    """
+    if name == "":
+        plain: Any = body
+    elif name == "lz4":
+        context = lz4.frame.LZ4FrameDecompressor()
+        plain = context.decompress(body, max_length=size)
+        if not context.eof and context.decompress(b"", max_length=1):  # reading to the end verifies the checksum
+            raise ValueError("it is longer than stated")
+        if not context.eof:
+            raise ValueError("it is incomplete")
+    else:
+        with zstandard.ZstdDecompressor().stream_reader(body) as stream:
+            plain = bytearray(size)
+            read = 0
+            while read < size and (count := stream.readinto(memoryview(plain)[read:])):
+                read += count
+            if read < size or stream.read(1):
+                raise ValueError("its size differs from the stated one")
+    if len(plain) != size:
+        raise ValueError(f"it decompresses to {len(plain)} bytes, not {size}")
+    return memoryview(plain).toreadonly()

@@ -1,0 +1,410 @@
+"""Writer of MCAP files: the caller adds messages, a thread compresses and writes them chunk by chunk.
+
+A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It is compressed with LZ4,
+whose frames carry a checksum. Chunks wait in a bounded queue; when it is full, the caller waits. If the file cannot be
+written, the rest is dropped, and the file is cut after its last complete chunk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import struct
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from weakref import WeakSet
+
+import lz4.frame
+import numpy as np
+from mcap import records
+from mcap.data_stream import RecordBuilder
+from mcap.opcode import Opcode
+
+CHUNK_BYTES = 4_000_000
+"""Size at which a chunk is closed, bytes before compression."""
+CHUNK_SECONDS = 0.8
+"""Age at which a chunk is closed, s."""
+QUEUE_BYTES = 64_000_000
+"""Total size of the closed chunks at which the caller waits, bytes."""
+JOINED = 65536
+"""Size up to which the buffers of a message are joined at once, bytes."""
+MAGIC = b"\x89MCAP0\r\n"
+
+_MESSAGE = struct.Struct("<BQHIQQ")
+_CHUNK = struct.Struct("<BQQQQII3sQ")
+
+_open: WeakSet[McapWriter] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Complete the files that a program left open."""
+    for writer in list(_open):
+        with contextlib.suppress(Exception):
+            writer.close()
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Messages that are not written yet."""
+
+    opened: float = 0.0
+    """Time of its first message, `time.monotonic`, s."""
+    parts: list[Any] = field(default_factory=list)
+    nbytes: int = 0
+    index: list[tuple[int, int, int]] = field(default_factory=list)
+    """Channel, log time (ns) and place of each message."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """Contents of the summary at the end of a file, which grows with the file."""
+
+    schemas: dict[int, records.Schema] = field(default_factory=dict)
+    channels: dict[int, records.Channel] = field(default_factory=dict)
+    chunks: list[records.ChunkIndex] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Channel -> number of messages."""
+    attachments: list[records.AttachmentIndex] = field(default_factory=list)
+    metadata: list[records.MetadataIndex] = field(default_factory=list)
+    start: int = 0
+    """First log time, ns."""
+    end: int = 0
+    """Last log time, ns."""
+
+    def add(self, index: records.ChunkIndex, counts: Mapping[int, int]) -> None:
+        """Add a chunk with its number of messages per channel."""
+        if counts:
+            is_first = not self.counts
+            self.start = index.message_start_time if is_first else min(self.start, index.message_start_time)
+            self.end = max(self.end, index.message_end_time)
+        self.chunks.append(index)
+        for channel, count in counts.items():
+            self.counts[channel] = self.counts.get(channel, 0) + count
+
+    def ending(self, start: int) -> bytes:
+        """Return the end of the file: end of data, summary, footer and magic.
+
+        Args:
+            start: place of the result in the file.
+        """
+        head, out = RecordBuilder(), RecordBuilder()
+        records.DataEnd(0).write(head)
+        data_end = head.end()
+        start += len(data_end)
+        statistics = records.Statistics(
+            len(self.attachments), len(self.channels), self.counts, len(self.chunks), sum(self.counts.values()),
+            self.end, self.start, len(self.metadata), len(self.schemas),
+        )  # fmt: skip
+        groups: list[tuple[Opcode, Sequence[Any]]] = [
+            (Opcode.SCHEMA, [*self.schemas.values()]),
+            (Opcode.CHANNEL, [*self.channels.values()]),
+            (Opcode.STATISTICS, [statistics]),
+            (Opcode.CHUNK_INDEX, self.chunks),
+            (Opcode.ATTACHMENT_INDEX, self.attachments),
+            (Opcode.METADATA_INDEX, self.metadata),
+        ]
+        offsets = []
+        for opcode, group in groups:
+            first = out.count
+            for record in group:
+                record.write(out)
+            if group:
+                offsets.append(records.SummaryOffset(opcode, start + first, out.count - first))
+        offset_start = start + out.count
+        for offset in offsets:
+            offset.write(out)
+        summary = out.end()
+        crc = zlib.crc32(struct.pack("<BQQQ", Opcode.FOOTER, 20, start, offset_start), zlib.crc32(summary))
+        records.Footer(start, offset_start, crc).write(head)
+        return data_end + summary + head.end() + MAGIC
+
+
+def message_indexes(
+    index: np.ndarray[Any, np.dtype[np.int64]], start: int
+) -> tuple[bytes, dict[int, int], dict[int, int]]:
+    """Return the message indexes that follow a chunk.
+
+    Args:
+        index: channel, log time (ns) and place in the chunk of each message, int64 `[message, 3]`.
+        start: place of the result in the file.
+
+    Returns:
+        The records, the place of each channel's record in the file, and the number of messages per channel.
+    """
+    out = bytearray()
+    places, counts = {}, {}
+    for channel in np.unique(index[:, 0]).tolist():
+        entries = np.ascontiguousarray(index[index[:, 0] == channel, 1:], "<i8")
+        places[channel], counts[channel] = start + len(out), len(entries)
+        out += struct.pack("<BQHI", Opcode.MESSAGE_INDEX, 6 + entries.nbytes, channel, entries.nbytes)
+        out += entries.tobytes()
+    return bytes(out), places, counts
+
+
+class McapWriter:
+    """Open MCAP file. `add` is called by one thread at a time.
+
+    Args:
+        path: the file; an existing one is replaced.
+        profile: profile of the file, e.g. ``"ros2"``.
+        library: name and version of the writing program.
+
+    Attributes:
+        error: why the file could not be written; None while it could.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
+        self.path = os.fspath(path)
+        self.error: OSError | None = None
+        self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._end = 0
+        """Size of the file up to its last complete record, bytes."""
+        self._summary = Summary()
+        self._changed = threading.Condition()
+        self._chunk = _Chunk()
+        self._queue: deque[_Chunk] = deque()
+        self._queued = 0
+        self._is_closing = False
+        try:
+            head = RecordBuilder()
+            records.Header(profile, library).write(head)
+            self._append([MAGIC, head.end()])
+        except BaseException:
+            self._file.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="sensorium-record", daemon=True)
+        self._thread.start()
+        _open.add(self)
+
+    # Called by the owner ----------------------------------------------------------------------------------------------
+
+    def add_channel(
+        self, topic: str, schema: str, definition: str, metadata: Mapping[str, str], encoding: str = "ros2msg"
+    ) -> int:
+        """Add a channel of CDR messages and return its number.
+
+        Args:
+            topic: its topic; topics may repeat.
+            schema: name of the message type.
+            definition: definition of the message type.
+            metadata: further information about the channel.
+            encoding: language of the definition.
+        """
+        with self._changed:
+            data, number = definition.encode(), 0
+            for number, known in self._summary.schemas.items():
+                if (known.name, known.data, known.encoding) == (schema, data, encoding):
+                    break
+            else:
+                number = len(self._summary.schemas) + 1
+                self._put(records.Schema(number, data, encoding, schema))
+                self._summary.schemas[number] = records.Schema(number, data, encoding, schema)
+            channel = records.Channel(len(self._summary.channels) + 1, topic, "cdr", dict(metadata), number)
+            self._put(channel)
+            self._summary.channels[channel.id] = channel
+            return channel.id
+
+    def _put(self, record: records.McapRecord) -> None:
+        out = RecordBuilder()
+        record.write(out)
+        data = out.end()
+        self._chunk.opened = self._chunk.opened or time.monotonic()
+        self._chunk.parts.append(data)
+        self._chunk.nbytes += len(data)
+
+    def add(self, channel: int, log_time: int, publish_time: int, sequence: int, parts: Sequence[Any]) -> None:
+        """Add a message; wait while too many are queued.
+
+        Args:
+            channel: number of its channel.
+            log_time: time of the message, ns.
+            publish_time: wall-clock time, ns since 1970.
+            sequence: number of its frame.
+            parts: consecutive buffers of the message, which must not change afterwards.
+        """
+        size = sum(len(part) if isinstance(part, bytes) else part.nbytes for part in parts)
+        head = _MESSAGE.pack(Opcode.MESSAGE, size + 22, channel, sequence & 0xFFFFFFFF, log_time, publish_time)
+        small = b"".join((head, *parts)) if size <= JOINED else None
+        with self._changed:
+            if self.error is not None:
+                return
+            chunk = self._chunk
+            if chunk.nbytes + size > CHUNK_BYTES and chunk.index:
+                self._close_chunk()
+                chunk = self._chunk
+            if not chunk.opened:
+                chunk.opened = time.monotonic()
+            chunk.index.append((channel, log_time, chunk.nbytes))
+            chunk.nbytes += len(head) + size
+            if small is not None:
+                chunk.parts.append(small)
+            else:
+                chunk.parts += (head, *parts)
+            if chunk.nbytes >= CHUNK_BYTES:
+                self._close_chunk()
+            while self._queued > QUEUE_BYTES and self.error is None:
+                self._changed.wait()
+
+    def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
+        """Add a record of named texts to the file."""
+        out = RecordBuilder()
+        records.Metadata(name, dict(values)).write(out)
+        self._add_record(
+            out.end(), lambda at, size: self._summary.metadata.append(records.MetadataIndex(at, size, name))
+        )
+
+    def attach(self, name: str, media_type: str, data: bytes) -> None:
+        """Attach a file.
+
+        Args:
+            name: its name, e.g. ``"rig.toml"``.
+            media_type: its media type, e.g. ``"text/plain"``.
+            data: its contents.
+        """
+        now, out = time.time_ns(), RecordBuilder()
+        records.Attachment(now, now, name, media_type, data).write(out)
+
+        def note(at: int, size: int) -> None:
+            index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
+            self._summary.attachments.append(index)
+
+        self._add_record(out.end(), note)
+
+    def _add_record(self, data: bytes, note: Any) -> None:
+        """Write a record outside chunks, after all messages added so far."""
+        self.flush()
+        with self._changed:
+            if self.error is None:
+                try:
+                    at = self._end
+                    self._append([data])
+                    note(at, len(data))
+                except OSError as error:
+                    self._fail(error)
+
+    def flush(self) -> None:
+        """Write all messages added so far to the file, and wait for it."""
+        with self._changed:
+            self._close_chunk()
+            while self._queued and self.error is None:
+                self._changed.wait()
+
+    def close(self) -> None:
+        """Complete the file: write the rest and the summary. Closing twice has no effect."""
+        with self._changed:
+            if self._is_closing:
+                return
+            self._close_chunk()
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        _open.discard(self)
+        with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
+            self._append([self._summary.ending(self._end)])
+        self._file.close()
+
+    def _close_chunk(self) -> None:
+        """Pass the open chunk to the thread; the caller holds the lock."""
+        chunk = self._chunk
+        if chunk.nbytes and self.error is None:
+            self._chunk = _Chunk()
+            self._queue.append(chunk)
+            self._queued += chunk.nbytes
+            self._changed.notify_all()
+
+    # The thread -------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue:
+                    if self._is_closing:
+                        return
+                    opened = self._chunk.opened
+                    left = opened + CHUNK_SECONDS - time.monotonic() if opened else None
+                    if left is not None and left <= 0.0:
+                        self._close_chunk()
+                        left = None
+                    elif not self._queue:
+                        self._changed.wait(left if left is not None else CHUNK_SECONDS / 4.0)
+                chunk = self._queue.popleft()
+            error: OSError | None = None
+            try:
+                if self.error is None:
+                    self._write(chunk)
+            except OSError as failed:
+                error = failed
+            with self._changed:
+                if error is not None:
+                    self._fail(error)
+                self._queued -= chunk.nbytes
+                self._changed.notify_all()
+
+    def _fail(self, error: OSError) -> None:
+        """Drop everything that is not written; the caller holds the lock."""
+        self.error = error
+        self._chunk = _Chunk()
+        self._queued -= sum(chunk.nbytes for chunk in self._queue)
+        self._queue.clear()
+        self._changed.notify_all()
+
+    def _write(self, chunk: _Chunk) -> None:
+        packed = _compressed(chunk.parts)
+        size = sum(map(len, packed))
+        index = np.array(chunk.index, np.int64).reshape(-1, 3)
+        times = index[:, 1]
+        first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        record = _CHUNK.pack(Opcode.CHUNK, 8 * 4 + 4 + 4 + 3 + size, first, last, chunk.nbytes, 0, 3, b"lz4", size)
+        at, length = self._end, len(record) + size
+        indexes, places, counts = message_indexes(index, at + length)
+        self._append([record, *packed, indexes])
+        self._summary.add(
+            records.ChunkIndex(length, at, "lz4", size, last, len(indexes), places, first, chunk.nbytes), counts
+        )
+
+    def _append(self, parts: Sequence[bytes]) -> None:
+        """Write to the end of the file; if that fails, cut the file after its last complete record.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        try:
+            for part in parts:
+                view = memoryview(part)
+                while len(view):
+                    view = view[self._file.write(view) or 0 :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)
+                self._file.seek(self._end)
+            raise
+        self._end += sum(map(len, parts))
+
+
+def _compressed(parts: Sequence[Any]) -> list[bytes]:
+    """Return buffers as one LZ4 frame with a checksum, in pieces."""
+    joined: list[Any] = []
+    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # a block of LZ4 per buffer is made
+        joined += [b"".join(group)] if is_small else group
+    context = lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX4MB, content_checksum=True, auto_flush=True
+    )
+    out = [context.begin(sum(map(_size, joined)))]
+    out += [context.compress(part) for part in joined]
+    out.append(context.flush())
+    return out
+
+
+def _size(part: Any) -> int:
+    return len(part) if isinstance(part, bytes) else int(part.nbytes)
