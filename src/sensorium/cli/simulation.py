@@ -294,7 +294,7 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
     console.print(table(scene.publish(), description, console.width))
     recording = recorder.recording(description)
     try:
-        written = [recording.save(settings.out / "readings.npz"), *_pictures(recording, settings.out)]
+        written = [recording.save(settings.out / "readings.npz"), *pictures(recording, settings.out)]
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError.of("--out", str(settings.out), "a writable folder", f"{reason}.") from error
@@ -304,7 +304,8 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
         console.print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
-def _pictures(recording: Recording, folder: Path) -> list[Path]:
+def pictures(recording: Recording, folder: Path) -> list[Path]:
+    """Write one picture per kind of sensor, and return their paths; none without Matplotlib, with a note."""
     from sensorium.view import plot_recording, plottable
 
     kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))

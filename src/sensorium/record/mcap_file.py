@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import lz4.frame
+import numpy as np
 import zstandard
 from mcap import records
 from mcap.data_stream import ReadDataStream
@@ -22,8 +23,9 @@ from mcap.opcode import Opcode
 
 from sensorium.errors import ModelError
 from sensorium.memory import host_available, in_mb
+from sensorium.readings import Array
 from sensorium.record.archive import check_regular
-from sensorium.record.mcap_writer import MAGIC
+from sensorium.record.mcap_writer import MAGIC, RECORD
 
 MOST_RECORD = 2**24
 """Greatest size of a record other than chunks, messages and attachments, bytes."""
@@ -32,7 +34,6 @@ MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 RUN_BYTES = 4_000_000
 """Size of the runs into which messages outside chunks are grouped, bytes."""
 
-_RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<HIQQ")
 _CHUNK = struct.Struct("<QQQII")
 _FOOTER = struct.Struct("<BQQQI")
@@ -74,6 +75,20 @@ class Block:
     channels: frozenset[int] | None = None
 
 
+class ChunkHead(NamedTuple):
+    """Description of a chunk."""
+
+    size: int
+    """Size after decompression, bytes."""
+    crc: int
+    """Checksum of the decompressed bytes; 0 for none."""
+    compression: str
+    packed: int
+    """Size in the file, bytes."""
+    body: int
+    """Start of the compressed bytes in the record."""
+
+
 @dataclass(slots=True)
 class _Places:
     """Places of records outside chunks: name -> (offset, length)."""
@@ -87,13 +102,14 @@ class McapFile:
 
     Args:
         path: the file.
+        uses_summary: whether to trust the summary at the end of a completed file. Otherwise everything is read.
 
     Attributes:
         profile: profile of the file.
         schemas: number -> schema.
         channels: number -> channel.
         blocks: where its messages are, in order of the file.
-        is_complete: whether its writer completed it.
+        is_complete: whether it has an end.
         counts: channel -> number of messages.
         size: size of the file up to the last complete record, bytes; `repair` continues from there.
 
@@ -101,11 +117,11 @@ class McapFile:
         ModelError: the file is missing, is not an MCAP file, or is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, uses_summary: bool = True) -> None:
         self.path = os.fspath(path)
         try:
             check_regular(Path(self.path))
-            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+            self._file = open(self.path, "rb", buffering=0)
         except FileNotFoundError:
             raise ModelError(f"recording {self.path!r} does not exist. Check the path.") from None
         except OSError as error:
@@ -117,14 +133,14 @@ class McapFile:
             self.blocks: list[Block] = []
             self.counts: dict[int, int] = {}
             self._places = _Places()
-            if self.size < len(MAGIC) or self._read(0, len(MAGIC)) != MAGIC:
+            if self.size < len(MAGIC) or self.read(0, len(MAGIC)) != MAGIC:
                 raise self.error("it is not an MCAP file")
             first = next(self.scan(), None)
             if first is None or first[0] != Opcode.HEADER:
                 raise self.error("it has no header")
-            self.profile = self._record(records.Header, *first[1:]).profile
-            self.is_complete = self._read_summary()
-            if not self.is_complete:
+            self.profile = self.record(records.Header, *first[1:]).profile
+            self.is_complete = self.read(self.size - len(MAGIC), len(MAGIC)) == MAGIC
+            if not (uses_summary and self._read_summary()):
                 self._read_all()
         except BaseException:
             self._file.close()
@@ -162,25 +178,24 @@ class McapFile:
     def metadata(self, name: str) -> dict[str, str]:
         """Return a record of named texts; empty if there is none."""
         place = self._places.metadata.get(name)
-        return {} if place is None else self._record(records.Metadata, *place).metadata
+        return {} if place is None else self.record(records.Metadata, *place).metadata
 
     def attachment(self, name: str) -> bytes | None:
         """Return the contents of an attached file; None if there is none."""
         place = self._places.attachments.get(name)
         if place is None:
             return None
-        self._check_memory(place[1])
-        return self._record(records.Attachment, *place, most=self.size).data
+        return self.record(records.Attachment, *place).data
 
     def scan(self) -> Iterator[tuple[int, int, int]]:
         """Yield opcode, place of the contents and their size of each complete record outside chunks."""
         at = len(MAGIC)
-        while at + _RECORD.size <= self.size:
-            opcode, length = _RECORD.unpack(self._read(at, _RECORD.size))
-            if opcode == 0 or length > self.size - at - _RECORD.size:
+        while at + RECORD.size <= self.size:
+            opcode, length = RECORD.unpack(self.read(at, RECORD.size))
+            if opcode == 0 or length > self.size - at - RECORD.size:
                 return
-            yield opcode, at + _RECORD.size, length
-            at += _RECORD.size + length
+            yield opcode, at + RECORD.size, length
+            at += RECORD.size + length
 
     # Index ------------------------------------------------------------------------------------------------------------
 
@@ -192,7 +207,7 @@ class McapFile:
         """
         if self.size < _END:
             return False
-        tail = self._read(self.size - _END, _END)
+        tail = self.read(self.size - _END, _END)
         opcode, length, start, offsets, crc = _FOOTER.unpack_from(tail)
         if not tail.endswith(MAGIC) or (opcode, length) != (Opcode.FOOTER, 20) or not start:
             return False
@@ -200,23 +215,23 @@ class McapFile:
             raise self._damaged("its summary is outside the file")
         if crc:
             self._check_memory(self.size - start)
-            found = zlib.crc32(self._read(start, self.size - len(MAGIC) - 4 - start))
+            found = zlib.crc32(self.read(start, self.size - len(MAGIC) - 4 - start))
             if found != crc:
                 raise self._damaged("the checksum of its summary differs")
         at, counts = start, None
         while at < self.size - _END:
-            opcode, length = _RECORD.unpack(self._read(at, _RECORD.size))
-            place = at + _RECORD.size
+            opcode, length = RECORD.unpack(self.read(at, RECORD.size))
+            place = at + RECORD.size
             if length > self.size - _END - place:
                 raise self._damaged("its summary is damaged")
             if opcode == Opcode.SCHEMA:
-                self._note_schema(self._record(records.Schema, place, length))
+                self._note_schema(self.record(records.Schema, place, length))
             elif opcode == Opcode.CHANNEL:
-                self._note_channel(self._record(records.Channel, place, length))
+                self._note_channel(self.record(records.Channel, place, length))
             elif opcode == Opcode.STATISTICS:
-                counts = self._record(records.Statistics, place, length)
+                counts = self.record(records.Statistics, place, length)
             elif opcode == Opcode.CHUNK_INDEX:
-                each = self._record(records.ChunkIndex, place, length)
+                each = self.record(records.ChunkIndex, place, length)
                 if not len(MAGIC) < each.chunk_start_offset <= each.chunk_start_offset + each.chunk_length <= start:
                     raise self._damaged("its summary names a chunk outside the file")
                 known = frozenset(each.message_index_offsets) or None
@@ -224,11 +239,11 @@ class McapFile:
                 self.blocks.append(Block(each.chunk_start_offset, each.chunk_length, True, *times, known))
             elif opcode in (Opcode.ATTACHMENT_INDEX, Opcode.METADATA_INDEX):
                 kind = records.AttachmentIndex if opcode == Opcode.ATTACHMENT_INDEX else records.MetadataIndex
-                index: Any = self._record(kind, place, length)
-                if not len(MAGIC) < index.offset <= index.offset + index.length <= start or index.length < _RECORD.size:
+                index: Any = self.record(kind, place, length)
+                if not len(MAGIC) < index.offset <= index.offset + index.length <= start or index.length < RECORD.size:
                     raise self._damaged("its summary names a record outside the file")
                 named = self._places.attachments if opcode == Opcode.ATTACHMENT_INDEX else self._places.metadata
-                named[index.name] = index.offset + _RECORD.size, index.length - _RECORD.size
+                named[index.name] = index.offset + RECORD.size, index.length - RECORD.size
             at = place + length
         if counts is not None:
             self.counts = dict(counts.channel_message_counts)
@@ -246,22 +261,21 @@ class McapFile:
         """Read the whole file block by block: its channels, and the times of its blocks."""
         end, run = len(MAGIC), None
         for opcode, place, length in self.scan():
-            at = place - _RECORD.size
+            at = place - RECORD.size
             if opcode in (Opcode.DATA_END, Opcode.FOOTER):
-                self.is_complete = True  # it has no summary, or one without an index
                 break
             if opcode == Opcode.METADATA:
-                self._places.metadata[self._record(records.Metadata, place, length).name] = place, length
+                self._places.metadata[self.record(records.Metadata, place, length).name] = place, length
             elif opcode == Opcode.ATTACHMENT:
                 if (name := self._attachment_name(place, length)) is not None:
                     self._places.attachments[name] = place, length
             if opcode == Opcode.CHUNK:
-                self.blocks.append(Block(at, _RECORD.size + length, True))
+                self.blocks.append(Block(at, RECORD.size + length, True))
             elif opcode in (Opcode.MESSAGE, Opcode.SCHEMA, Opcode.CHANNEL):
                 if run is None or run.offset + run.length != at or run.length > RUN_BYTES:
                     run = Block(at, 0, False)
                     self.blocks.append(run)
-                run.length += _RECORD.size + length
+                run.length += RECORD.size + length
             end = place + length
         self.size = end
         self.counts = {}
@@ -302,14 +316,18 @@ class McapFile:
 
     def _attachment_name(self, place: int, length: int) -> str | None:
         """Return the name of an attachment without reading its contents."""
-        head = self._read(place, min(length, 2**16))
+        head = self.read(place, min(length, 2**16))
         size = struct.unpack_from("<I", head, 16)[0] if len(head) >= 20 else 2**32
         return head[20 : 20 + size].decode("utf-8", "replace") if 20 + size <= len(head) else None
 
     # Bytes ------------------------------------------------------------------------------------------------------------
 
-    def _read(self, offset: int, length: int) -> bytes:
-        """Return bytes of the file, which contains them as far as its size is known."""
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes of the file, which must be within its size.
+
+        Raises:
+            ModelError: the file has become shorter.
+        """
         parts = []
         while length:
             part = os.pread(self._file.fileno(), length, offset)
@@ -319,11 +337,17 @@ class McapFile:
             offset, length = offset + len(part), length - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _record(self, kind: type[T], place: int, length: int, most: int = MOST_RECORD) -> T:
-        """Return a record outside chunks."""
-        if length > most:
-            raise self.error(f"a {kind.__name__} record has {in_mb(length)}, expected at most {in_mb(most)}")
-        return self._parsed(kind, memoryview(self._read(place, length)))
+    def record(self, kind: type[T], place: int, length: int) -> T:
+        """Return a record outside chunks.
+
+        Raises:
+            ModelError: it is damaged, or too large.
+        """
+        if kind is records.Attachment:
+            self._check_memory(2 * length)
+        elif length > MOST_RECORD:
+            raise self.error(f"a {kind.__name__} record has {in_mb(length)}, expected at most {in_mb(MOST_RECORD)}")
+        return self._parsed(kind, memoryview(self.read(place, length)))
 
     def _parsed(self, kind: type[T], data: memoryview) -> T:
         if len(data) > MOST_RECORD and kind is not records.Attachment:
@@ -347,34 +371,55 @@ class McapFile:
     def _memory(self, block: Block) -> memoryview:
         """Return the records of a block, decompressed."""
         self._check_memory(block.length)
-        data = memoryview(self._read(block.offset, block.length))
+        data = memoryview(self.read(block.offset, block.length))
         if not block.is_chunk:
             return data
-        head = _RECORD.size + _CHUNK.size
-        if len(data) < head or data[0] != Opcode.CHUNK:
-            raise self.error(f"there is no chunk at byte {block.offset}")
-        _, _, size, crc, named = _CHUNK.unpack_from(data, _RECORD.size)
-        name = bytes(data[head : head + min(named, 16)]).decode("utf-8", "replace")
-        if named > 16 or name not in MOST_RATIO or len(data) < head + named + 8:
-            raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
-        (packed,) = struct.unpack_from("<Q", data, head + named)
-        body = data[head + named + 8 :]
-        if packed != len(body) or size > MOST_RATIO[name] * (packed + 64):
-            raise self.error(f"the chunk at byte {block.offset} has {packed} bytes that decompress to {size}")
-        self._check_memory(size)
-        plain = self._guard(f"the chunk at byte {block.offset}", lambda: _decompressed(name, body, size))
-        if crc and zlib.crc32(plain) != crc:
+        head = self.chunk_head(block)
+        body = data[head.body :]
+        if head.packed != len(body) or head.size > MOST_RATIO[head.compression] * (head.packed + 64):
+            raise self.error(f"the chunk at byte {block.offset} has {head.packed} bytes that decompress to {head.size}")
+        self._check_memory(head.size)
+        plain = self._guard(
+            f"the chunk at byte {block.offset}", lambda: _decompressed(head.compression, body, head.size)
+        )
+        if head.crc and zlib.crc32(plain) != head.crc:
             raise self.error(f"the checksum of the chunk at byte {block.offset} differs")
         return plain
 
+    def chunk_head(self, block: Block) -> ChunkHead:
+        """Return the description of a chunk, without its contents.
+
+        Raises:
+            ModelError: there is no chunk, or its compression is unknown.
+        """
+        data = self.read(block.offset, min(block.length, 128))
+        head = RECORD.size + _CHUNK.size
+        if len(data) < head or data[0] != Opcode.CHUNK:
+            raise self.error(f"there is no chunk at byte {block.offset}")
+        _, _, size, crc, named = _CHUNK.unpack_from(data, RECORD.size)
+        name = data[head : head + min(named, 16)].decode("utf-8", "replace")
+        if named > 16 or name not in MOST_RATIO or len(data) < head + named + 8:
+            raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
+        (packed,) = struct.unpack_from("<Q", data, head + named)
+        return ChunkHead(size, crc, name, packed, head + named + 8)
+
+    def places(self, block: Block) -> Array:
+        """Return channel, log time (ns) and place in the block of each of its messages, int64 `[message, 3]`."""
+        memory, found = self._memory(block), []
+        for opcode, begin, end in self._records(memory, block):
+            if opcode == Opcode.MESSAGE and end - begin >= _MESSAGE.size:
+                channel, _, log_time, _ = _MESSAGE.unpack_from(memory, begin)
+                found.append((channel, log_time, begin - RECORD.size))
+        return np.array(found, np.int64).reshape(-1, 3)
+
     def _records(self, memory: memoryview, block: Block) -> Iterator[tuple[int, int, int]]:
         """Yield opcode, start and end of each record in the memory of a block."""
-        at, size, unpack = 0, len(memory), _RECORD.unpack_from
+        at, size, unpack = 0, len(memory), RECORD.unpack_from
         while at < size:
-            if size - at < _RECORD.size:
+            if size - at < RECORD.size:
                 raise self.error(f"the records at byte {block.offset} are incomplete")
             opcode, length = unpack(memory, at)
-            at += _RECORD.size
+            at += RECORD.size
             if length > size - at:
                 raise self.error(f"a record at byte {block.offset} is longer than its chunk")
             yield opcode, at, at + length

@@ -1,8 +1,8 @@
 """Writer of MCAP files: the caller adds messages, a thread compresses and writes them chunk by chunk.
 
-A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It is compressed with LZ4,
-whose frames carry a checksum. Chunks wait in a bounded queue; when it is full, the caller waits. If the file cannot be
-written, the rest is dropped, and the file is cut after its last complete chunk.
+A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It is compressed with
+LZ4, whose frames carry a checksum. Chunks wait in a bounded queue; when it is full, the caller waits. If the file
+cannot be written, the rest is dropped, and the file is cut after its last complete chunk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -27,6 +27,8 @@ from mcap import records
 from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
 
+from sensorium.readings import Array
+
 CHUNK_BYTES = 4_000_000
 """Size at which a chunk is closed, bytes before compression."""
 CHUNK_SECONDS = 0.8
@@ -37,7 +39,14 @@ JOINED = 65536
 """Size up to which the buffers of a message are joined at once, bytes."""
 MAGIC = b"\x89MCAP0\r\n"
 
+RECORD = struct.Struct("<BQ")
+"""Head of a record: opcode and size of the contents."""
+
 _MESSAGE = struct.Struct("<BQHIQQ")
+_HEADS: np.dtype[Any] = np.dtype([
+    ("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log_time", "<u8"),
+    ("publish_time", "<u8"),
+])  # fmt: skip
 _CHUNK = struct.Struct("<BQQQQII3sQ")
 
 _open: WeakSet[McapWriter] = WeakSet()
@@ -70,10 +79,10 @@ class Summary:
     schemas: dict[int, records.Schema] = field(default_factory=dict)
     channels: dict[int, records.Channel] = field(default_factory=dict)
     chunks: list[records.ChunkIndex] = field(default_factory=list)
-    counts: dict[int, int] = field(default_factory=dict)
-    """Channel -> number of messages."""
     attachments: list[records.AttachmentIndex] = field(default_factory=list)
     metadata: list[records.MetadataIndex] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Channel -> number of messages."""
     start: int = 0
     """First log time, ns."""
     end: int = 0
@@ -127,9 +136,7 @@ class Summary:
         return data_end + summary + head.end() + MAGIC
 
 
-def message_indexes(
-    index: np.ndarray[Any, np.dtype[np.int64]], start: int
-) -> tuple[bytes, dict[int, int], dict[int, int]]:
+def message_indexes(index: Array, start: int) -> tuple[bytes, dict[int, int], dict[int, int]]:
     """Return the message indexes that follow a chunk.
 
     Args:
@@ -167,7 +174,7 @@ class McapWriter:
     def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
         self.path = os.fspath(path)
         self.error: OSError | None = None
-        self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
         self._summary = Summary()
@@ -202,14 +209,12 @@ class McapWriter:
             encoding: language of the definition.
         """
         with self._changed:
-            data, number = definition.encode(), 0
-            for number, known in self._summary.schemas.items():
-                if (known.name, known.data, known.encoding) == (schema, data, encoding):
-                    break
-            else:
-                number = len(self._summary.schemas) + 1
-                self._put(records.Schema(number, data, encoding, schema))
-                self._summary.schemas[number] = records.Schema(number, data, encoding, schema)
+            schemas, data = self._summary.schemas, definition.encode()
+            same = (each.id for each in schemas.values() if (each.name, each.data) == (schema, data))
+            number = next(same, len(schemas) + 1)
+            if number not in schemas:
+                schemas[number] = records.Schema(number, data, encoding, schema)
+                self._put(schemas[number])
             channel = records.Channel(len(self._summary.channels) + 1, topic, "cdr", dict(metadata), number)
             self._put(channel)
             self._summary.channels[channel.id] = channel
@@ -233,24 +238,41 @@ class McapWriter:
             sequence: number of its frame.
             parts: consecutive buffers of the message, which must not change afterwards.
         """
-        size = sum(len(part) if isinstance(part, bytes) else part.nbytes for part in parts)
+        size = sum(map(_size, parts))
         head = _MESSAGE.pack(Opcode.MESSAGE, size + 22, channel, sequence & 0xFFFFFFFF, log_time, publish_time)
-        small = b"".join((head, *parts)) if size <= JOINED else None
+        joined = [b"".join((head, *parts))] if size <= JOINED else [head, *parts]
+        self._add(((channel, log_time, 0),), joined, len(head) + size)
+
+    def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
+        """Add messages of one size; wait while too many are queued.
+
+        Args:
+            channels: numbers of their channels, `[message]`.
+            log_times: their times, ns, `[message]`.
+            publish_time: wall-clock time, ns since 1970.
+            sequence: number of their frame.
+            rows: the messages, uint8 `[message, byte]`.
+        """
+        count, size = rows.shape
+        heads = np.empty(count, _HEADS)
+        heads["opcode"], heads["length"], heads["channel"] = Opcode.MESSAGE, size + 22, channels
+        heads["sequence"], heads["log_time"], heads["publish_time"] = sequence & 0xFFFFFFFF, log_times, publish_time
+        data = np.concatenate((heads.view(np.uint8).reshape(count, -1), rows), axis=1)
+        places = range(0, data.nbytes, data.shape[1])
+        self._add(zip(channels.tolist(), log_times.tolist(), places, strict=True), [data.tobytes()], data.nbytes)
+
+    def _add(self, index: Iterable[tuple[int, int, int]], parts: Sequence[Any], size: int) -> None:
+        """Add records to the open chunk, with the channel, log time and relative place of each message."""
         with self._changed:
             if self.error is not None:
                 return
-            chunk = self._chunk
-            if chunk.nbytes + size > CHUNK_BYTES and chunk.index:
+            if self._chunk.nbytes + size > CHUNK_BYTES and self._chunk.index:
                 self._close_chunk()
-                chunk = self._chunk
-            if not chunk.opened:
-                chunk.opened = time.monotonic()
-            chunk.index.append((channel, log_time, chunk.nbytes))
-            chunk.nbytes += len(head) + size
-            if small is not None:
-                chunk.parts.append(small)
-            else:
-                chunk.parts += (head, *parts)
+            chunk = self._chunk
+            chunk.opened = chunk.opened or time.monotonic()
+            chunk.index += [(channel, log_time, chunk.nbytes + place) for channel, log_time, place in index]
+            chunk.parts += parts
+            chunk.nbytes += size
             if chunk.nbytes >= CHUNK_BYTES:
                 self._close_chunk()
             while self._queued > QUEUE_BYTES and self.error is None:
@@ -395,8 +417,9 @@ class McapWriter:
 def _compressed(parts: Sequence[Any]) -> list[bytes]:
     """Return buffers as one LZ4 frame with a checksum, in pieces."""
     joined: list[Any] = []
-    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # a block of LZ4 per buffer is made
-        joined += [b"".join(group)] if is_small else group
+    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
+        several = list(group)
+        joined += [b"".join(several)] if is_small else several
     context = lz4.frame.LZ4FrameCompressor(
         block_size=lz4.frame.BLOCKSIZE_MAX4MB, content_checksum=True, auto_flush=True
     )

@@ -392,7 +392,7 @@ def _holds(block: Block, channels: set[int]) -> bool:
 def replay(path: str | os.PathLike[str]) -> Replay:
     """Open a recording.
 
-    ``for reading in sn.replay("run.mcap")`` yields its readings. See `Replay` for parts of it, for pacing, and for other
+    ``for reading in sn.replay("run.mcap")`` yields its readings. `Replay` describes parts of it, pacing and other
     contents.
 
     Args:
