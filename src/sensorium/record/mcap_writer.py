@@ -173,7 +173,7 @@ class McapWriter:
 
     def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
         self.path = os.fspath(path)
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
@@ -361,11 +361,11 @@ class McapWriter:
                     elif not self._queue:
                         self._changed.wait(left if left is not None else CHUNK_SECONDS / 4.0)
                 chunk = self._queue.popleft()
-            error: OSError | None = None
+            error: Exception | None = None
             try:
                 if self.error is None:
                     self._write(chunk)
-            except OSError as failed:
+            except Exception as failed:  # otherwise the caller would wait for a thread that has ended
                 error = failed
             with self._changed:
                 if error is not None:
@@ -373,7 +373,7 @@ class McapWriter:
                 self._queued -= chunk.nbytes
                 self._changed.notify_all()
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: Exception) -> None:
         """Drop everything that is not written; the caller holds the lock."""
         self.error = error
         self._chunk = _Chunk()

@@ -8,8 +8,9 @@ import platform
 import struct
 import time
 import warnings
+import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_writer import McapWriter
+    from sensorium.record.ros2_track import Ros2Track
     from sensorium.scene import Scene
 
 FORMAT = "1"
@@ -61,6 +63,11 @@ def open_writer(path: str | os.PathLike[str]) -> McapWriter:
         raise ConfigError.single(
             "Recorder", "path", os.fspath(path), "a file that can be written", f"{error.strerror or error}."
         ) from error
+
+
+def checksum(values: Mapping[str, str]) -> str:
+    """Return the checksum of a record of named texts."""
+    return f"{zlib.crc32(json.dumps(dict(values), sort_keys=True).encode()):08x}"
 
 
 def missing(error: ImportError) -> MissingDependencyError:
@@ -137,7 +144,7 @@ class Recorder:
         """Number of the channel of the marks; 0 before the first one."""
         self._followed: dict[str, Any] = {}
         self._types: dict[str, Batch] = {}
-        self._mappers: dict[str, Any] = {}
+        self._ros2: Ros2Track | None = None
         self.frame = 0
         """Number of frames so far: moments with something new."""
         self._counts: dict[str, int] = {}
@@ -224,12 +231,16 @@ class Recorder:
 
     def flush(self) -> None:
         """Write everything recorded so far to the file, and wait for it."""
+        if self._ros2 is not None:
+            self._ros2.write(self.frame)
         self._writer.flush()
 
     def close(self) -> None:
         """Complete the file. Closing twice has no effect."""
         if not self._watch.is_closed:
             self._watch.close()
+            if self._ros2 is not None:
+                self._ros2.write(self.frame)
             for name in list(self._followed):
                 self._unfollow(name)
         self._writer.close()
@@ -249,7 +260,7 @@ class Recorder:
             "bodies": json.dumps(scene.bodies().to_dict()["bodies"]),
             "versions": json.dumps({**versions, "python": platform.python_version()}),
         }
-        self._writer.add_metadata(ABOUT, values)
+        self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
         self._writer.attach(*WORLD_FILE, world_file(scene.engine))
 
     # Frames -----------------------------------------------------------------------------------------------------------
@@ -269,11 +280,15 @@ class Recorder:
             span = None if len(self._rows) == scene.num_envs else self._span
             for name, reading in scene.publish(pending, since=self._cursor, envs=span, poses=True).items():
                 part = reading if self._takes_all else of_envs(reading, self._rows)
+                if self._ros2 is not None:
+                    self._ros2.add(part)
                 track = self._tracks.get(name)
                 if track is None or track.sensor is not self._followed[name]:
                     track = self._open_track(name, part)
                 for batch, channel in zip(track.batches, track.channels, strict=True):
                     self._writer.add(channel, now, wall, self.frame, batch.encode(part))
+        if self._ros2 is not None and self._ros2.is_due:
+            self._ros2.write(self.frame)
         self._record_control()
         if scene.tick == self._tick:
             self._mark_episodes()
@@ -296,7 +311,19 @@ class Recorder:
                     sensor.buffers.listeners += 1
                     self._followed[name] = sensor
             self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
+            if self.ros2:
+                self._follow_ros2()
         return [*found]
+
+    def _follow_ros2(self) -> None:
+        """Prepare the messages of the sensors that are followed now."""
+        from sensorium.record.ros2_track import Ros2Track
+
+        if self._ros2 is not None:
+            self._ros2.write(self.frame)
+        about = self._scene.description()
+        about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
+        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2)
 
     def _unfollow(self, name: str) -> None:
         sensor = self._followed.pop(name)
@@ -380,8 +407,9 @@ class Recorder:
         error = self._writer.error
         if error is not None and not self._warned:
             self._warned = True
+            reason = getattr(error, "strerror", None) or error
             warnings.warn(
-                f"recording {str(self.path)!r} stopped at t = {self._scene.time:.4g} s: {error.strerror or error}. The "
+                f"recording {str(self.path)!r} stopped at t = {self._scene.time:.4g} s: {reason}. The "
                 "file holds what was written before, and the simulation continues.",
                 SensoriumWarning,
                 stacklevel=2,

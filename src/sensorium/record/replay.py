@@ -20,7 +20,7 @@ from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.record.batches import Batch, reading_of
 from sensorium.record.npz import NpzRecorder, Recording
-from sensorium.record.recorder import ABOUT, FORMAT, MARKS, missing
+from sensorium.record.recorder import ABOUT, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_file import Block, McapFile, Message
@@ -113,6 +113,9 @@ class Replay:
         about = file.metadata(ABOUT)
         if not about:
             raise self._error("it was not written by sensorium")
+        known = about.pop("checksum", "")
+        if known != checksum(about):
+            raise self._error("the checksum of its description differs")
         if about.get("format") != FORMAT:
             raise self._error(f"its format is {about.get('format')!r}, and this version reads {FORMAT!r}")
         self._batches: dict[int, Batch] = {}
