@@ -207,7 +207,7 @@ def test_a_chunk_is_written_in_time_while_the_simulation_stands_still(tmp_path: 
             time.sleep(0.05)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SensoriumWarning)
-                count = sn.replay(tmp_path / "run.mcap").counts["imu"]
+                count = sn.replay(tmp_path / "run.mcap").counts.get("imu", 0)
         assert count >= 10
 
 

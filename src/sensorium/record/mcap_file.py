@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -121,13 +122,14 @@ class McapFile:
         self.path = os.fspath(path)
         try:
             check_regular(Path(self.path))
-            self._file = open(self.path, "rb", buffering=0)
+            self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except FileNotFoundError:
             raise ModelError(f"recording {self.path!r} does not exist. Check the path.") from None
         except OSError as error:
             raise ModelError(f"recording {self.path!r} cannot be read: {error.strerror or error}.") from None
+        self._finalizer = weakref.finalize(self, os.close, self._file)
         try:
-            self.size = os.fstat(self._file.fileno()).st_size
+            self.size = os.fstat(self._file).st_size
             self.schemas: dict[int, records.Schema] = {}
             self.channels: dict[int, records.Channel] = {}
             self.blocks: list[Block] = []
@@ -143,7 +145,7 @@ class McapFile:
             if not (uses_summary and self._read_summary()):
                 self._read_all()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def __enter__(self) -> McapFile:
@@ -154,7 +156,7 @@ class McapFile:
 
     def close(self) -> None:
         """Close the file. Closing twice has no effect."""
-        self._file.close()
+        self._finalizer()
 
     def error(self, reason: str) -> ModelError:
         """Return the error of this file."""
@@ -171,9 +173,7 @@ class McapFile:
         memory = self._memory(block)
         for opcode, begin, end in self._records(memory, block):
             if opcode == Opcode.MESSAGE:
-                if end - begin < _MESSAGE.size:
-                    raise self.error(f"a message at byte {block.offset} is too short")
-                yield Message(*_MESSAGE.unpack_from(memory, begin), memory[begin + _MESSAGE.size : end])
+                yield Message(*self._head(memory, begin, end, block), memory[begin + _MESSAGE.size : end])
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a record of named texts; empty if there is none."""
@@ -298,8 +298,8 @@ class McapFile:
                 self._note_schema(self._parsed(records.Schema, memory[begin:end]))
             elif opcode == Opcode.CHANNEL:
                 self._note_channel(self._parsed(records.Channel, memory[begin:end]))
-            elif opcode == Opcode.MESSAGE and end - begin >= _MESSAGE.size:
-                channel, _, log_time, _ = _MESSAGE.unpack_from(memory, begin)
+            elif opcode == Opcode.MESSAGE:
+                channel, _, log_time, _ = self._head(memory, begin, end, block)
                 counts[channel] = counts.get(channel, 0) + 1
                 times.append(log_time)
         block.start, block.end, block.channels = min(times, default=0), max(times, default=0), frozenset(counts)
@@ -330,7 +330,7 @@ class McapFile:
         """
         parts = []
         while length:
-            part = os.pread(self._file.fileno(), length, offset)
+            part = os.pread(self._file, length, offset)
             if not part:
                 raise self.error("it became shorter while it was read")
             parts.append(part)
@@ -407,10 +407,17 @@ class McapFile:
         """Return channel, log time (ns) and place in the block of each of its messages, int64 `[message, 3]`."""
         memory, found = self._memory(block), []
         for opcode, begin, end in self._records(memory, block):
-            if opcode == Opcode.MESSAGE and end - begin >= _MESSAGE.size:
-                channel, _, log_time, _ = _MESSAGE.unpack_from(memory, begin)
+            if opcode == Opcode.MESSAGE:
+                channel, _, log_time, _ = self._head(memory, begin, end, block)
                 found.append((channel, log_time, begin - RECORD.size))
         return np.array(found, np.int64).reshape(-1, 3)
+
+    def _head(self, memory: memoryview, begin: int, end: int, block: Block) -> tuple[int, int, int, int]:
+        """Return channel, sequence, log time and publish time of a message."""
+        if end - begin < _MESSAGE.size:
+            raise self.error(f"a message at byte {block.offset} is too short")
+        found: tuple[int, int, int, int] = _MESSAGE.unpack_from(memory, begin)
+        return found
 
     def _records(self, memory: memoryview, block: Block) -> Iterator[tuple[int, int, int]]:
         """Yield opcode, start and end of each record in the memory of a block."""
