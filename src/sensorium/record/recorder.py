@@ -183,6 +183,11 @@ class Recorder:
         """Whether nothing more is recorded: it was closed, or the file could not be written."""
         return self._watch.is_closed
 
+    @property
+    def failed(self) -> bool:
+        """Whether the file could not be written."""
+        return self._writer.error is not None
+
     # Contents on request ----------------------------------------------------------------------------------------------
 
     def log(self, name: str, values: Any) -> None:
