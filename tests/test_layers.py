@@ -25,7 +25,7 @@ LAYERS = (
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
-    "record": {"errors", "memory", "spec", "readings"},
+    "record": {"errors", "plugins", "memory", "spec", "readings"},
     "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
@@ -200,7 +200,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         (
             "record/npz.py",
             "from sensorium.scene import Scene",
-            "record imports scene; it may see errors, memory, readings",
+            "record imports scene; it may see errors, memory, plugins",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),
