@@ -20,7 +20,7 @@ from wire_messages import DENSE, RAGGED, make_reading, spec
 import sensorium as sn
 from sensorium.errors import ConfigError, ModelError, SensoriumError, UnknownNameError
 from sensorium.readings import Reading
-from sensorium.record import NpzRecorder, load
+from sensorium.record import NpzRecorder, load, mcap_writer, rows
 from sensorium.record.batches import Batch, of_envs, reading_of
 
 CONFIGS = [
@@ -185,9 +185,8 @@ def test_files_open_with_mcap_and_rosbags(tmp_path: Path) -> None:
 
 def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that readings and their truth are split between chunks in all ways."""
-    from sensorium.record import mcap_writer
-
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(rows, "MOST_ROWS", 1)
     made = scene()
     with following(made) as live, made.record(tmp_path / "run.mcap"):
         for number in range(100):

@@ -236,6 +236,27 @@ class Batch:
                 end += pad + array.nbytes
         return parts
 
+    @property
+    def nbytes(self) -> int:
+        """Size of a message, bytes; without rows of events."""
+        return self._end
+
+    def views(self, memory: Array, start: int) -> dict[str, Array]:
+        """Return the arrays of messages without rows of events, `[row, ...]`, with their fixed bytes filled in.
+
+        Args:
+            memory: one message per row, uint8 `[row, byte]`.
+            start: start of the message in its row.
+        """
+        memory[:, start : start + len(LITTLE_ENDIAN)] = np.frombuffer(LITTLE_ENDIAN, np.uint8)
+
+        def view(dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> Array:
+            strides = tuple(dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+            return np.ndarray((len(memory), *shape), dtype, memory, start + at, (memory.strides[0], *strides))
+
+        columns = {each.name: view(each.dtype, each.shape, each.start) for each in self._columns if each.nbytes}
+        return {"tick": view(np.dtype("<i8"), (), 4), "time": view(np.dtype("<f8"), (), 12), **columns}
+
     def decode(self, message: memoryview) -> tuple[int, float, dict[str, Array], dict[str, Array]]:
         """Return tick, time (s), values per environment and fields of a message, in separate aligned memory.
 

@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -42,11 +42,14 @@ MAGIC = b"\x89MCAP0\r\n"
 RECORD = struct.Struct("<BQ")
 """Head of a record: opcode and size of the contents."""
 
+OPCODE = int(Opcode.MESSAGE)
+"""Opcode of a message."""
 _MESSAGE = struct.Struct("<BQHIQQ")
-_HEADS: np.dtype[Any] = np.dtype([
+HEADS: np.dtype[Any] = np.dtype([
     ("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log_time", "<u8"),
     ("publish_time", "<u8"),
 ])  # fmt: skip
+"""Head of a message: the record's, and those of the message before its contents."""
 _CHUNK = struct.Struct("<BQQQQII3sQ")
 
 _open: WeakSet[McapWriter] = WeakSet()
@@ -68,8 +71,8 @@ class _Chunk:
     """Time of its first message, `time.monotonic`, s."""
     parts: list[Any] = field(default_factory=list)
     nbytes: int = 0
-    index: list[tuple[int, int, int]] = field(default_factory=list)
-    """Channel, log time (ns) and place of each message."""
+    index: list[Array] = field(default_factory=list)
+    """Channel, log time (ns) and place of each message, int64 `[message, 3]` in parts."""
 
 
 @dataclass(slots=True)
@@ -173,12 +176,15 @@ class McapWriter:
 
     def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
         self.path = os.fspath(path)
+        self.collect: Callable[[], None] = lambda: None
+        """Function that adds what its owner has collected; called by the thread, which holds `changed`."""
         self.error: Exception | None = None
         self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
         self._summary = Summary()
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
+        """Lock of the contents; held while what `collect` adds is changed."""
         self._chunk = _Chunk()
         self._queue: deque[_Chunk] = deque()
         self._queued = 0
@@ -208,7 +214,7 @@ class McapWriter:
             metadata: further information about the channel.
             encoding: language of the definition.
         """
-        with self._changed:
+        with self.changed:
             schemas, data = self._summary.schemas, definition.encode()
             same = (each.id for each in schemas.values() if (each.name, each.data) == (schema, data))
             number = next(same, len(schemas) + 1)
@@ -224,24 +230,25 @@ class McapWriter:
         out = RecordBuilder()
         record.write(out)
         data = out.end()
-        self._chunk.opened = self._chunk.opened or time.monotonic()
+        self.note_opened()
         self._chunk.parts.append(data)
         self._chunk.nbytes += len(data)
 
-    def add(self, channel: int, log_time: int, publish_time: int, sequence: int, parts: Sequence[Any]) -> None:
-        """Add a message; wait while too many are queued.
+    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]]) -> None:
+        """Add messages one after the other; wait while too many are queued.
 
         Args:
-            channel: number of its channel.
-            log_time: time of the message, ns.
-            publish_time: wall-clock time, ns since 1970.
-            sequence: number of its frame.
-            parts: consecutive buffers of the message, which must not change afterwards.
+            messages: of each the number of its channel, its time (ns), the wall clock (ns since 1970), the number of
+                its frame, and its consecutive buffers, which must not change afterwards.
         """
-        size = sum(map(_size, parts))
-        head = _MESSAGE.pack(Opcode.MESSAGE, size + 22, channel, sequence & 0xFFFFFFFF, log_time, publish_time)
-        joined = [b"".join((head, *parts))] if size <= JOINED else [head, *parts]
-        self._add(((channel, log_time, 0),), joined, len(head) + size)
+        places, parts, at = [], [], 0
+        for channel, log_time, publish_time, sequence, contents in messages:
+            size = sum(map(_size, contents))
+            head = _MESSAGE.pack(OPCODE, size + 22, channel, sequence & 0xFFFFFFFF, log_time, publish_time)
+            parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
+            places.append((channel, log_time, at))
+            at += len(head) + size
+        self.add_records(parts, np.array(places, np.int64))
 
     def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
         """Add messages of one size; wait while too many are queued.
@@ -254,29 +261,39 @@ class McapWriter:
             rows: the messages, uint8 `[message, byte]`.
         """
         count, size = rows.shape
-        heads = np.empty(count, _HEADS)
-        heads["opcode"], heads["length"], heads["channel"] = Opcode.MESSAGE, size + 22, channels
+        heads = np.empty(count, HEADS)
+        heads["opcode"], heads["length"], heads["channel"] = OPCODE, size + 22, channels
         heads["sequence"], heads["log_time"], heads["publish_time"] = sequence & 0xFFFFFFFF, log_times, publish_time
         data = np.concatenate((heads.view(np.uint8).reshape(count, -1), rows), axis=1)
-        places = range(0, data.nbytes, data.shape[1])
-        self._add(zip(channels.tolist(), log_times.tolist(), places, strict=True), [data.tobytes()], data.nbytes)
+        self.add_records([data], np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1))
 
-    def _add(self, index: Iterable[tuple[int, int, int]], parts: Sequence[Any], size: int) -> None:
-        """Add records to the open chunk, with the channel, log time and relative place of each message."""
-        with self._changed:
+    def add_records(self, parts: Sequence[Any], index: Array) -> None:
+        """Add finished records; wait while too many are queued.
+
+        Args:
+            parts: consecutive buffers, which must not change afterwards.
+            index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`.
+        """
+        size = sum(map(_size, parts))
+        with self.changed:
             if self.error is not None:
                 return
             if self._chunk.nbytes + size > CHUNK_BYTES and self._chunk.index:
                 self._close_chunk()
             chunk = self._chunk
-            chunk.opened = chunk.opened or time.monotonic()
-            chunk.index += [(channel, log_time, chunk.nbytes + place) for channel, log_time, place in index]
+            self.note_opened()
+            index[:, 2] += chunk.nbytes
+            chunk.index.append(index)
             chunk.parts += parts
             chunk.nbytes += size
             if chunk.nbytes >= CHUNK_BYTES:
                 self._close_chunk()
-            while self._queued > QUEUE_BYTES and self.error is None:
-                self._changed.wait()
+            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() is not self._thread:
+                self.changed.wait()
+
+    def note_opened(self) -> None:
+        """Note that something waits to be written from now on."""
+        self._chunk.opened = self._chunk.opened or time.monotonic()
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
@@ -306,7 +323,7 @@ class McapWriter:
     def _add_record(self, data: bytes, note: Any) -> None:
         """Write a record outside chunks, after all messages added so far."""
         self.flush()
-        with self._changed:
+        with self.changed:
             if self.error is None:
                 try:
                     at = self._end
@@ -317,19 +334,21 @@ class McapWriter:
 
     def flush(self) -> None:
         """Write all messages added so far to the file, and wait for it."""
-        with self._changed:
+        with self.changed:
+            self.collect()
             self._close_chunk()
             while self._queued and self.error is None:
-                self._changed.wait()
+                self.changed.wait()
 
     def close(self) -> None:
         """Complete the file: write the rest and the summary. Closing twice has no effect."""
-        with self._changed:
+        with self.changed:
             if self._is_closing:
                 return
+            self.collect()
             self._close_chunk()
             self._is_closing = True
-            self._changed.notify_all()
+            self.changed.notify_all()
         self._thread.join()
         _open.discard(self)
         with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
@@ -343,23 +362,24 @@ class McapWriter:
             self._chunk = _Chunk()
             self._queue.append(chunk)
             self._queued += chunk.nbytes
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     # The thread -------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self.changed:
                 while not self._queue:
                     if self._is_closing:
                         return
                     opened = self._chunk.opened
                     left = opened + CHUNK_SECONDS - time.monotonic() if opened else None
                     if left is not None and left <= 0.0:
+                        self.collect()
                         self._close_chunk()
                         left = None
                     elif not self._queue:
-                        self._changed.wait(left if left is not None else CHUNK_SECONDS / 4.0)
+                        self.changed.wait(left if left is not None else CHUNK_SECONDS / 4.0)
                 chunk = self._queue.popleft()
             error: Exception | None = None
             try:
@@ -367,11 +387,11 @@ class McapWriter:
                     self._write(chunk)
             except Exception as failed:  # otherwise the caller would wait for a thread that has ended
                 error = failed
-            with self._changed:
+            with self.changed:
                 if error is not None:
                     self._fail(error)
                 self._queued -= chunk.nbytes
-                self._changed.notify_all()
+                self.changed.notify_all()
 
     def _fail(self, error: Exception) -> None:
         """Drop everything that is not written; the caller holds the lock."""
@@ -379,12 +399,12 @@ class McapWriter:
         self._chunk = _Chunk()
         self._queued -= sum(chunk.nbytes for chunk in self._queue)
         self._queue.clear()
-        self._changed.notify_all()
+        self.changed.notify_all()
 
     def _write(self, chunk: _Chunk) -> None:
         packed = _compressed(chunk.parts)
         size = sum(map(len, packed))
-        index = np.array(chunk.index, np.int64).reshape(-1, 3)
+        index = np.concatenate([np.empty((0, 3), np.int64), *chunk.index])
         times = index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         record = _CHUNK.pack(Opcode.CHUNK, 8 * 4 + 4 + 4 + 3 + size, first, last, chunk.nbytes, 0, 3, b"lz4", size)

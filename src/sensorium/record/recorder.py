@@ -25,6 +25,7 @@ from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_writer import McapWriter
+    from sensorium.record.rows import SensorRows
     from sensorium.record.ros2_track import Ros2Track
     from sensorium.scene import Scene
 
@@ -42,6 +43,8 @@ int64[] env_ids
 string name
 string value
 """
+LARGEST = 2**18
+"""Greatest size of a reading that is collected with others, bytes."""
 _PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 
 
@@ -137,8 +140,11 @@ class Recorder:
         self._span = slice(first, last + 1)
         self._rows = self.env_ids - first
         self._takes_all = len(self._rows) == last + 1 - first
+        self._choice: Any = self._span if self._takes_all else self.env_ids
         self.ros2 = ros2
         self._tracks: dict[str, _Track] = {}
+        self._rows_of: dict[str, SensorRows] = {}
+        """Sensor -> rows, for sensors with small readings."""
         self._logs: dict[str, tuple[Batch, int]] = {}
         self._marks = 0
         """Number of the channel of the marks; 0 before the first one."""
@@ -150,12 +156,14 @@ class Recorder:
         self._counts: dict[str, int] = {}
         self._tick = scene.tick
         self._is_step_start = True
+        self._control: Array | None = None
         self._arrangement = -1
         self._episode = self._episodes()
         self._warned = False
         self._writer = open_writer(path)
         try:
             self._describe()
+            self._writer.collect = self._collect
             self._cursor = scene.sample_cursor()
             self._watch = scene.watch(self._on_frame)
             self._on_frame()
@@ -228,7 +236,7 @@ class Recorder:
             data = text.encode("utf-8", "surrogatepass") + b"\0"
             texts += bytes(-(len(head) - 4 + len(ids) + len(texts)) % 4) + struct.pack("<I", len(data)) + data
         log_time = _nanoseconds(self._scene.time)
-        self._writer.add(self._marks, log_time, time.time_ns(), self.frame, [head + ids + texts])
+        self._writer.add((self._marks, log_time, time.time_ns(), self.frame, [head + ids + texts]))
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file to the recording, e.g. ``attach("rig.toml", "application/toml", text.encode())``."""
@@ -236,16 +244,13 @@ class Recorder:
 
     def flush(self) -> None:
         """Write everything recorded so far to the file, and wait for it."""
-        if self._ros2 is not None:
-            self._ros2.write(self.frame)
         self._writer.flush()
 
     def close(self) -> None:
         """Complete the file. Closing twice has no effect."""
         if not self._watch.is_closed:
             self._watch.close()
-            if self._ros2 is not None:
-                self._ros2.write(self.frame)
+            self._flush_rows()
             for name in list(self._followed):
                 self._unfollow(name)
         self._writer.close()
@@ -277,27 +282,82 @@ class Recorder:
             self.close()
             return
         scene = self._scene
-        wall, now = time.time_ns(), _nanoseconds(scene.time)
-        names = self._follow()
-        pending = self._cursor.pending(names)
+        wall, now, tick = time.time_ns(), _nanoseconds(scene.time), scene.tick
+        pending = self._cursor.pending(self._follow())
         if pending:
             self.frame += 1
-            span = None if len(self._rows) == scene.num_envs else self._span
-            for name, reading in scene.publish(pending, since=self._cursor, envs=span, poses=True).items():
-                part = reading if self._takes_all else of_envs(reading, self._rows)
-                if self._ros2 is not None:
-                    self._ros2.add(part)
-                track = self._tracks.get(name)
-                if track is None or track.sensor is not self._followed[name]:
-                    track = self._open_track(name, part)
-                for batch, channel in zip(track.batches, track.channels, strict=True):
-                    self._writer.add(channel, now, wall, self.frame, batch.encode(part))
-        if self._ros2 is not None and self._ros2.is_due:
-            self._ros2.write(self.frame)
+            others = [name for name in pending if name not in self._rows_of]
+            readings = self._published(others) if others else {}
+            for name in pending:
+                if name in readings:
+                    self._write_reading(name, readings[name], now, wall)
+                    continue
+                with self._writer.changed:
+                    rows = self._rows_of[name]
+                    if rows.must_flush:
+                        self._collect()
+                    rows.add(self.frame, now, wall, tick, scene.time)
+                    self._writer.note_opened()
+                self._cursor.mark_taken(self._followed[name])
         self._record_control()
-        if scene.tick == self._tick:
+        if tick <= self._tick:
             self._mark_episodes()
-        self._tick = scene.tick
+        self._tick = tick
+
+    def _published(self, names: list[str]) -> dict[str, Reading]:
+        """Return the new readings of some sensors, of the recorded environments."""
+        span = None if len(self._rows) == self._scene.num_envs else self._span
+        readings = self._scene.publish(names, since=self._cursor, envs=span, poses=True)
+        if self._takes_all:
+            return readings
+        return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
+
+    def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
+        """Write one reading after everything that was collected before it."""
+        if any(rows.count for rows in self._rows_of.values()):
+            self._flush_rows()
+        track = self._tracks.get(name)
+        if track is None or track.sensor is not self._followed[name]:
+            track = self._open_track(name, reading)
+        if self._ros2 is not None:
+            with self._writer.changed:
+                self._ros2.add(reading)
+        self._writer.add(*(
+            (channel, now, wall, self.frame, batch.encode(reading))
+            for batch, channel in zip(track.batches, track.channels, strict=True)
+        ))  # fmt: skip
+        if sum(batch.nbytes for batch in track.batches) <= LARGEST:
+            live = self._scene.live_sample(name)
+            if live is not None:
+                from sensorium.record.rows import SensorRows
+
+                envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
+                self._rows_of[name] = SensorRows(live, track.batches, track.channels, envs)
+
+    def _flush_rows(self) -> None:
+        """Add what was collected to the file."""
+        with self._writer.changed:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Add what was collected to the file, all sensors at once; the caller holds the writer's lock."""
+        parts, index, size = [], [], 0
+        for name in self._followed:
+            rows = self._rows_of.get(name)
+            if rows is None or not rows.count:
+                continue
+            data, places = rows.take()
+            places[:, 2] += size
+            parts.append(data)
+            index.append(places)
+            size += data.nbytes
+            if self._ros2 is not None:
+                for reading in rows.readings(data):
+                    self._ros2.add(reading)
+        if parts:
+            self._writer.add_records(parts, np.concatenate(index))
+        if self._ros2 is not None:
+            self._ros2.write(self.frame)
 
     def _follow(self) -> list[str]:
         """Return the names of the sensors to record; they count this recorder among their listeners."""
@@ -308,13 +368,15 @@ class Recorder:
             found = {name: scene[name] for name in self._names if name in scene}
         if found.keys() != self._followed.keys() or scene.arrangement != self._arrangement:
             self._arrangement = scene.arrangement
+            self._flush_rows()
+            self._rows_of.clear()
             for name in [*self._followed]:
                 if found.get(name) is not self._followed[name]:
                     self._unfollow(name)
             for name, sensor in found.items():
                 if name not in self._followed:
                     sensor.buffers.listeners += 1
-                    self._followed[name] = sensor
+            self._followed = dict(found)
             self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
             if self.ros2:
                 self._follow_ros2()
@@ -324,8 +386,7 @@ class Recorder:
         """Prepare the messages of the sensors that are followed now."""
         from sensorium.record.ros2_track import Ros2Track
 
-        if self._ros2 is not None:
-            self._ros2.write(self.frame)
+        self._flush_rows()
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
         self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2)
@@ -363,11 +424,14 @@ class Recorder:
     # Controls, logs and episodes --------------------------------------------------------------------------------------
 
     def _record_control(self) -> None:
-        """Record the controls at the first frame of each control step, at the tick from which they hold."""
+        """Record the controls when they change, at the tick from which they hold."""
         scene = self._scene
         ctrl = getattr(scene.engine, "ctrl", None)
         if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
-            self._log(CONTROL, _on_host(ctrl[self._span])[self._rows], self._tick, "the controls", actuators=True)
+            values = ctrl.detach().cpu().numpy()
+            if self._control is None or not np.array_equal(values, self._control):
+                self._control = values.copy()
+                self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step
 
     def _log(self, name: str, values: Array, tick: int, expected: str, actuators: bool = False) -> None:
@@ -394,7 +458,7 @@ class Recorder:
             "capture_tick": np.full(envs, tick), "valid": yes, "is_new": yes, "frame": np.full(envs, count),
         }  # fmt: skip
         reading = Reading(name, "log", batch.specs, self.env_ids, tick, tick * dt, {"value": values}, {}, meta, _dt=dt)
-        self._writer.add(channel, _nanoseconds(tick * dt), now, self.frame, batch.encode(reading))
+        self._writer.add((channel, _nanoseconds(tick * dt), now, self.frame, batch.encode(reading)))
 
     def _episodes(self) -> Array:
         return _on_host(self._scene.clock.episode).copy()

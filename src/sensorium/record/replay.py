@@ -275,7 +275,7 @@ class Replay:
 
     @property
     def control(self) -> Iterator[Reading]:
-        """Controls of the actuators, one reading per control step at the tick from which they hold."""
+        """Controls of the actuators, one reading per change at the tick from which they hold."""
         return self.log("control") if "control" in self._logs else iter(())
 
     @property
@@ -376,10 +376,15 @@ class Replay:
         return None
 
     def _messages(self, index: int) -> list[Message]:
-        """Return the messages of a block."""
+        """Return the messages of readings, logs and marks in a block, frame by frame.
+
+        The recorder writes many small messages of one sensor after the other.
+        """
         found = self._cache.get(index)
         if found is None:
-            found = self._cache[index] = list(self._file.messages(self._file.blocks[index]))
+            messages = self._file.messages(self._file.blocks[index])
+            own = [each for each in messages if each.channel in self._batches or each.channel in self._marks]
+            found = self._cache[index] = sorted(own, key=lambda each: each.sequence)
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
         else:

@@ -15,11 +15,6 @@ from sensorium.record.ros2 import MessageBlock, Ros2Messages
 if TYPE_CHECKING:
     from sensorium.readings import Array
 
-FRAMES = 64
-"""Number of readings of all sensors after which messages are made."""
-SECONDS = 0.2
-"""Age of the oldest reading after which messages are made, s."""
-
 
 class Ros2Track:
     """The messages of one recording.
@@ -41,24 +36,16 @@ class Ros2Track:
         self._channels = np.zeros(len(self._messages.topics), np.int64)
         """Channel of each topic; 0 before its first message."""
         self._pending: dict[str, list[Reading]] = {}
-        self._count = 0
-        self._since = 0.0
-        self._times: list[float] = []
+        self._times: dict[float, None] = {}
+        self._last = -1.0
+        """Time of the newest clock message, s."""
         if before is None:
             self._write(self._messages.static(), 0)
 
     def add(self, reading: Reading) -> None:
         """Add a reading, from which messages are made later."""
-        self._since = self._since or time.monotonic()
-        self._count += 1
         self._pending.setdefault(reading.name, []).append(reading)
-        if not self._times or self._times[-1] != reading.time:
-            self._times.append(reading.time)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether messages should be made now."""
-        return self._count >= FRAMES or (self._count > 0 and time.monotonic() - self._since > SECONDS)
+        self._times[reading.time] = None
 
     def write(self, frame: int) -> None:
         """Write the messages of all readings added so far.
@@ -67,9 +54,10 @@ class Ros2Track:
             frame: number of the last frame.
         """
         pending, self._pending = self._pending, {}
-        times, self._times = self._times, []
-        self._count, self._since = 0, 0.0
+        times, self._times = sorted(self._times), {}
+        times = [each for each in times if each != self._last]
         if times:
+            self._last = times[-1]
             self._write(self._messages.clock(times), frame)
         for readings in pending.values():
             for block in self._messages.encode(readings):
@@ -88,7 +76,7 @@ class Ros2Track:
             self._writer.add_rows(channels, block.log_times, now, frame, block.data.reshape(len(block), size))
             return
         for (_, log_time, data), channel in zip(block, channels.tolist(), strict=True):
-            self._writer.add(channel, log_time, now, frame, [data])
+            self._writer.add((channel, log_time, now, frame, [data]))
 
     def _open(self, topics: Array) -> None:
         """Open the channels of topics."""

@@ -27,7 +27,15 @@ from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import Observer
-from sensorium.scene.publish import SampleCursor, Watch, call_watches, env_range, take_reading, without_poses
+from sensorium.scene.publish import (
+    LiveSample,
+    SampleCursor,
+    Watch,
+    call_watches,
+    env_range,
+    take_reading,
+    without_poses,
+)
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
@@ -649,6 +657,13 @@ class Scene:
             if since is not None:
                 since.mark_taken(sensor)
         return out
+
+    def live_sample(self, name: str) -> LiveSample | None:
+        """Return a view of the newest samples of a sensor; None if they are not in host memory, or are ragged."""
+        sensor = self[name]
+        if not sensor.compute_on.is_cpu or any(spec.is_ragged for spec in sensor.specs):
+            return None
+        return LiveSample(sensor)
 
     def bodies(self) -> Bodies:
         """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
