@@ -10,7 +10,21 @@ import warp
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import capture, chain, engines, observer, proximity, rays, scene, sensors, skin, solids, start, stream
+from benchmarks import (
+    capture,
+    chain,
+    engines,
+    observer,
+    proximity,
+    rays,
+    ros2_messages,
+    scene,
+    sensors,
+    skin,
+    solids,
+    start,
+    stream,
+)
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("chain/1", lambda: chain.run(1)),
@@ -50,6 +64,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("start", start.run),
     ("commands", scene.commands),
     ("stream", stream.run),
+    ("record/ros2_messages", ros2_messages.run),
 ]
 
 

@@ -537,6 +537,13 @@ def test_tactile_state(axes: tuple[str, ...], store: Any) -> None:
             same(got["contact"], reading["contact"][env, mount].reshape(-1))
 
 
+def test_a_normal_force(store: Any) -> None:
+    for env, _, message, reading in single(Rig([spec("force", unit="N")]), store, "tactile"):
+        (array,) = message.sensors
+        assert array.name == "force"
+        same(array.values, [reading["force"][env]])
+
+
 def test_grid_of_temperatures(store: Any) -> None:
     rig = Rig([spec("temperature", ("x", "y", "z"), (2, 3, 1), "degC")])
     for env, _, message, reading in single(rig, store, "tactile"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from ros2_cases import DT, NS, Rig, decoded, spec, stamp, stores, vector, wxyz, xyz
 
 import sensorium as sn
-from sensorium.errors import ArgumentError, ConfigError, RegistrationError, UnknownNameError
+from sensorium import plugins
+from sensorium.errors import ArgumentError, ConfigError, RegistrationError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.ros2 import Channel, MappedSensor, Ros2Messages, StaticFrame, mapping, message_mapper, type_hash
 
@@ -92,6 +94,12 @@ def test_stamps_are_those_of_the_sensor_and_log_times_those_of_arrival(store: An
     ):
         ((time, message),) = found
         assert (time, stamp(message)) == (10 * 2_000_000, 3 * 2_000_000 + env * 100)
+
+
+def test_times_before_0_are_stamped_0(store: Any) -> None:
+    rig = Rig([GYRO])
+    found = decoded(store, rig.messages(), [rig.reading(0, stamp=np.full(5, -1e-6))])
+    assert [stamp(message) for messages in found.values() for _, message in messages] == [0, 0, 0]
 
 
 def test_truth_has_topics_and_stamps_of_its_own(store: Any) -> None:
@@ -317,6 +325,27 @@ def test_a_mapper_cannot_take_the_name_of_ours() -> None:
             yield from ()
 
 
+@pytest.mark.usefixtures("restored")
+def test_packages_announce_mappers_and_a_broken_one_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smell_ros2.py").write_text(
+        "from sensorium.record.ros2 import Channel, message_mapper\n"
+        '@message_mapper("smell")\n'
+        "def smell(sensor):\n"
+        '    if sensor.field("smell"):\n'
+        '        yield Channel("sensor_msgs/msg/Temperature", "smell", ("smell",), {}, lambda samples: {})\n'
+    )
+    (tmp_path / "broken_ros2.py").write_text("import a_missing_package\n")
+    group = mapping.ENTRY_POINT_GROUP
+    points = [EntryPoint("smell", "smell_ros2", group), EntryPoint("broken", "broken_ros2", group)]
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == mapping.ENTRY_POINT_GROUP else [])
+    monkeypatch.setattr(mapping._plugins, "is_loaded", False)
+    monkeypatch.setattr(mapping._plugins, "broken", [])
+    with pytest.warns(SensoriumWarning, match="mapper plugin 'broken'.*a_missing_package"):
+        messages = Rig([spec("smell")], envs=[0]).messages()
+    assert [topic.name for topic in messages.topics] == ["/clock", "/env_0000/front/smell"]
+
+
 # A scene --------------------------------------------------------------------------------------------------------------
 
 
@@ -332,9 +361,11 @@ def test_readings_of_a_scene(store: Any) -> None:
             sn.ImuCfg(name="imu", site="imu", delay=0.006, gyro_noise=0.1),
             sn.JointSensorCfg(name="joints", joints=".*elbow", update_period=0.004),
             sn.BodyStateCfg(name="state", body="base"),
+            sn.JointTorqueCfg(name="drive", joint="elbow"),
         ],
     )
-    messages = Ros2Messages(scene.description(), [2, 0], sensors=["imu", "joints", "state"], truth=True, poses=True)
+    names = ["imu", "joints", "state", "drive"]
+    messages = Ros2Messages(scene.description(), [2, 0], sensors=names, truth=True, poses=True)
     counts: dict[str, list[Any]] = {}
     readings: dict[str, list[Reading]] = {}
     for step in range(21):
@@ -358,5 +389,6 @@ def test_readings_of_a_scene(store: Any) -> None:
     assert odometry[-1][1].pose.pose.position.z < odometry[0][1].pose.pose.position.z
     assert {m.name[0] for _, m in counts["/env_0002/joints/joint_states"]} == {"elbow"}
     assert len(counts["/env_0000/joints/joint_states"]) == 11
+    assert [m.name for _, m in counts["/env_0000/drive/joint_states"]] == [["elbow"]] * 21
     stamps = [stamp(m) for _, m in counts["/env_0002/imu/data_raw"]]
     assert stamps == sorted(stamps) and len(stamps) < 18

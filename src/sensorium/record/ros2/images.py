@@ -53,6 +53,12 @@ def _metres(sensor: MappedSensor, values: Array) -> Array:
     return distances
 
 
+def _flat(values: Array, dtype: str) -> tuple[Array, Array]:
+    """Return the bytes of images `[row, ...]`, and their number in each row."""
+    pixels = np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8)
+    return pixels, np.full(len(values), len(pixels) // len(values))
+
+
 @message_mapper("image")
 def image(sensor: MappedSensor) -> Iterator[Channel]:
     """Yield sensor_msgs/Image of each image; distances are 32FC1 in m, with NaN for misses."""
@@ -65,15 +71,13 @@ def image(sensor: MappedSensor) -> Iterator[Channel]:
 
         def columns(samples: Samples, spec: FieldSpec = spec, dtype: str = dtype, is_depth: bool = is_depth) -> Columns:
             values = samples[spec.name]
-            pixels = np.ascontiguousarray(_metres(sensor, values) if is_depth else values, dtype)
-            return {"data": pixels.reshape(len(samples), -1).view(np.uint8)}
+            return {"data": _flat(_metres(sensor, values) if is_depth else values, dtype)}
 
         values = {
             "height": height, "width": width, "encoding": colour or f"{start}{channels}", "step": step,
-            "data": np.zeros(height * step, np.uint8),
         }  # fmt: skip
         yield Channel(
-            "sensor_msgs/msg/Image", f"{_start(spec)}/image_raw", (spec.name,), values, columns, frame=OPTICAL
+            "sensor_msgs/msg/Image", f"{_start(spec)}/image_raw", (spec.name,), values, columns, "data", OPTICAL
         )
 
 
@@ -110,14 +114,12 @@ def organised_points(sensor: MappedSensor) -> Iterator[Channel]:
         def columns(samples: Samples, spec: FieldSpec = spec) -> Columns:
             points = samples[spec.name]
             hit = np.isfinite(points).all(axis=-1, keepdims=True)
-            values = np.ascontiguousarray(np.where(hit, points, np.float32(np.nan)), "<f4")
-            return {"data": values.reshape(len(samples), -1).view(np.uint8)}
+            return {"data": _flat(np.where(hit, points, np.float32(np.nan)), "<f4")}
 
         values = {
             **cloud_values(_XYZ), "height": height, "width": width, "row_step": step, "is_dense": False,
-            "data": np.zeros(height * step, np.uint8),
         }  # fmt: skip
-        yield Channel("sensor_msgs/msg/PointCloud2", "points", (spec.name,), values, columns, frame=OPTICAL)
+        yield Channel("sensor_msgs/msg/PointCloud2", "points", (spec.name,), values, columns, "data", OPTICAL)
 
 
 # Compressed -----------------------------------------------------------------------------------------------------------

@@ -111,16 +111,20 @@ class _Scan:
             of the scan, and ``intensity`` and ``channel`` where known), and the start of each scan, ns `[row]`.
         """
         points = self.positions(samples)
-        hit = np.asarray(np.isfinite(points).all(axis=-1))
+        hit = np.isfinite(points[..., 0])
+        for axis in (1, 2):
+            hit &= np.isfinite(points[..., axis])
+        index = np.flatnonzero(hit)
         start, time = self.offsets(samples)
 
         def chosen(values: Array) -> Array:
             wide = values.reshape(*values.shape, *(1,) * (hit.ndim - values.ndim))
-            return np.broadcast_to(wide, hit.shape)[hit]
+            return np.broadcast_to(wide, hit.shape).reshape(-1).take(index)
 
         found = {"time": chosen(time)}
         found |= {str(name): chosen(samples[name]) for name in ("intensity", "channel") if name in self.known}
-        return points[hit], hit.reshape(len(hit), -1).sum(axis=1), found, start
+        counts = hit.reshape(len(hit), -1).sum(axis=1)
+        return points.reshape(-1, 3).take(index, axis=0), counts, found, start
 
 
 def _points_of(sensor: MappedSensor) -> FieldSpec | None:
@@ -142,10 +146,13 @@ def _cloud(sensor: MappedSensor, layout: Layout, wanted: Mapping[str, str]) -> I
         elements = np.zeros(len(points), dtype)
         for axis, name in enumerate("xyz"):
             elements[name] = points[:, axis]
-        sources = {**found, "start": np.repeat(start, counts), "range": np.linalg.norm(points.astype("f8"), axis=1)}
+        if "timestamp" in wanted:
+            found["start"] = np.repeat(start, counts)
+        if "range" in wanted:
+            found["range"] = np.linalg.norm(points.astype(np.float64), axis=1)
         for name, source in wanted.items():
-            if source in sources:
-                elements[name] = _converted(name, sources, dtype[name])
+            if source in found:
+                elements[name] = _converted(name, found, dtype[name])
         return {
             "header.stamp": start, "width": counts, "row_step": counts * step,
             "data": (elements.view(np.uint8), counts * step),

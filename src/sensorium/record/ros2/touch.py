@@ -15,10 +15,11 @@ _TAXELS = ({"probe"}, {"row", "column"}, {"x", "y", "z"})
 
 
 def _is_skin(spec: FieldSpec) -> bool:
-    axes = [axis for axis in spec.axes if axis not in VECTOR_AXES]
-    return (
-        set(axes) in _TAXELS and spec.role != "image" and spec.kind != "id" and spec.unit != "px" and spec.columns > 1
-    )
+    """Return whether a field has a value or vector per taxel, or is one normal force."""
+    axes = {axis for axis in spec.axes if axis not in VECTOR_AXES}
+    is_array = axes in _TAXELS and spec.unit != "px"
+    is_force = not spec.axes and (spec.name, spec.unit) == ("force", "N")
+    return (is_array or is_force) and spec.role != "image" and spec.kind != "id"
 
 
 @message_mapper("tactile_state")
@@ -29,7 +30,7 @@ def tactile_state(sensor: MappedSensor) -> Iterator[Channel]:
         return
     arrays: list[tuple[str, FieldSpec, int | None]] = []
     for spec in skins:
-        if spec.axes[-1] in VECTOR_AXES:
+        if spec.axes[-1:] and spec.axes[-1] in VECTOR_AXES:
             arrays += [(f"{spec.name}.{axis}", spec, k) for k, axis in enumerate(spec.axes[-1])]
         else:
             arrays.append((spec.name, spec, None))
