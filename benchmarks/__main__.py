@@ -17,6 +17,7 @@ from benchmarks import (
     observer,
     proximity,
     rays,
+    record,
     ros2_messages,
     scene,
     sensors,
@@ -64,6 +65,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("start", start.run),
     ("commands", scene.commands),
     ("stream", stream.run),
+    ("record", record.run),
     ("record/ros2_messages", ros2_messages.run),
 ]
 

@@ -106,8 +106,8 @@ def _random(specs: Any, envs: int, seed: int) -> Reading:
 def test_some_environments_are_taken_from_a_reading() -> None:
     for specs in (DENSE, RAGGED):
         reading = _random(specs, 6, 3)
-        for rows in ([0], [5], [0, 3], [1, 2, 4], range(6)):
-            chosen = np.array([*rows])
+        for part in ([0], [5], [0, 3], [1, 2, 4], range(6)):
+            chosen = np.array([*part])
             assert_same(reading, of_envs(reading, chosen), chosen)
 
 
