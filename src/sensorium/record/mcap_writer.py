@@ -67,8 +67,8 @@ def _close_all() -> None:
 class _Chunk:
     """Messages that are not written yet."""
 
-    opened: float = 0.0
-    """Time of its first message, `time.monotonic`, s."""
+    opened: float = field(default_factory=time.monotonic)
+    """Time at which it was opened, s."""
     parts: list[Any] = field(default_factory=list)
     nbytes: int = 0
     index: list[Array] = field(default_factory=list)
@@ -230,7 +230,6 @@ class McapWriter:
         out = RecordBuilder()
         record.write(out)
         data = out.end()
-        self.note_opened()
         self._chunk.parts.append(data)
         self._chunk.nbytes += len(data)
 
@@ -281,7 +280,6 @@ class McapWriter:
             if self._chunk.nbytes + size > CHUNK_BYTES and self._chunk.index:
                 self._close_chunk()
             chunk = self._chunk
-            self.note_opened()
             index[:, 2] += chunk.nbytes
             chunk.index.append(index)
             chunk.parts += parts
@@ -290,10 +288,6 @@ class McapWriter:
                 self._close_chunk()
             while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() is not self._thread:
                 self.changed.wait()
-
-    def note_opened(self) -> None:
-        """Note that something waits to be written from now on."""
-        self._chunk.opened = self._chunk.opened or time.monotonic()
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
@@ -372,14 +366,11 @@ class McapWriter:
                 while not self._queue:
                     if self._is_closing:
                         return
-                    opened = self._chunk.opened
-                    left = opened + CHUNK_SECONDS - time.monotonic() if opened else None
-                    if left is not None and left <= 0.0:
-                        self.collect()
-                        self._close_chunk()
-                        left = None
-                    elif not self._queue:
-                        self.changed.wait(left if left is not None else CHUNK_SECONDS / 4.0)
+                    left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
+                    if left > 0.0:
+                        self.changed.wait(left)
+                    else:
+                        self._close_old()
                 chunk = self._queue.popleft()
             error: Exception | None = None
             try:
@@ -392,6 +383,15 @@ class McapWriter:
                     self._fail(error)
                 self._queued -= chunk.nbytes
                 self.changed.notify_all()
+
+    def _close_old(self) -> None:
+        """Close the open chunk because of its age; the thread holds the lock."""
+        try:
+            self.collect()
+        except Exception as error:  # of the owner, which reports it
+            self._fail(error)
+        self._close_chunk()
+        self._chunk.opened = time.monotonic()
 
     def _fail(self, error: Exception) -> None:
         """Drop everything that is not written; the caller holds the lock."""

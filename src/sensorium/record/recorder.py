@@ -25,8 +25,8 @@ from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_writer import McapWriter
-    from sensorium.record.rows import SensorRows
     from sensorium.record.ros2_track import Ros2Track
+    from sensorium.record.rows import SensorRows
     from sensorium.scene import Scene
 
 FORMAT = "1"
@@ -144,7 +144,7 @@ class Recorder:
         self.ros2 = ros2
         self._tracks: dict[str, _Track] = {}
         self._rows_of: dict[str, SensorRows] = {}
-        """Sensor -> rows, for sensors with small readings."""
+        """Sensor -> rows, for sensors with small readings, in the order of the scene."""
         self._logs: dict[str, tuple[Batch, int]] = {}
         self._marks = 0
         """Number of the channel of the marks; 0 before the first one."""
@@ -210,6 +210,8 @@ class Recorder:
         """
         array = _on_host(values)
         expected = f"an array [env {self._scene.num_envs}, ...]"
+        if name == CONTROL:
+            raise ConfigError.single("Recorder.log", "name", name, "another name, since the controls have this one")
         if array.shape[:1] != (self._scene.num_envs,):
             raise ConfigError.single("Recorder.log", name, array.shape, expected)
         self._log(name, array[self.env_ids], self._scene.tick, expected)
@@ -297,7 +299,6 @@ class Recorder:
                     if rows.must_flush:
                         self._collect()
                     rows.add(self.frame, now, wall, tick, scene.time)
-                    self._writer.note_opened()
                 self._cursor.mark_taken(self._followed[name])
         self._record_control()
         if tick <= self._tick:
@@ -332,7 +333,9 @@ class Recorder:
                 from sensorium.record.rows import SensorRows
 
                 envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
-                self._rows_of[name] = SensorRows(live, track.batches, track.channels, envs)
+                rows = SensorRows(live, track.batches, track.channels, envs)
+                found = {**self._rows_of, name: rows}
+                self._rows_of = {each: found[each] for each in self._followed if each in found}
 
     def _flush_rows(self) -> None:
         """Add what was collected to the file."""
@@ -342,9 +345,8 @@ class Recorder:
     def _collect(self) -> None:
         """Add what was collected to the file, all sensors at once; the caller holds the writer's lock."""
         parts, index, size = [], [], 0
-        for name in self._followed:
-            rows = self._rows_of.get(name)
-            if rows is None or not rows.count:
+        for rows in self._rows_of.values():
+            if not rows.count:
                 continue
             data, places = rows.take()
             places[:, 2] += size
@@ -368,8 +370,9 @@ class Recorder:
             found = {name: scene[name] for name in self._names if name in scene}
         if found.keys() != self._followed.keys() or scene.arrangement != self._arrangement:
             self._arrangement = scene.arrangement
-            self._flush_rows()
-            self._rows_of.clear()
+            with self._writer.changed:
+                self._collect()
+                self._rows_of = {}
             for name in [*self._followed]:
                 if found.get(name) is not self._followed[name]:
                     self._unfollow(name)
