@@ -270,7 +270,7 @@ class Batch:
         body = memory[first : first + len(message)]
         body[:] = np.frombuffer(message, np.uint8)
         body.flags.writeable = False
-        encapsulation, tick, time = _HEAD.unpack_from(body)
+        encapsulation, tick, time = _HEAD.unpack_from(body.data)
         if encapsulation[1:2] != LITTLE_ENDIAN[1:2]:
             raise self._error("a message is not little-endian CDR")
         arrays = [
@@ -292,7 +292,7 @@ class Batch:
         for spec, _ in self._ragged:
             dtype = np.dtype(spec.dtype).newbyteorder("<")
             end += -end % 4
-            (count,) = _COUNT.unpack_from(body, end) if end + 4 <= len(body) else (-1,)
+            (count,) = _COUNT.unpack_from(body.data, end) if end + 4 <= len(body) else (-1,)
             end += _COUNT.size
             if count:
                 end += -(end - 4) % dtype.itemsize

@@ -107,9 +107,8 @@ class Summary:
         Args:
             start: place of the result in the file.
         """
-        head, out = RecordBuilder(), RecordBuilder()
-        records.DataEnd(0).write(head)
-        data_end = head.end()
+        out = RecordBuilder()
+        data_end = packed(records.DataEnd(0))
         start += len(data_end)
         statistics = records.Statistics(
             len(self.attachments), len(self.channels), self.counts, len(self.chunks), sum(self.counts.values()),
@@ -133,10 +132,21 @@ class Summary:
         offset_start = start + out.count
         for offset in offsets:
             offset.write(out)
-        summary = out.end()
+        summary = _bytes_of(out)
         crc = zlib.crc32(struct.pack("<BQQQ", Opcode.FOOTER, 20, start, offset_start), zlib.crc32(summary))
-        records.Footer(start, offset_start, crc).write(head)
-        return data_end + summary + head.end() + MAGIC
+        return data_end + summary + packed(records.Footer(start, offset_start, crc)) + MAGIC
+
+
+def packed(record: records.McapRecord) -> bytes:
+    """Return a record as bytes."""
+    out = RecordBuilder()
+    record.write(out)
+    return _bytes_of(out)
+
+
+def _bytes_of(out: RecordBuilder) -> bytes:
+    data: bytes = out.end()  # type: ignore[no-untyped-call]
+    return data
 
 
 def message_indexes(index: Array, start: int) -> tuple[bytes, dict[int, int], dict[int, int]]:
@@ -190,9 +200,7 @@ class McapWriter:
         self._queued = 0
         self._is_closing = False
         try:
-            head = RecordBuilder()
-            records.Header(profile, library).write(head)
-            self._append([MAGIC, head.end()])
+            self._append([MAGIC, packed(records.Header(profile, library))])
         except BaseException:
             self._file.close()
             raise
@@ -227,9 +235,7 @@ class McapWriter:
             return channel.id
 
     def _put(self, record: records.McapRecord) -> None:
-        out = RecordBuilder()
-        record.write(out)
-        data = out.end()
+        data = packed(record)
         self._chunk.parts.append(data)
         self._chunk.nbytes += len(data)
 
@@ -291,11 +297,11 @@ class McapWriter:
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
-        out = RecordBuilder()
-        records.Metadata(name, dict(values)).write(out)
-        self._add_record(
-            out.end(), lambda at, size: self._summary.metadata.append(records.MetadataIndex(at, size, name))
-        )
+
+        def note(at: int, size: int) -> None:
+            self._summary.metadata.append(records.MetadataIndex(at, size, name))
+
+        self._add_record(packed(records.Metadata(name, dict(values))), note)
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file.
@@ -305,14 +311,13 @@ class McapWriter:
             media_type: its media type, e.g. ``"text/plain"``.
             data: its contents.
         """
-        now, out = time.time_ns(), RecordBuilder()
-        records.Attachment(now, now, name, media_type, data).write(out)
+        now = time.time_ns()
 
         def note(at: int, size: int) -> None:
             index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
             self._summary.attachments.append(index)
 
-        self._add_record(out.end(), note)
+        self._add_record(packed(records.Attachment(now, now, name, media_type, data)), note)
 
     def _add_record(self, data: bytes, note: Any) -> None:
         """Write a record outside chunks, after all messages added so far."""
