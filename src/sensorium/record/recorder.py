@@ -323,6 +323,7 @@ class Recorder:
         if self._ros2 is not None:
             with self._writer.changed:
                 self._ros2.add(reading)
+                self._ros2.write(self.frame)
         self._writer.add(*(
             (channel, now, wall, self.frame, batch.encode(reading))
             for batch, channel in zip(track.batches, track.channels, strict=True)
@@ -373,6 +374,7 @@ class Recorder:
             with self._writer.changed:
                 self._collect()
                 self._rows_of = {}
+            is_changed = found != self._followed
             for name in [*self._followed]:
                 if found.get(name) is not self._followed[name]:
                     self._unfollow(name)
@@ -381,7 +383,7 @@ class Recorder:
                     sensor.buffers.listeners += 1
             self._followed = dict(found)
             self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
-            if self.ros2:
+            if self.ros2 and is_changed:
                 self._follow_ros2()
         return [*found]
 
