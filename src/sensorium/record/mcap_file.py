@@ -35,6 +35,10 @@ MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 RUN_BYTES = 4_000_000
 """Size of the runs into which messages outside chunks are grouped, bytes."""
 
+PRIVATE = 0x80
+"""First opcode of records that programs define for themselves."""
+_IN_DATA = (Opcode.HEADER, Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE, Opcode.CHUNK)
+"""Opcodes before the end of data besides those that are read specially."""
 _MESSAGE = struct.Struct("<HIQQ")
 _CHUNK = struct.Struct("<QQQII")
 _FOOTER = struct.Struct("<BQQQI")
@@ -267,8 +271,12 @@ class McapFile:
             if opcode == Opcode.METADATA:
                 self._places.metadata[self.record(records.Metadata, place, length).name] = place, length
             elif opcode == Opcode.ATTACHMENT:
-                if (name := self._attachment_name(place, length)) is not None:
-                    self._places.attachments[name] = place, length
+                self._places.attachments[self._attachment_name(place, length)] = place, length
+            elif opcode == Opcode.MESSAGE_INDEX:
+                if length < 6 or int.from_bytes(self.read(place + 2, 4), "little") != length - 6:
+                    raise self.error(f"the index of messages at byte {at} is damaged")
+            elif opcode not in _IN_DATA and opcode < PRIVATE:
+                raise self.error(f"there is no valid record at byte {at}")
             if opcode == Opcode.CHUNK:
                 self.blocks.append(Block(at, RECORD.size + length, True))
             elif opcode in (Opcode.MESSAGE, Opcode.SCHEMA, Opcode.CHANNEL):
@@ -314,11 +322,13 @@ class McapFile:
         if self.channels.setdefault(channel.id, channel) != channel:
             raise self.error(f"channel {channel.id} is defined twice")
 
-    def _attachment_name(self, place: int, length: int) -> str | None:
+    def _attachment_name(self, place: int, length: int) -> str:
         """Return the name of an attachment without reading its contents."""
         head = self.read(place, min(length, 2**16))
         size = struct.unpack_from("<I", head, 16)[0] if len(head) >= 20 else 2**32
-        return head[20 : 20 + size].decode("utf-8", "replace") if 20 + size <= len(head) else None
+        if 20 + size > len(head):
+            raise self.error(f"the attachment at byte {place} is damaged")
+        return head[20 : 20 + size].decode("utf-8", "replace")
 
     # Bytes ------------------------------------------------------------------------------------------------------------
 
@@ -417,6 +427,8 @@ class McapFile:
         if end - begin < _MESSAGE.size:
             raise self.error(f"a message at byte {block.offset} is too short")
         found: tuple[int, int, int, int] = _MESSAGE.unpack_from(memory, begin)
+        if found[0] not in self.channels:
+            raise self.error(f"a message at byte {block.offset} is of the unknown channel {found[0]}")
         return found
 
     def _records(self, memory: memoryview, block: Block) -> Iterator[tuple[int, int, int]]:
