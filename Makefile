@@ -124,8 +124,8 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
 env-lowest: WANTED = -e '.[stream]' pytest scipy
-# `stream` is included because `make bench` measures streams, and because users try them after the demo.
-env-plot: WANTED = -e '.[plot,stream]'
+# `stream` and `record` are included because `make bench` measures them, and because users try them after the demo.
+env-plot: WANTED = -e '.[plot,stream,record]'
 
 env-plot env-test env-mjlab env-newton env-jax env-lowest: env-%:
 	@set -eu; \

@@ -18,6 +18,7 @@ from benchmarks import (
     observer,
     proximity,
     rays,
+    record,
     ros2_messages,
     scene,
     sensors,
@@ -69,6 +70,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("start", start.run),
     ("commands", scene.commands),
     ("stream", stream.run),
+    ("record", record.run),
     ("record/ros2_messages", ros2_messages.run),
 ]
 

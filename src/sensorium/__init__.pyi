@@ -117,6 +117,10 @@ from sensorium.random import Uniform as Uniform
 from sensorium.readings import DebugShape as DebugShape
 from sensorium.readings import Reading as Reading
 from sensorium.readings import SceneDescription as SceneDescription
+from sensorium.record import Mark as Mark
+from sensorium.record import Recorder as Recorder
+from sensorium.record import Replay as Replay
+from sensorium.record import replay as replay
 from sensorium.scene import Observer as Observer
 from sensorium.scene import Scene as Scene
 from sensorium.scene import prepare as prepare

@@ -1,4 +1,4 @@
-"""The command line: `sensorium demo`, `run`, `serve`, `listen`, `explain`, `list`, `new-sensor`, `warmup`.
+"""The command line: `sensorium COMMAND`, see `COMMANDS`.
 
 Heavy modules are imported only when a command runs, so that `--help` is fast. Errors that the user can fix end with one
 message on stderr and exit code 2. Ctrl-C keeps the recorded data and ends with exit code 130.
@@ -23,6 +23,8 @@ DESCRIPTION = """Sensors for simulated robots: the ground truth, and the measure
 COMMANDS = {
     "demo": "sensorium.cli.commands:Demo",
     "run": "sensorium.cli.commands:Run",
+    "replay": "sensorium.cli.recordings:Replay",
+    "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",
     "explain": "sensorium.cli.explain:Explain",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from sensorium.cli import demo
 from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
@@ -75,22 +76,27 @@ class Run:
     """Simulate any MJCF or URDF model, or move along a trajectory, with the sensors of a rig file.
 
     Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor, e.g.
-    OUT/imu.png, and prints the latest values of environment 0.
+    OUT/imu.png, and prints the latest values of environment 0. With --record, one MCAP file is written instead while
+    the simulation runs, of any length; sensorium replay FILE reads it.
+
+    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks and needs no rig file.
 
     For example:
       sensorium run robot.xml --rig rig.toml
       sensorium run robot.urdf --rig rig.toml --envs 64 --seconds 10 --control random
       sensorium run robot.xml --rig rig.toml --control my_gait:control
       sensorium run robot.xml --rig rig.toml --envs 4096 --engine mujoco_warp --device cuda
+      sensorium run demo --record run.mcap
+      sensorium run robot.xml --rig rig.toml --envs 64 --record run.mcap --ros2 --record-envs 0,3
       sensorium run --trajectory path.tum --world hall.obj --rig rig.toml
       sensorium run --trajectory drone --world hall --rig rig.toml
 
     """
 
-    model: Annotated[Positional[Path | None], unset("[MODEL]", "")] = None
-    """MJCF or URDF file; omit it with --trajectory."""
-    rig: Annotated[Path, arg(metavar="RIG.toml")] = field(kw_only=True)
-    """Rig file: the sensors, as TOML; `sensorium run --help` shows an example."""
+    model: Annotated[Positional[Path | None], unset("[MODEL|demo]", "")] = None
+    """MJCF or URDF file, or demo; omit it with --trajectory."""
+    rig: Annotated[Path | None, unset("RIG.toml", "the sensors of the demo")] = None
+    """Rig file: the sensors, as TOML; `sensorium run --help` shows an example. Required except for the demo."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
     seconds: Annotated[float | None, unset("S", "2, with --trajectory its duration")] = None
@@ -102,7 +108,13 @@ class Run:
     """World around a trajectory: a mesh (OBJ, STL, PLY; pip install 'sensorium[mesh]'), an MJCF or URDF file without
     joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
-    """Folder for the results; created if missing, existing files are replaced."""
+    """Folder for the results; created if missing, existing files are replaced. Not used with --record."""
+    record: Annotated[Path | None, unset("FILE.mcap", "none")] = None
+    """MCAP file to record in (pip install 'sensorium[record]')."""
+    ros2: bool = False
+    """With --record: write standard ROS 2 messages too, one per environment and sample."""
+    record_envs: Annotated[str, unset("K,K,...", "all")] = ""
+    """With --record: only these environments, e.g. 0,3."""
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of all random numbers; equal seeds give equal files."""
     first_env: Annotated[int | None, unset("K", "0")] = None
@@ -122,23 +134,26 @@ class Run:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, simulate
+        from sensorium.cli.simulation import Settings, finish, recording, simulate
+        from sensorium.record import NpzRecorder
 
         drive = self._drive()
+        if self.rig is None and not self._is_demo:
+            raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
+        envs = self._recorded_envs()
         seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
         from sensorium.cli.control import check_control
         from sensorium.cli.rig import load_rig, naming_tables
 
-        check_files(self.model, self.rig)
+        check_files(None if self._is_demo else self.model, self.rig)
         with busy("loading"):
             check_control(self.control)
             import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
 
-            sensors, presets = load_rig(self.rig)
-            settings.start()
-            from sensorium.record import NpzRecorder
+            sensors, presets = load_rig(self.rig) if self.rig is not None else (demo.sensors(), demo.PRESETS)
+            settings.start(writes=self.record is None)
             from sensorium.scene import Scene
 
             engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
@@ -147,17 +162,51 @@ class Run:
                     engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
                 )
             control, every = control_of()
-        recorder = NpzRecorder()
-        completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, presets, str(self.model or self.trajectory))
+        title = demo.TITLE if self._is_demo else str(self.model or self.trajectory)
+        ticks = settings.ticks(engine.dt)
+        if self.record is not None:
+            with recording(scene, self.record, envs, self.ros2, self.rig) as recorder:
+                completed = simulate(scene, control, every, ticks)
+            finish(scene, recorder, settings, presets, title)
+            return INTERRUPTED if not completed else 1 if recorder.failed else 0
+        collected = NpzRecorder()
+        completed = simulate(scene, control, every, ticks, collected)
+        finish(scene, collected, settings, presets, title)
         return 0 if completed else INTERRUPTED
+
+    @property
+    def _is_demo(self) -> bool:
+        return self.model == Path("demo")
+
+    def _recorded_envs(self) -> list[int] | None:
+        """Return the environments to record; None for all.
+
+        Raises:
+            UsageError: an option of a recording was given without --record, or the environments are not numbers.
+        """
+        for option, given in (("--ros2", self.ros2), ("--record-envs", self.record_envs)):
+            if given and self.record is None:
+                raise UsageError.of(option, str(given), f"{option} only with --record", "Add --record FILE.mcap.")
+        try:
+            envs = [int(each) for each in self.record_envs.split(",")] if self.record_envs else None
+        except ValueError:
+            envs = [-1]
+        if envs is not None and not all(0 <= env < self.envs for env in envs):
+            expected = f"numbers from 0 to {self.envs - 1}, separated by commas"
+            raise UsageError.of("--record-envs", self.record_envs, expected, "Use for example --record-envs 0.")
+        return envs
 
     def _start(self) -> Start:
         """Return the engine of the model, and a function that returns the control, for when the scene exists."""
-        from sensorium.cli.control import control_for
+        from sensorium.cli.control import CONTROL_PERIOD, control_for
         from sensorium.cli.simulation import load_model
 
         assert self.model is not None
+        if self._is_demo:
+            robot = demo.quadruped(self.envs, self.seed, self.device)
+            if self.control == "hold":
+                return robot, lambda: (demo.trot(robot), max(1, round(CONTROL_PERIOD / robot.dt)))
+            return robot, lambda: control_for(self.control, robot, self.seed)
         engine = load_model(self.model, self.envs, self.device, self.engine)
         return engine, lambda: control_for(self.control, engine, self.seed)
 

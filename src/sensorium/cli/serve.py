@@ -60,7 +60,7 @@ class Serve:
     stops the server.
 
     MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks until the server stops and needs
-    no rig file.
+    no rig file. With --replay, the sensors of a recording are served instead of a simulation.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
     are not options, because other users of the machine can see those.
@@ -72,10 +72,13 @@ class Serve:
       sensorium serve robot.xml --rig rig.toml --control my_gait:control --speed 0
       sensorium serve robot.xml --rig rig.toml --address tcp://127.0.0.1:0 --address ipc:///tmp/robot
       sensorium serve robot.xml --rig rig.toml --address tcp://0.0.0.0:7447 --keys server.keys
+      sensorium serve --replay run.mcap
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL|demo")]
-    """MJCF or URDF file, or demo."""
+    model: Annotated[Positional[str], unset("MODEL|demo", "")] = ""
+    """MJCF or URDF file, or demo; omit it with --replay."""
+    replay: Annotated[Path | None, unset("FILE.mcap", "none")] = None
+    """Recording to serve; it starts with the first subscription, and the server stops at its end."""
     rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
     itself declares, or those of the demo."""
@@ -139,24 +142,33 @@ class Serve:
 
             rig = load_rig(self.rig)[0] if self.rig is not None else None
             reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
-            check_device(self.device)
-            engine, scene, title = self._scene(rig, reserved)
-            control, substeps = self._control(scene, engine)
+            control: Callable[[], Any] | None
+            if self.replay is None:
+                check_device(self.device)
+                engine, scene, title = self._scene(rig, reserved)
+                control, substeps = self._control(scene, engine)
+            else:
+                scene, title, control = self._recorded(), f"replay of {self.replay}", None
+                substeps = self.substeps or 1
         with _logged(), ending(signal.SIGINT, signal.SIGTERM) as ended:
             with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
-                start = scene.tick
-                last = start + round(self.seconds / engine.dt) if self.seconds else None
+                start, dt = scene.tick, scene.engine.dt
+                last = start + round(self.seconds / dt) if self.seconds else None
 
                 def is_over() -> bool:
                     watch.look()
-                    return bool(ended) or (last is not None and scene.tick >= last)
+                    done = self.replay is not None and scene.is_over
+                    return bool(ended) or done or (last is not None and scene.tick >= last)
 
-                with _Watch(server, engine.dt) as watch:
+                with _Watch(server, dt) as watch:
+                    while self.replay is not None and not server.counts.subscriptions and not ended:
+                        server.poll(LOOK_EVERY)
+                        watch.look()
                     server.run(control, substeps=substeps, speed=self.speed, until=is_over)
                 why = {0: "its time is over", signal.SIGTERM: "it was terminated"}.get(ended[0] if ended else 0)
                 server.close(why or "it was interrupted")
-                passed = (scene.tick - start) * engine.dt
+                passed = (scene.tick - start) * dt
             if ended:
                 note(f"ended after {_many(server.frame, 'frame')}, {passed:.4g} s of simulation")
         return {0: 0, signal.SIGTERM: TERMINATED}.get(ended[0] if ended else 0, INTERRUPTED)
@@ -188,6 +200,15 @@ class Serve:
                 "no substeps with --lockstep",
                 "Omit it, since clients set them in client.step.",
             )
+        if bool(self.model) is (self.replay is not None):
+            given = f"{self.model} --replay {self.replay}" if self.model else ""
+            fix = "Use for example: sensorium serve demo"
+            raise UsageError.of("MODEL, --replay", given, "either a model or a recording", fix)
+        if self.replay is not None:
+            for option in ("rig", "control", "lockstep", "reserve", "first_env"):
+                if value := getattr(self, option):
+                    name = f"--{option.replace('_', '-')}"
+                    raise UsageError.of(name, str(value), f"no {name} with --replay", "Omit it.")
         if self.model == "demo" and self.engine != "mujoco":
             raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or serve a model file.")
         for word in self.reserve:
@@ -200,7 +221,7 @@ class Serve:
                     expected,
                     hint or "Omit it for other sensors, which can be spawned without preparation.",
                 )
-        check_files(None if self.model == "demo" else self.model, self.rig)
+        check_files(self.model if self.model not in ("", "demo") else None, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
                 check_rig(Path(word))
@@ -261,6 +282,13 @@ class Serve:
                 engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None
             )
         return engine, scene, title
+
+    def _recorded(self) -> Any:
+        """Return the recording in the place of a scene."""
+        from sensorium.record.replay_scene import ReplayScene
+
+        assert self.replay is not None
+        return ReplayScene(self.replay)
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
         from sensorium.stream.server import serve

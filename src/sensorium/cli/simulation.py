@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
-from sensorium.record import NpzRecorder, Recording
+from sensorium.record import NpzRecorder, Recorder, Recording
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
@@ -72,17 +72,21 @@ class Settings:
         if self.out.exists() and not self.out.is_dir():
             raise UsageError.of("--out", str(self.out), "a folder", "Give another path, since this one is a file.")
 
-    def start(self) -> None:
+    def start(self, *, writes: bool = True) -> None:
         """Create the folder for the results and initialise the device, before any other work.
+
+        Args:
+            writes: whether there are results for the folder.
 
         Raises:
             UsageError: the folder is not writable, or the device does not exist.
         """
         try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            probe = self.out / ".write-test"
-            probe.touch()
-            probe.unlink()
+            if writes:
+                self.out.mkdir(parents=True, exist_ok=True)
+                probe = self.out / ".write-test"
+                probe.touch()
+                probe.unlink()
         except OSError as error:
             reason = error.strerror or str(error)
             raise UsageError.of("--out", str(self.out), "a writable folder", f"{reason}.") from error
@@ -127,7 +131,22 @@ def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco
         return kind(model, envs, device=device)
 
 
-def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder) -> bool:
+@contextlib.contextmanager
+def recording(scene: Scene, path: Path, envs: Sequence[int] | None, ros2: bool, rig: Path | None) -> Iterator[Recorder]:
+    """Record a scene in an MCAP file, with its rig file attached.
+
+    Raises:
+        UsageError: the file cannot be created.
+    """
+    with UsageError.naming(path="--record", envs="--record-envs"):
+        recorder = scene.record(path, envs=envs, ros2=ros2)
+    with recorder:
+        if rig is not None:
+            recorder.attach("rig.toml", "application/toml", rig.read_bytes())
+        yield recorder
+
+
+def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder | None = None) -> bool:
     """Advance a scene and record each sample once; return False if the user stopped it with Ctrl-C.
 
     The simulation advances in intervals that end when a sensor is due, when the next control starts, or, with delays,
@@ -138,8 +157,10 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
         control: see `sensorium.cli.control`.
         every: ticks between its calls.
         ticks: physics steps to take.
-        recorder: records the readings.
+        recorder: records the readings; None if the scene itself is recorded.
     """
+    if recorder is None:
+        return _simulate_recorded(scene, control, every, ticks)
     delayed = [name for name, sensor in scene.sensors.items() if getattr(sensor.cfg, "delay", None) is not None]
     prompt = [name for name in scene if name not in delayed]
     rates = [sensor.rate for sensor in scene.sensors.values()]
@@ -163,12 +184,32 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
                 recorder.add_all(scene.publish(prompt, since=cursor))
                 advance(scene.tick - start)
     except KeyboardInterrupt:
-        note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
-        return False
+        return _interrupted(scene)
     finally:
         for sensor in scene.sensors.values():
             sensor.buffers.listeners -= 1
     return True
+
+
+def _simulate_recorded(scene: Scene, control: Control, every: int, ticks: int) -> bool:
+    """Advance a scene from control to control; return False if the user stopped it with Ctrl-C."""
+    start, end = scene.tick, scene.tick + ticks
+    try:
+        with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
+            while scene.tick < end:
+                if ended:
+                    raise KeyboardInterrupt  # between two steps, where the scene is still readable
+                ctrl = control(scene, (scene.tick - start) * scene.engine.dt)
+                scene.step(ctrl, min(every, end - scene.tick))
+                advance(scene.tick - start)
+    except KeyboardInterrupt:
+        return _interrupted(scene)
+    return True
+
+
+def _interrupted(scene: Scene) -> bool:
+    note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
+    return False
 
 
 @contextlib.contextmanager
@@ -272,8 +313,10 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
     return "\n".join([*(f"{word} {_number(float(number))}" for word, number in spread), *tail])
 
 
-def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Mapping[str, str], title: str) -> None:
-    """Print the table, and write the recording and one picture per kind of sensor.
+def finish(
+    scene: Scene, recorder: NpzRecorder | Recorder, settings: Settings, presets: Mapping[str, str], title: str
+) -> None:
+    """Print the table; unless the scene itself was recorded, write the recording and one picture per kind of sensor.
 
     Raises:
         UsageError: a file is not writable.
@@ -284,9 +327,12 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
     heading = f"{title}: {envs}, {scene.time:.4g} s at {scene.engine.dt * 1e3:.4g} ms per tick, seed {settings.seed}"
     console.print(escape(heading), style="bold", soft_wrap=True)
     console.print(table(scene.publish(), description, console.width))
-    recording = recorder.recording(description)
+    if not isinstance(recorder, NpzRecorder):
+        console.print(f"wrote {escape(str(recorder.path))}", soft_wrap=True)
+        return
+    collected = recorder.recording(description)
     try:
-        written = [recording.save(settings.out / "readings.npz"), *_pictures(recording, settings.out)]
+        written = [collected.save(settings.out / "readings.npz"), *pictures(collected, settings.out)]
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError.of("--out", str(settings.out), "a writable folder", f"{reason}.") from error
@@ -296,7 +342,8 @@ def finish(scene: Scene, recorder: NpzRecorder, settings: Settings, presets: Map
         console.print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
-def _pictures(recording: Recording, folder: Path) -> list[Path]:
+def pictures(recording: Recording, folder: Path) -> list[Path]:
+    """Write one picture per kind of sensor, and return their paths; none without Matplotlib, with a note."""
     from sensorium.view import plot_recording, plottable
 
     kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))

@@ -54,6 +54,11 @@ class SampleCounter:
         return self.samples - self._frame_base
 
     @property
+    def frame_base(self) -> torch.Tensor:
+        """int64 [env], number of captures on the grid before the env's reset: `frame` counts from there."""
+        return self._frame_base
+
+    @property
     def newest_tick(self) -> torch.Tensor:
         """int64 [env], tick of the state of the newest capture."""
         return torch.where(self.first_tick >= self.last_tick, self.first_tick, self.last_tick - self.last_lag)

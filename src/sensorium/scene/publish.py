@@ -104,6 +104,60 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
     )
 
 
+class LiveSample:
+    """Newest sample of a sensor in host memory, without copies, for an output that copies it at once. Only on the CPU.
+
+    Args:
+        sensor: a sensor without ragged fields, whose `compute_on` is the CPU.
+
+    Attributes:
+        measured: field -> `[env, ...]`, the sensor's memory, which the next sample overwrites.
+        truth: likewise the ground truth.
+        frame_base: int64 [env], number of captures on the sensor's grid before the env's reset.
+    """
+
+    def __init__(self, sensor: Sensor[Any, Any]) -> None:
+        self._sensor, self._counter = sensor, sensor.buffers.counter
+        self.measured, self.truth = (
+            {name: value.numpy() for name, value in sensor.own_tensors(is_measured=measured).items()}
+            for measured in (True, False)
+        )
+        self.frame_base = self._counter.frame_base.numpy()
+        self._bad = sensor.buffers.bad.numpy()
+        self._has_clock = any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
+
+    @property
+    def resets(self) -> int:
+        """Number of captures off the grid; while it is constant, so is `frame_base`."""
+        return self._counter.off_grid
+
+    def update(self) -> tuple[int, int, bool] | None:
+        """Evaluate the sensor.
+
+        Returns:
+            Tick of the capture, number of captures on the grid, and whether it arrived in this control step, if all
+            environments share them and are valid; otherwise None, and `about` gives them per environment.
+        """
+        sensor, counter = self._sensor, self._counter
+        sensor.ensure_current(is_measured=True)
+        last = counter.last_tick
+        if sensor.buffers.late is not None or last <= counter.first_at or self._has_clock or self._bad.any():
+            return None
+        return last - counter.last_lag, counter.samples, last > sensor.clock.control_tick
+
+    def about(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """Return capture_tick, truth_tick, frame, stamp, valid and is_new of each environment."""
+        names = ("capture_tick", "truth_tick", "frame", "stamp", "valid", "is_new")
+        return {name: getattr(self._sensor, name).numpy() for name in names}
+
+    @property
+    def pose(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """float32 `[env, mount, 7]`, poses that are kept with the sample, see `Reading.pose`."""
+        poses = self._sensor.buffers.poses
+        assert poses is not None  # the output requested them
+        return poses.shown().numpy()
+
+
 _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 """Field with ids -> property of the sensor with the corresponding names."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -26,7 +27,15 @@ from sensorium.presets import Presets, presets
 from sensorium.readings import Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import Observer
-from sensorium.scene.publish import SampleCursor, Watch, call_watches, env_range, take_reading, without_poses
+from sensorium.scene.publish import (
+    LiveSample,
+    SampleCursor,
+    Watch,
+    call_watches,
+    env_range,
+    take_reading,
+    without_poses,
+)
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
@@ -36,6 +45,9 @@ from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import Requirement
 from sensorium.world.bodies import bodies_of
+
+if TYPE_CHECKING:
+    from sensorium.record import Recorder
 
 DataT = TypeVar("DataT")
 
@@ -646,6 +658,13 @@ class Scene:
                 since.mark_taken(sensor)
         return out
 
+    def live_sample(self, name: str) -> LiveSample | None:
+        """Return a view of the newest samples of a sensor; None if they are not in host memory, or are ragged."""
+        sensor = self[name]
+        if not sensor.compute_on.is_cpu or any(spec.is_ragged for spec in sensor.specs):
+            return None
+        return LiveSample(sensor)
+
     def bodies(self) -> Bodies:
         """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
 
@@ -675,6 +694,33 @@ class Scene:
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.local_client(self, **options)
+
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sensors: Iterable[str | SensorCfg[Any]] | None = None,
+        envs: Iterable[int] | None = None,
+        ros2: bool = False,
+    ) -> Recorder:
+        """Record every sample from now on in an MCAP file, until the result is closed.
+
+        ``with scene.record("run.mcap"):`` around the steps, and `sensorium.replay` to read the file.
+
+        Args:
+            path: the file; an existing one is replaced.
+            sensors: names or configs of the sensors; None records those with a config, and discovered ones once they
+                are read.
+            envs: environments to record; None records all.
+            ros2: whether to write standard ROS 2 messages too.
+
+        Raises:
+            ConfigError: the file cannot be created, or an environment does not exist.
+            MissingDependencyError: the extra `record` is not installed.
+        """
+        import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
+
+        return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""

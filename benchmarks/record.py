@@ -1,0 +1,104 @@
+"""Recordings: what they cost the loop, and how fast images are written, against a plain file in the same run."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import sensorium as sn
+from benchmarks.timing import interleaved
+from sensorium.demo import model_path
+from sensorium.readings import Reading
+from sensorium.record.batches import Batch
+from sensorium.record.mcap_writer import McapWriter
+from sensorium.spec import FieldSpec
+
+Row = tuple[str, str, str]
+
+TICKS = 100
+"""Ticks per round."""
+IMAGES, HEIGHT, WIDTH = 40, 720, 1280
+
+
+def run() -> list[Row]:
+    """Measure batches, ROS 2 messages and images."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [*_loop(Path(folder)), *_images(Path(folder))]
+
+
+def _scene(envs: int) -> sn.Scene:
+    """Return a scene with an IMU and 12 joints that are sampled at every tick of 1 ms."""
+    engine = sn.MujocoEngine(model_path(), envs, keyframe="home", device="cpu")
+    imu = sn.ImuCfg(
+        name="imu",
+        site="imu",
+        gyro_noise=0.01,
+        acc_noise=0.05,
+        gyro_random_walk=1e-4,
+        fields=("ang_vel_b", "lin_acc_b"),
+    )
+    joints = sn.JointSensorCfg(name="joints", joints=".*", bits=14, backlash=0.002, velocity_mode="difference")
+    return sn.Scene(engine, [imu, joints], discover=False)
+
+
+def _loop(folder: Path) -> list[Row]:
+    """Compare steps of equal scenes, one of which is recorded; both evaluate their sensors at every tick."""
+    rows = []
+    for envs, ros2, what in ((64, False, "batches"), (4, True, "batches and ROS 2 messages")):
+        plain, recorded = _scene(envs), _scene(envs)
+        path = folder / f"{envs}.mcap"
+        with recorded.record(path, ros2=ros2):
+
+            def steps(scene: sn.Scene) -> Callable[[], None]:
+                return lambda: [scene.step() for _ in range(TICKS)] and None
+
+            times = interleaved({"plain": steps(plain), "recorded": steps(recorded)}, 1, rounds=15, warm_up=3)
+        before, after = (times[name] / TICKS for name in ("plain", "recorded"))
+        size = os.path.getsize(path) / recorded.tick
+        rows.append((
+            f"recording of an IMU and 12 joints at every tick, {envs} envs, {what}",
+            f"{(after - before) * 1e6:.0f} us per tick, {size / 1e3:.1f} kB",
+            f"{(after - before) / before:.1%} of a step of {before * 1e6:.0f} us",
+        ))  # fmt: skip
+    return rows
+
+
+def _images(folder: Path) -> list[Row]:
+    """Compare images in a recording with the same bytes in a plain file."""
+    spec = FieldSpec("rgb", ("height", "width", "channel"), (HEIGHT, WIDTH, 3), "uint8", "1", "", "vector", "image")
+    batch = Batch("camera", "camera", (spec,), [0], "measured", 0, 0.01)
+    generator = np.random.default_rng(0)
+    smooth = np.add.outer(np.arange(HEIGHT), np.arange(WIDTH))[..., None] * np.array([1, 2, 3])
+    rows = []
+    for what, amount in (("a smooth image", 1), ("noise in all bits", 256)):
+        images = [(smooth // 8 + generator.integers(0, amount, smooth.shape)).astype(np.uint8) for _ in range(4)]
+        one, yes = np.ones(1, np.int64), np.ones(1, bool)
+        meta = {"capture_tick": one, "frame": one, "stamp": one.astype(float), "valid": yes, "is_new": yes}
+        readings = [
+            Reading("camera", "camera", (spec,), np.arange(1), 1, 0.1, {"rgb": image[None]}, {}, meta)
+            for image in images
+        ]
+
+        def plain(images: list[np.ndarray] = images) -> None:
+            with open(folder / "plain", "wb", buffering=0) as file:
+                for number in range(IMAGES):
+                    file.write(images[number % 4].data)
+
+        def mcap(readings: list[Reading] = readings) -> None:
+            writer = McapWriter(folder / "images.mcap", "ros2", "benchmark")
+            channel = writer.add_channel("/camera", batch.type_name, batch.definition, batch.to_dict())
+            for number in range(IMAGES):
+                writer.add((channel, number, time.time_ns(), number, batch.encode(readings[number % 4])))
+            writer.close()
+
+        times = interleaved({"plain": plain, "mcap": mcap}, 1, rounds=5, warm_up=1)
+        rate = {name: IMAGES * images[0].nbytes / 1e6 / taken for name, taken in times.items()}
+        rows.append((
+            f"images in a recording with LZ4, {what}",
+            f"{rate['mcap']:.0f} MB/s",
+            f"{rate['mcap'] / rate['plain']:.2f} of a plain file ({rate['plain']:.0f} MB/s)",
+        ))  # fmt: skip
+    return rows

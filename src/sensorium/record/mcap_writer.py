@@ -1,0 +1,458 @@
+"""Writer of MCAP files: the caller adds messages, a thread compresses and writes them chunk by chunk.
+
+A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It is compressed with
+LZ4, whose frames carry a checksum. Chunks wait in a bounded queue; when it is full, the caller waits. If the file
+cannot be written, the rest is dropped, and the file is cut after its last complete chunk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import struct
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from weakref import WeakSet
+
+import lz4.frame
+import numpy as np
+from mcap import records
+from mcap.data_stream import RecordBuilder
+from mcap.opcode import Opcode
+
+from sensorium.readings import Array
+
+CHUNK_BYTES = 4_000_000
+"""Size at which a chunk is closed, bytes before compression."""
+CHUNK_SECONDS = 0.8
+"""Age at which a chunk is closed, s."""
+QUEUE_BYTES = 64_000_000
+"""Total size of the closed chunks at which the caller waits, bytes."""
+JOINED = 65536
+"""Size up to which the buffers of a message are joined at once, bytes."""
+MAGIC = b"\x89MCAP0\r\n"
+
+RECORD = struct.Struct("<BQ")
+"""Head of a record: opcode and size of the contents."""
+
+OPCODE = int(Opcode.MESSAGE)
+"""Opcode of a message."""
+_MESSAGE = struct.Struct("<BQHIQQ")
+HEADS: np.dtype[Any] = np.dtype([
+    ("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log_time", "<u8"),
+    ("publish_time", "<u8"),
+])  # fmt: skip
+"""Head of a message: the record's, and those of the message before its contents."""
+_CHUNK = struct.Struct("<BQQQQII3sQ")
+
+_open: WeakSet[McapWriter] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Complete the files that a program left open."""
+    for writer in list(_open):
+        with contextlib.suppress(Exception):
+            writer.close()
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Messages that are not written yet."""
+
+    opened: float = field(default_factory=time.monotonic)
+    """Time at which it was opened, s."""
+    parts: list[Any] = field(default_factory=list)
+    nbytes: int = 0
+    index: list[Array] = field(default_factory=list)
+    """Channel, log time (ns) and place of each message, int64 `[message, 3]` in parts."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """Contents of the summary at the end of a file, which grows with the file."""
+
+    schemas: dict[int, records.Schema] = field(default_factory=dict)
+    channels: dict[int, records.Channel] = field(default_factory=dict)
+    chunks: list[records.ChunkIndex] = field(default_factory=list)
+    attachments: list[records.AttachmentIndex] = field(default_factory=list)
+    metadata: list[records.MetadataIndex] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Channel -> number of messages."""
+    start: int = 0
+    """First log time, ns."""
+    end: int = 0
+    """Last log time, ns."""
+
+    def add(self, index: records.ChunkIndex, counts: Mapping[int, int]) -> None:
+        """Add a chunk with its number of messages per channel."""
+        if counts:
+            is_first = not self.counts
+            self.start = index.message_start_time if is_first else min(self.start, index.message_start_time)
+            self.end = max(self.end, index.message_end_time)
+        self.chunks.append(index)
+        for channel, count in counts.items():
+            self.counts[channel] = self.counts.get(channel, 0) + count
+
+    def ending(self, start: int) -> bytes:
+        """Return the end of the file: end of data, summary, footer and magic.
+
+        Args:
+            start: place of the result in the file.
+        """
+        out = RecordBuilder()
+        data_end = packed(records.DataEnd(0))
+        start += len(data_end)
+        statistics = records.Statistics(
+            len(self.attachments), len(self.channels), self.counts, len(self.chunks), sum(self.counts.values()),
+            self.end, self.start, len(self.metadata), len(self.schemas),
+        )  # fmt: skip
+        groups: list[tuple[Opcode, Sequence[Any]]] = [
+            (Opcode.SCHEMA, [*self.schemas.values()]),
+            (Opcode.CHANNEL, [*self.channels.values()]),
+            (Opcode.STATISTICS, [statistics]),
+            (Opcode.CHUNK_INDEX, self.chunks),
+            (Opcode.ATTACHMENT_INDEX, self.attachments),
+            (Opcode.METADATA_INDEX, self.metadata),
+        ]
+        offsets = []
+        for opcode, group in groups:
+            first = out.count
+            for record in group:
+                record.write(out)
+            if group:
+                offsets.append(records.SummaryOffset(opcode, start + first, out.count - first))
+        offset_start = start + out.count
+        for offset in offsets:
+            offset.write(out)
+        summary = _bytes_of(out)
+        crc = zlib.crc32(struct.pack("<BQQQ", Opcode.FOOTER, 20, start, offset_start), zlib.crc32(summary))
+        return data_end + summary + packed(records.Footer(start, offset_start, crc)) + MAGIC
+
+
+def packed(record: records.McapRecord) -> bytes:
+    """Return a record as bytes."""
+    out = RecordBuilder()
+    record.write(out)
+    return _bytes_of(out)
+
+
+def _bytes_of(out: RecordBuilder) -> bytes:
+    data: bytes = out.end()  # type: ignore[no-untyped-call]
+    return data
+
+
+def message_indexes(index: Array, start: int) -> tuple[bytes, dict[int, int], dict[int, int]]:
+    """Return the message indexes that follow a chunk.
+
+    Args:
+        index: channel, log time (ns) and place in the chunk of each message, int64 `[message, 3]`.
+        start: place of the result in the file.
+
+    Returns:
+        The records, the place of each channel's record in the file, and the number of messages per channel.
+    """
+    out = bytearray()
+    places, counts = {}, {}
+    for channel in np.unique(index[:, 0]).tolist():
+        entries = np.ascontiguousarray(index[index[:, 0] == channel, 1:], "<i8")
+        places[channel], counts[channel] = start + len(out), len(entries)
+        out += struct.pack("<BQHI", Opcode.MESSAGE_INDEX, 6 + entries.nbytes, channel, entries.nbytes)
+        out += entries.tobytes()
+    return bytes(out), places, counts
+
+
+class McapWriter:
+    """Open MCAP file. `add` is called by one thread at a time.
+
+    Args:
+        path: the file; an existing one is replaced.
+        profile: profile of the file, e.g. ``"ros2"``.
+        library: name and version of the writing program.
+
+    Attributes:
+        error: why the file could not be written; None while it could.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
+        self.path = os.fspath(path)
+        self.collect: Callable[[], None] = lambda: None
+        """Function that adds what its owner has collected; called by the thread, which holds `changed`."""
+        self.error: Exception | None = None
+        self._file = open(self.path, "wb", buffering=0)
+        self._end = 0
+        """Size of the file up to its last complete record, bytes."""
+        self._summary = Summary()
+        self.changed = threading.Condition()
+        """Lock of the contents; held while what `collect` adds is changed."""
+        self._chunk = _Chunk()
+        self._queue: deque[_Chunk] = deque()
+        self._queued = 0
+        self._is_closing = False
+        try:
+            self._append([MAGIC, packed(records.Header(profile, library))])
+        except BaseException:
+            self._file.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="sensorium-record", daemon=True)
+        self._thread.start()
+        _open.add(self)
+
+    # Called by the owner ----------------------------------------------------------------------------------------------
+
+    def add_channel(
+        self, topic: str, schema: str, definition: str, metadata: Mapping[str, str], encoding: str = "ros2msg"
+    ) -> int:
+        """Add a channel of CDR messages and return its number.
+
+        Args:
+            topic: its topic; topics may repeat.
+            schema: name of the message type.
+            definition: definition of the message type.
+            metadata: further information about the channel.
+            encoding: language of the definition.
+        """
+        with self.changed:
+            schemas, data = self._summary.schemas, definition.encode()
+            same = (each.id for each in schemas.values() if (each.name, each.data) == (schema, data))
+            number = next(same, len(schemas) + 1)
+            if number not in schemas:
+                schemas[number] = records.Schema(number, data, encoding, schema)
+                self._put(schemas[number])
+            channel = records.Channel(len(self._summary.channels) + 1, topic, "cdr", dict(metadata), number)
+            self._put(channel)
+            self._summary.channels[channel.id] = channel
+            return channel.id
+
+    def _put(self, record: records.McapRecord) -> None:
+        data = packed(record)
+        self._chunk.parts.append(data)
+        self._chunk.nbytes += len(data)
+
+    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]]) -> None:
+        """Add messages one after the other; wait while too many are queued.
+
+        Args:
+            messages: of each the number of its channel, its time (ns), the wall clock (ns since 1970), the number of
+                its frame, and its consecutive buffers, which must not change afterwards.
+        """
+        places, parts, at = [], [], 0
+        for channel, log_time, publish_time, sequence, contents in messages:
+            size = sum(map(_size, contents))
+            head = _MESSAGE.pack(OPCODE, size + 22, channel, sequence & 0xFFFFFFFF, log_time, publish_time)
+            parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
+            places.append((channel, log_time, at))
+            at += len(head) + size
+        self.add_records(parts, np.array(places, np.int64))
+
+    def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
+        """Add messages of one size; wait while too many are queued.
+
+        Args:
+            channels: numbers of their channels, `[message]`.
+            log_times: their times, ns, `[message]`.
+            publish_time: wall-clock time, ns since 1970.
+            sequence: number of their frame.
+            rows: the messages, uint8 `[message, byte]`.
+        """
+        count, size = rows.shape
+        heads = np.empty(count, HEADS)
+        heads["opcode"], heads["length"], heads["channel"] = OPCODE, size + 22, channels
+        heads["sequence"], heads["log_time"], heads["publish_time"] = sequence & 0xFFFFFFFF, log_times, publish_time
+        data = np.concatenate((heads.view(np.uint8).reshape(count, -1), rows), axis=1)
+        self.add_records([data], np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1))
+
+    def add_records(self, parts: Sequence[Any], index: Array) -> None:
+        """Add finished records; wait while too many are queued.
+
+        Args:
+            parts: consecutive buffers, which must not change afterwards.
+            index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`.
+        """
+        size = sum(map(_size, parts))
+        with self.changed:
+            if self.error is not None:
+                return
+            if self._chunk.nbytes + size > CHUNK_BYTES and self._chunk.index:
+                self._close_chunk()
+            chunk = self._chunk
+            index[:, 2] += chunk.nbytes
+            chunk.index.append(index)
+            chunk.parts += parts
+            chunk.nbytes += size
+            if chunk.nbytes >= CHUNK_BYTES:
+                self._close_chunk()
+            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() is not self._thread:
+                self.changed.wait()
+
+    def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
+        """Add a record of named texts to the file."""
+
+        def note(at: int, size: int) -> None:
+            self._summary.metadata.append(records.MetadataIndex(at, size, name))
+
+        self._add_record(packed(records.Metadata(name, dict(values))), note)
+
+    def attach(self, name: str, media_type: str, data: bytes) -> None:
+        """Attach a file.
+
+        Args:
+            name: its name, e.g. ``"rig.toml"``.
+            media_type: its media type, e.g. ``"text/plain"``.
+            data: its contents.
+        """
+        now = time.time_ns()
+
+        def note(at: int, size: int) -> None:
+            index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
+            self._summary.attachments.append(index)
+
+        self._add_record(packed(records.Attachment(now, now, name, media_type, data)), note)
+
+    def _add_record(self, data: bytes, note: Any) -> None:
+        """Write a record outside chunks, after all messages added so far."""
+        self.flush()
+        with self.changed:
+            if self.error is None:
+                try:
+                    at = self._end
+                    self._append([data])
+                    note(at, len(data))
+                except OSError as error:
+                    self._fail(error)
+
+    def flush(self) -> None:
+        """Write all messages added so far to the file, and wait for it."""
+        with self.changed:
+            self.collect()
+            self._close_chunk()
+            while self._queued and self.error is None:
+                self.changed.wait()
+
+    def close(self) -> None:
+        """Complete the file: write the rest and the summary. Closing twice has no effect."""
+        with self.changed:
+            if self._is_closing:
+                return
+            self.collect()
+            self._close_chunk()
+            self._is_closing = True
+            self.changed.notify_all()
+        self._thread.join()
+        _open.discard(self)
+        with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
+            self._append([self._summary.ending(self._end)])
+        self._file.close()
+
+    def _close_chunk(self) -> None:
+        """Pass the open chunk to the thread; the caller holds the lock."""
+        chunk = self._chunk
+        if chunk.nbytes and self.error is None:
+            self._chunk = _Chunk()
+            self._queue.append(chunk)
+            self._queued += chunk.nbytes
+            self.changed.notify_all()
+
+    # The thread -------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                while not self._queue:
+                    if self._is_closing:
+                        return
+                    left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
+                    if left > 0.0:
+                        self.changed.wait(left)
+                    else:
+                        self._close_old()
+                chunk = self._queue.popleft()
+            error: Exception | None = None
+            try:
+                if self.error is None:
+                    self._write(chunk)
+            except Exception as failed:  # otherwise the caller would wait for a thread that has ended
+                error = failed
+            with self.changed:
+                if error is not None:
+                    self._fail(error)
+                self._queued -= chunk.nbytes
+                self.changed.notify_all()
+
+    def _close_old(self) -> None:
+        """Close the open chunk because of its age; the thread holds the lock."""
+        try:
+            self.collect()
+        except Exception as error:  # of the owner, which reports it
+            self._fail(error)
+        self._close_chunk()
+        self._chunk.opened = time.monotonic()
+
+    def _fail(self, error: Exception) -> None:
+        """Drop everything that is not written; the caller holds the lock."""
+        self.error = error
+        self._chunk = _Chunk()
+        self._queued -= sum(chunk.nbytes for chunk in self._queue)
+        self._queue.clear()
+        self.changed.notify_all()
+
+    def _write(self, chunk: _Chunk) -> None:
+        packed = _compressed(chunk.parts)
+        size = sum(map(len, packed))
+        index = np.concatenate([np.empty((0, 3), np.int64), *chunk.index])
+        times = index[:, 1]
+        first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        record = _CHUNK.pack(Opcode.CHUNK, 8 * 4 + 4 + 4 + 3 + size, first, last, chunk.nbytes, 0, 3, b"lz4", size)
+        at, length = self._end, len(record) + size
+        indexes, places, counts = message_indexes(index, at + length)
+        self._append([record, *packed, indexes])
+        self._summary.add(
+            records.ChunkIndex(length, at, "lz4", size, last, len(indexes), places, first, chunk.nbytes), counts
+        )
+
+    def _append(self, parts: Sequence[bytes]) -> None:
+        """Write to the end of the file; if that fails, cut the file after its last complete record.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        try:
+            for part in parts:
+                view = memoryview(part)
+                while len(view):
+                    view = view[self._file.write(view) or 0 :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)
+                self._file.seek(self._end)
+            raise
+        self._end += sum(map(len, parts))
+
+
+def _compressed(parts: Sequence[Any]) -> list[bytes]:
+    """Return buffers as one LZ4 frame with a checksum, in pieces."""
+    joined: list[Any] = []
+    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
+        several = list(group)
+        joined += [b"".join(several)] if is_small else several
+    context = lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX4MB, content_checksum=True, auto_flush=True
+    )
+    out = [context.begin(sum(map(_size, joined)))]
+    out += [context.compress(part) for part in joined]
+    out.append(context.flush())
+    return out
+
+
+def _size(part: Any) -> int:
+    return len(part) if isinstance(part, bytes) else int(part.nbytes)

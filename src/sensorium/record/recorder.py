@@ -1,0 +1,508 @@
+"""Recorder: writes the readings of a scene to an MCAP file while the scene runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import struct
+import time
+import warnings
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning
+from sensorium.readings import Array, Reading, read_only
+from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, Batch, of_envs
+from sensorium.record.world import WORLD_FILE, world_file
+from sensorium.spec import FieldSpec
+
+if TYPE_CHECKING:
+    from sensorium.record.mcap_writer import McapWriter
+    from sensorium.record.ros2_track import Ros2Track
+    from sensorium.record.rows import SensorRows
+    from sensorium.scene import Scene
+
+FORMAT = "1"
+"""Version of the contents of a recording."""
+ABOUT = "sensorium"
+"""Name of the metadata record that describes a recording."""
+CONTROL, MARKS = "control", "/marks"
+"""Name of the record of the controls, and topic of the marks."""
+MARK_TYPE = f"{PACKAGE}/msg/Mark"
+MARK_DEFINITION = """# An episode, a task or another event of some environments
+int64 tick
+float64 time
+int64[] env_ids
+string name
+string value
+"""
+LARGEST = 2**18
+"""Greatest size of a reading that is collected with others, bytes."""
+_PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
+
+
+def open_writer(path: str | os.PathLike[str]) -> McapWriter:
+    """Create an MCAP file.
+
+    Raises:
+        MissingDependencyError: the extra `record` is not installed.
+        ConfigError: the file cannot be created.
+    """
+    try:
+        from sensorium.record.mcap_writer import McapWriter
+    except ImportError as error:
+        raise missing(error) from None
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return McapWriter(path, "ros2", f"sensorium {_version('sensorium')}")
+    except OSError as error:
+        raise ConfigError.single(
+            "Recorder", "path", os.fspath(path), "a file that can be written", f"{error.strerror or error}."
+        ) from error
+
+
+def checksum(values: Mapping[str, str]) -> str:
+    """Return the checksum of a record of named texts."""
+    return f"{zlib.crc32(json.dumps(dict(values), sort_keys=True).encode()):08x}"
+
+
+def missing(error: ImportError) -> MissingDependencyError:
+    """Return the error for a missing package of the extra `record`."""
+    return MissingDependencyError(
+        f"MCAP files need {error.name}, which is not installed: pip install 'sensorium[record]'."
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _nanoseconds(seconds: float) -> int:
+    return max(round(seconds * 1e9), 0)
+
+
+@dataclass(slots=True)
+class _Track:
+    """Channels of one sensor."""
+
+    sensor: Any
+    """The sensor; its channels are opened again if it is replaced."""
+    batches: tuple[Batch, ...]
+    channels: tuple[int, ...]
+
+
+class Recorder:
+    """Recording of a scene in an MCAP file, made by `Scene.record`; a context manager that completes the file on exit.
+
+    Every sample of every chosen sensor is recorded, with its truth: when it is captured, and when it arrives. The
+    recorder takes them when the scene steps, updates or resets. A thread compresses and writes them. If it cannot keep
+    up, the step waits, and nothing is lost. If the file cannot be written, e.g. because the disk is full, one warning
+    is issued, the recording stops, and the simulation continues.
+
+    Args:
+        scene: the scene.
+        path: the file; missing folders are created, an existing file is replaced.
+        sensors: names or configs of the sensors to record; None records those with a config, and those that the model
+            declares once they are read.
+        envs: environments to record; None records all.
+        ros2: whether to write standard ROS 2 messages too, one per environment and sample.
+
+    Raises:
+        ConfigError: the file cannot be created, or an environment does not exist.
+        UnknownNameError: no sensor has that name.
+        MissingDependencyError: the extra `record` is not installed.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        path: str | os.PathLike[str],
+        *,
+        sensors: Iterable[Any] | None = None,
+        envs: Iterable[int] | None = None,
+        ros2: bool = False,
+    ) -> None:
+        self._scene = scene
+        self._names = None if sensors is None else [scene[each].name for each in sensors]
+        self.env_ids = _env_ids(envs, scene.num_envs)
+        """The recorded environments, int64 [env]."""
+        first, last = int(self.env_ids[0]), int(self.env_ids[-1])
+        self._span = slice(first, last + 1)
+        self._rows = self.env_ids - first
+        self._takes_all = len(self._rows) == last + 1 - first
+        self._choice: Any = self._span if self._takes_all else self.env_ids
+        self.ros2 = ros2
+        self._tracks: dict[str, _Track] = {}
+        self._rows_of: dict[str, SensorRows] = {}
+        """Sensor -> rows, for sensors with small readings, in the order of the scene."""
+        self._logs: dict[str, tuple[Batch, int]] = {}
+        self._marks = 0
+        """Number of the channel of the marks; 0 before the first one."""
+        self._followed: dict[str, Any] = {}
+        self._types: dict[str, Batch] = {}
+        self._ros2: Ros2Track | None = None
+        self.frame = 0
+        """Number of frames so far: moments with something new."""
+        self._counts: dict[str, int] = {}
+        self._tick = scene.tick
+        self._is_step_start = True
+        self._control: Array | None = None
+        self._arrangement = -1
+        self._episode = self._episodes()
+        self._warned = False
+        self._writer = open_writer(path)
+        try:
+            self._describe()
+            self._writer.collect = self._collect
+            self._cursor = scene.sample_cursor()
+            self._watch = scene.watch(self._on_frame)
+            self._on_frame()
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{self.frame} frames"
+        return f"<Recorder {self.path}: {state}>"
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._writer.path)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is recorded: it was closed, or the file could not be written."""
+        return self._watch.is_closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the file could not be written."""
+        return self._writer.error is not None
+
+    # Contents on request ----------------------------------------------------------------------------------------------
+
+    def log(self, name: str, values: Any) -> None:
+        """Record values of the loop, such as actions or rewards.
+
+        Args:
+            name: their name, e.g. ``"actions"``.
+            values: `[env, ...]`, a row for each environment of the scene; always of the same shape and type.
+
+        Raises:
+            ConfigError: the values have no row per environment, or another shape or type than before.
+        """
+        array = _on_host(values)
+        expected = f"an array [env {self._scene.num_envs}, ...]"
+        if name == CONTROL:
+            raise ConfigError.single("Recorder.log", "name", name, "another name, since the controls have this one")
+        if array.shape[:1] != (self._scene.num_envs,):
+            raise ConfigError.single("Recorder.log", name, array.shape, expected)
+        self._log(name, array[self.env_ids], self._scene.tick, expected)
+
+    def mark(self, name: str, value: str = "", env_ids: Iterable[int] | None = None) -> None:
+        """Record a mark at the present time, such as the start of a task.
+
+        The start of each episode is marked by the recorder itself, with the name ``"episode"``.
+
+        Args:
+            name: kind of the mark, e.g. ``"task"``.
+            value: text, e.g. the task.
+            env_ids: environments it concerns; None for all recorded ones.
+        """
+        if self.is_closed:
+            return
+        envs = self.env_ids if env_ids is None else np.asarray([*env_ids], np.int64)
+        if not self._marks:
+            self._marks = self._writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
+        head = struct.pack("<4sqdI", LITTLE_ENDIAN, self._scene.tick, self._scene.time, len(envs))
+        ids = bytes(4 if len(envs) else 0) + envs.astype("<i8").tobytes()
+        texts = b""
+        for text in (name, value):
+            data = text.encode("utf-8", "surrogatepass") + b"\0"
+            texts += bytes(-(len(head) - 4 + len(ids) + len(texts)) % 4) + struct.pack("<I", len(data)) + data
+        log_time = _nanoseconds(self._scene.time)
+        self._writer.add((self._marks, log_time, time.time_ns(), self.frame, [head + ids + texts]))
+
+    def attach(self, name: str, media_type: str, data: bytes) -> None:
+        """Attach a file to the recording, e.g. ``attach("rig.toml", "application/toml", text.encode())``."""
+        self._writer.attach(name, media_type, data)
+
+    def flush(self) -> None:
+        """Write everything recorded so far to the file, and wait for it."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Complete the file. Closing twice has no effect."""
+        if not self._watch.is_closed:
+            self._watch.close()
+            self._flush_rows()
+            for name in list(self._followed):
+                self._unfollow(name)
+        self._writer.close()
+        self._report()
+
+    # Description ------------------------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """Write what does not change: scene, versions, bodies, shapes."""
+        scene = self._scene
+        about = {name: value for name, value in scene.description().to_dict().items() if name != "sensors"}
+        versions = {name: found for name in _PROGRAMS if (found := _version(name))}
+        values = {
+            "format": FORMAT,
+            "scene": json.dumps(about),
+            "env_ids": json.dumps(self.env_ids.tolist()),
+            "bodies": json.dumps(scene.bodies().to_dict()["bodies"]),
+            "versions": json.dumps({**versions, "python": platform.python_version()}),
+        }
+        self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
+        self._writer.attach(*WORLD_FILE, world_file(scene.engine))
+
+    # Frames -----------------------------------------------------------------------------------------------------------
+
+    def _on_frame(self) -> None:
+        """Record what is new; called on the loop's thread after each advance of the scene."""
+        if self._writer.error is not None:
+            self._report()
+            self.close()
+            return
+        scene = self._scene
+        wall, now, tick = time.time_ns(), _nanoseconds(scene.time), scene.tick
+        pending = self._cursor.pending(self._follow())
+        if pending:
+            self.frame += 1
+            others = [name for name in pending if name not in self._rows_of]
+            readings = self._published(others) if others else {}
+            for name in pending:
+                if name in readings:
+                    self._write_reading(name, readings[name], now, wall)
+                    continue
+                with self._writer.changed:
+                    rows = self._rows_of[name]
+                    if rows.must_flush:
+                        self._collect()
+                    rows.add(self.frame, now, wall, tick, scene.time)
+                self._cursor.mark_taken(self._followed[name])
+        self._record_control()
+        if tick <= self._tick:
+            self._mark_episodes()
+        self._tick = tick
+
+    def _published(self, names: list[str]) -> dict[str, Reading]:
+        """Return the new readings of some sensors, of the recorded environments."""
+        span = None if len(self._rows) == self._scene.num_envs else self._span
+        readings = self._scene.publish(names, since=self._cursor, envs=span, poses=True)
+        if self._takes_all:
+            return readings
+        return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
+
+    def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
+        """Write one reading after everything that was collected before it."""
+        if any(rows.count for rows in self._rows_of.values()):
+            self._flush_rows()
+        track = self._tracks.get(name)
+        if track is None or track.sensor is not self._followed[name]:
+            track = self._open_track(name, reading)
+        if self._ros2 is not None:
+            with self._writer.changed:
+                self._ros2.add(reading)
+                self._ros2.write(self.frame)
+        self._writer.add(*(
+            (channel, now, wall, self.frame, batch.encode(reading))
+            for batch, channel in zip(track.batches, track.channels, strict=True)
+        ))  # fmt: skip
+        if sum(batch.nbytes for batch in track.batches) <= LARGEST:
+            live = self._scene.live_sample(name)
+            if live is not None:
+                from sensorium.record.rows import SensorRows
+
+                envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
+                rows = SensorRows(live, track.batches, track.channels, envs)
+                found = {**self._rows_of, name: rows}
+                self._rows_of = {each: found[each] for each in self._followed if each in found}
+
+    def _flush_rows(self) -> None:
+        """Add what was collected to the file."""
+        with self._writer.changed:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Add what was collected to the file, all sensors at once; the caller holds the writer's lock."""
+        parts, index, size = [], [], 0
+        for rows in self._rows_of.values():
+            if not rows.count:
+                continue
+            data, places = rows.take()
+            places[:, 2] += size
+            parts.append(data)
+            index.append(places)
+            size += data.nbytes
+            if self._ros2 is not None:
+                for reading in rows.readings(data):
+                    self._ros2.add(reading)
+        if parts:
+            self._writer.add_records(parts, np.concatenate(index))
+        if self._ros2 is not None:
+            self._ros2.write(self.frame)
+
+    def _follow(self) -> list[str]:
+        """Return the names of the sensors to record; they count this recorder among their listeners."""
+        scene = self._scene
+        if self._names is None:
+            found: Mapping[str, Any] = scene.sensors_in_use
+        else:
+            found = {name: scene[name] for name in self._names if name in scene}
+        if found.keys() != self._followed.keys() or scene.arrangement != self._arrangement:
+            self._arrangement = scene.arrangement
+            with self._writer.changed:
+                self._collect()
+                self._rows_of = {}
+            is_changed = found != self._followed
+            for name in [*self._followed]:
+                if found.get(name) is not self._followed[name]:
+                    self._unfollow(name)
+            for name, sensor in found.items():
+                if name not in self._followed:
+                    sensor.buffers.listeners += 1
+            self._followed = dict(found)
+            self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
+            if self.ros2 and is_changed:
+                self._follow_ros2()
+        return [*found]
+
+    def _follow_ros2(self) -> None:
+        """Prepare the messages of the sensors that are followed now."""
+        from sensorium.record.ros2_track import Ros2Track
+
+        self._flush_rows()
+        about = self._scene.description()
+        about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
+        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2)
+
+    def _unfollow(self, name: str) -> None:
+        sensor = self._followed.pop(name)
+        sensor.buffers.listeners -= 1
+        if not sensor.is_retired and sensor.buffers.poses is not None and sensor.buffers.listeners <= 0:
+            self._scene.forget_poses([name])
+
+    def _open_track(self, name: str, reading: Reading) -> _Track:
+        """Open the channels of a sensor."""
+        mounts = 0 if reading.pose is None else reading.pose.shape[1]
+        dt = self._scene.engine.dt
+        described = json.dumps(self._scene.description().sensors[name])
+        batches, channels = [], []
+        for branch in ("measured", "truth"):
+            batch = Batch(name, reading.kind, reading.specs, self.env_ids, branch, mounts, dt)
+            about = {**batch.to_dict(), "group": "sensor"}
+            if branch == "measured":
+                about["description"] = described
+            batches.append(batch)
+            channels.append(self._add_batch(batch, about))
+        track = self._tracks[name] = _Track(self._followed[name], tuple(batches), tuple(channels))
+        return track
+
+    def _add_batch(self, batch: Batch, metadata: Mapping[str, str]) -> int:
+        """Open a channel; a type name that a different definition has gets a number."""
+        name, number = batch.type_name, 1
+        while self._types.setdefault(name, batch).definition != batch.definition:
+            number += 1
+            name = f"{batch.type_name}{number}"
+        return self._writer.add_channel(batch.topic, name, batch.definition, metadata)
+
+    # Controls, logs and episodes --------------------------------------------------------------------------------------
+
+    def _record_control(self) -> None:
+        """Record the controls when they change, at the tick from which they hold."""
+        scene = self._scene
+        ctrl = getattr(scene.engine, "ctrl", None)
+        if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
+            values = ctrl.detach().cpu().numpy()
+            if self._control is None or not np.array_equal(values, self._control):
+                self._control = values.copy()
+                self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
+        self._is_step_start = not scene.is_within_step
+
+    def _log(self, name: str, values: Array, tick: int, expected: str, actuators: bool = False) -> None:
+        if self.is_closed:
+            return
+        now, dt = time.time_ns(), self._scene.engine.dt
+        if name not in self._logs:
+            axes = ("actuator",) if actuators else tuple(f"axis{k}" for k in range(values.ndim - 1))
+            spec = FieldSpec("value", axes, values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
+            batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, dt)
+            about = {**batch.to_dict(), "group": "log"}
+            if actuators:
+                about["names"] = json.dumps(list(self._scene.engine.names("actuator")))
+            self._logs[name] = batch, self._add_batch(batch, about)
+        batch, channel = self._logs[name]
+        (spec,) = batch.specs
+        if values.shape[1:] != spec.shape or values.dtype.name != spec.dtype:
+            fits = f"{expected} of shape {[len(values), *spec.shape]} and type {spec.dtype} as before"
+            raise ConfigError.single("Recorder.log", name, f"{values.dtype} {list(values.shape)}", fits)
+        envs, count = len(self.env_ids), self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        yes = read_only(np.ones(envs, bool))
+        meta = {
+            "capture_tick": np.full(envs, tick), "valid": yes, "is_new": yes, "frame": np.full(envs, count),
+        }  # fmt: skip
+        reading = Reading(name, "log", batch.specs, self.env_ids, tick, tick * dt, {"value": values}, {}, meta, _dt=dt)
+        self._writer.add((channel, _nanoseconds(tick * dt), now, self.frame, batch.encode(reading)))
+
+    def _episodes(self) -> Array:
+        return _on_host(self._scene.clock.episode).copy()
+
+    def _mark_episodes(self) -> None:
+        """Mark the environments whose episode changed since the last call."""
+        now = self._episodes()
+        changed = self.env_ids[(now != self._episode)[self.env_ids]]
+        self._episode = now
+        if len(changed):
+            self.mark("episode", env_ids=changed.tolist())
+
+    def _report(self) -> None:
+        """Warn, once, that the file could not be written."""
+        error = self._writer.error
+        if error is not None and not self._warned:
+            self._warned = True
+            reason = getattr(error, "strerror", None) or error
+            warnings.warn(
+                f"recording {str(self.path)!r} stopped at t = {self._scene.time:.4g} s: {reason}. The "
+                "file holds what was written before, and the simulation continues.",
+                SensoriumWarning,
+                stacklevel=2,
+            )
+
+
+def _env_ids(envs: Iterable[int] | None, num_envs: int) -> Array:
+    """Return the chosen environments in ascending order."""
+    if envs is None:
+        return read_only(np.arange(num_envs))
+    ids = sorted({*envs})
+    if not ids or not all(isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids):
+        expected = f"numbers of environments from 0 to {num_envs - 1}"
+        raise ConfigError.single("Recorder", "envs", ids, expected)
+    return read_only(np.array(ids, np.int64))
+
+
+def _on_host(values: Any) -> Array:
+    """Return a copy of an array or tensor in host memory."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.array(values)

@@ -1,0 +1,413 @@
+"""Replay of a recording: the same readings as from the live scene."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
+from sensorium.readings import Array, Bodies, Reading, SceneDescription
+from sensorium.record.batches import Batch, reading_of
+from sensorium.record.npz import NpzRecorder, Recording
+from sensorium.record.recorder import ABOUT, FORMAT, MARKS, checksum, missing
+
+if TYPE_CHECKING:
+    from sensorium.record.mcap_file import Block, McapFile, Message
+
+CACHED = 2
+"""Number of decompressed chunks kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Mark in a recording, e.g. the start of an episode or a task.
+
+    Attributes:
+        tick: physics tick.
+        time: simulation time, s.
+        env_ids: environments it concerns, int64 [n].
+        name: its kind, e.g. ``"episode"``.
+        value: its text.
+    """
+
+    tick: int
+    time: float
+    env_ids: Array
+    name: str
+    value: str
+
+
+class Replay:
+    """Open recording, made by `replay`. Iteration yields its `Reading`s in the order in which they were recorded.
+
+    It is also a context manager that closes the file on exit.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        description: description of the recorded scene, with the recorded sensors.
+        env_ids: the recorded environments, int64 [env].
+        bodies: all bodies of the model.
+        versions: name of a program -> its version at the recording.
+        is_complete: whether the recorder completed the file. Otherwise it ends at a time up to a second before the end
+            of the run.
+
+    Raises:
+        ModelError: the file is missing, is not a recording of sensorium, or is damaged.
+        MissingDependencyError: the extra `record` is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            from sensorium.record.mcap_file import McapFile
+        except ImportError as error:
+            raise missing(error) from None
+        self._file: McapFile = McapFile(path)
+        try:
+            self._cache: OrderedDict[int, list[Message]] = OrderedDict()
+            self._read_description()
+        except BaseException:
+            self._file.close()
+            raise
+        self.is_complete = self._file.is_complete
+        if not self.is_complete:
+            warnings.warn(
+                f"recording {self._file.path!r} was not completed; it is read up to its last complete part. Complete "
+                f"it with: sensorium repair {self._file.path}",
+                SensoriumWarning,
+                stacklevel=3,
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Replay {self._file.path!r}: {len(self.description.sensors)} sensors, {self.start:g} to {self.end:g} s>"
+        )
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Closing twice has no effect."""
+        self._file.close()
+
+    def _error(self, reason: str) -> ModelError:
+        return self._file.error(reason)
+
+    def _read_description(self) -> None:
+        file = self._file
+        about = file.metadata(ABOUT)
+        if not about:
+            raise self._error("it was not written by sensorium")
+        known = about.pop("checksum", "")
+        if known != checksum(about):
+            raise self._error("the checksum of its description differs")
+        if about.get("format") != FORMAT:
+            raise self._error(f"its format is {about.get('format')!r}, and this version reads {FORMAT!r}")
+        self._batches: dict[int, Batch] = {}
+        self._sensors: dict[int, str] = {}
+        self._truths: dict[str, set[int]] = {}
+        self._logs: dict[str, set[int]] = {}
+        self._marks: set[int] = set()
+        described: dict[str, Mapping[str, Any]] = {}
+        for number, channel in sorted(file.channels.items()):
+            group = channel.metadata.get("group")
+            if group == "marks" and channel.topic == MARKS:
+                self._marks.add(number)
+            if group not in ("sensor", "log"):
+                continue
+            try:
+                batch = self._batches[number] = Batch.from_dict(channel.metadata)
+            except ModelError as error:
+                raise self._error(str(error)) from None
+            if group == "log":
+                self._logs.setdefault(batch.sensor, set()).add(number)
+            elif batch.branch == "truth":
+                self._truths.setdefault(batch.sensor, set()).add(number)
+            else:
+                self._sensors[number] = batch.sensor
+                described[batch.sensor] = self._json(channel.metadata, "description", dict)
+        scene = self._json(about, "scene", dict)
+        try:
+            self.description = SceneDescription(
+                str(scene["engine"]), float(scene["dt"]), int(scene["num_envs"]), int(scene["seed"]), described,
+                int(scene["first_env"]),
+            )  # fmt: skip
+            self.env_ids: Array = np.array(self._json(about, "env_ids", list), np.int64)
+            self.bodies = Bodies.from_dict({"bodies": self._json(about, "bodies", list)})
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self._error(f"its description is damaged ({type(error).__name__}: {error})") from None
+        self.versions: dict[str, str] = self._json(about, "versions", dict)
+
+    def _json(self, texts: Mapping[str, str], name: str, kind: type[Any]) -> Any:
+        try:
+            found = json.loads(texts[name])
+        except (KeyError, ValueError, RecursionError) as error:
+            raise self._error(f"its {name} is damaged ({type(error).__name__}: {error})") from None
+        if not isinstance(found, kind):
+            raise self._error(f"its {name} is {type(found).__name__}, expected {kind.__name__}")
+        return found
+
+    # Contents ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> float:
+        """Simulation time of the first sample, s; 0 for an empty recording."""
+        return min((block.start for block in self._used()), default=0) * 1e-9
+
+    @property
+    def end(self) -> float:
+        """Simulation time of the last sample, s; 0 for an empty recording."""
+        return max((block.end for block in self._used()), default=0) * 1e-9
+
+    def _used(self) -> list[Block]:
+        return [block for block in self._file.blocks if block.channels != frozenset()]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Sensor -> number of its readings."""
+        found = dict.fromkeys(self.description.sensors, 0)
+        for number, name in self._sensors.items():
+            found[name] += self._file.counts.get(number, 0)
+        return found
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Names of other recorded values: ``"control"`` and those of `Recorder.log`."""
+        return tuple(self._logs)
+
+    def __iter__(self) -> Iterator[Reading]:
+        return self.readings()
+
+    def readings(
+        self, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
+    ) -> Iterator[Reading]:
+        """Yield the readings of a time span, in the order in which they were recorded.
+
+        Args:
+            names: sensors; None for all.
+            start: first time, s. Earlier parts of the file are not read.
+            end: last time, s.
+
+        Raises:
+            UnknownNameError: no sensor of that name was recorded.
+            ModelError: the file is damaged.
+        """
+        for _, reading in self._numbered(self._channels(names), start, end):
+            yield reading
+
+    def frames(
+        self, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
+    ) -> Iterator[dict[str, Reading]]:
+        """Yield the readings of a time span grouped by frame, as `Scene.publish` returned them; see `readings`."""
+        numbered = self._numbered(self._channels(names), start, end)
+        for _, frame in itertools.groupby(numbered, lambda each: each[0]):
+            yield {reading.name: reading for _, reading in frame}
+
+    def play(
+        self, speed: float = 1.0, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
+    ) -> Iterator[dict[str, Reading]]:
+        """Yield the frames of a time span at the speed of the wall clock; see `frames`.
+
+        Args:
+            speed: simulated seconds per second.
+            names: sensors; None for all.
+            start: first time, s.
+            end: last time, s.
+        """
+        begin = None
+        for frame in self.frames(names, start, end):
+            now = next(iter(frame.values())).time
+            if begin is None:
+                begin = time.monotonic() - now / speed
+            if (left := begin + now / speed - time.monotonic()) > 0.0:
+                time.sleep(left)
+            yield frame
+
+    def at(self, when: float, names: str | Iterable[str] | None = None) -> dict[str, Reading]:
+        """Return the newest reading of each sensor at a time; a sensor without an earlier reading is missing.
+
+        Args:
+            when: simulation time, s.
+            names: sensors; None for all.
+        """
+        channels = self._channels(names)
+        wanted = {self._sensors[number] for number in channels}
+        found: dict[str, Reading] = {}
+        blocks = self._file.blocks
+        for index in reversed(range(len(blocks))):
+            if len(found) == len(wanted):
+                break
+            if blocks[index].start * 1e-9 > when or not _holds(blocks[index], channels):
+                continue
+            newest = {
+                reading.name: reading
+                for _, reading in self._block_readings(index, channels)
+                if reading.time <= when and reading.name not in found
+            }
+            found |= newest
+        return {name: found[name] for name in self.description.sensors if name in found}
+
+    def log(self, name: str) -> Iterator[Reading]:
+        """Yield other recorded values as readings with one field, `value`; see `logs`.
+
+        Raises:
+            UnknownNameError: no values of that name were recorded.
+        """
+        if name not in self._logs:
+            raise UnknownNameError("recorded values", name, self._logs)
+        for _, reading in self._numbered(self._logs[name], -inf, inf):
+            yield reading
+
+    @property
+    def control(self) -> Iterator[Reading]:
+        """Controls of the actuators, one reading per change at the tick from which they hold."""
+        return self.log("control") if "control" in self._logs else iter(())
+
+    @property
+    def marks(self) -> list[Mark]:
+        """All marks, in the order in which they were recorded."""
+        found = []
+        for index, block in enumerate(self._file.blocks):
+            if _holds(block, self._marks):
+                found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
+        return found
+
+    def _mark(self, data: memoryview) -> Mark:
+        try:
+            _, tick, now, count = struct.unpack_from("<4sqdI", data)
+            at = 24 + (4 if count else 0)
+            ids = np.frombuffer(data, "<i8", count, at).copy()
+            at += 8 * count
+            texts = []
+            for _ in range(2):
+                at += -(at - 4) % 4
+                (size,) = struct.unpack_from("<I", data, at)
+                if not 0 < size <= len(data) - at - 4:
+                    raise ValueError(f"a text of {size} bytes")
+                texts.append(bytes(data[at + 4 : at + 3 + size]).decode("utf-8", "surrogatepass"))
+                at += 4 + size
+        except (struct.error, ValueError) as error:
+            raise self._error(f"a mark is damaged ({error})") from None
+        return Mark(tick, now, ids, *texts)
+
+    def attachment(self, name: str) -> bytes | None:
+        """Return the contents of an attached file, e.g. ``"world.npz"``; None if there is none."""
+        return self._file.attachment(name)
+
+    def recording(self, *, max_envs: int | None = None, max_bytes: int = 2**30) -> Recording:
+        """Return the whole recording in memory, e.g. for `sensorium.view.plot_recording`.
+
+        Args:
+            max_envs: number of environments, from the first recorded one; None for all.
+            max_bytes: greatest memory; when it is reached, a warning is issued and later readings are omitted.
+        """
+        recorder = NpzRecorder(max_envs=max_envs, max_bytes=max_bytes)
+        for reading in self:
+            recorder.add(reading)
+            if recorder.is_full:
+                break
+        return recorder.recording(self.description)
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def _channels(self, names: str | Iterable[str] | None) -> set[int]:
+        """Return the channels of the measured values of some sensors."""
+        if names is None:
+            return set(self._sensors)
+        wanted = [names] if isinstance(names, str) else list(names)
+        for name in wanted:
+            if name not in self.description.sensors:
+                raise UnknownNameError("recorded sensor", name, self.description.sensors)
+        return {number for number, name in self._sensors.items() if name in wanted}
+
+    def _numbered(self, channels: set[int], start: float, end: float) -> Iterator[tuple[int, Reading]]:
+        """Yield (frame, reading) of some channels."""
+        first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
+        for index, block in enumerate(self._file.blocks):
+            if block.end >= first and block.start <= last and _holds(block, channels):
+                for sequence, reading in self._block_readings(index, channels):
+                    if start <= reading.time <= end:
+                        yield sequence, reading
+
+    def _block_readings(self, index: int, channels: set[int]) -> Iterator[tuple[int, Reading]]:
+        """Yield (frame, reading) of the readings that start in a block; the truth of the last may be in the next."""
+        messages = self._messages(index)
+        for place, each in enumerate(messages):
+            if each.channel not in channels:
+                continue
+            batch = self._batches[each.channel]
+            truths = self._truths.get(batch.sensor, set())
+            true: Message | None = None
+            if truths:
+                true = messages[place + 1] if place + 1 < len(messages) else self._first_after(index)
+                if true is None:  # the writer was killed between the two
+                    return
+                if true.channel not in truths:
+                    raise self._error(
+                        f"a reading of {batch.sensor!r} at byte {self._file.blocks[index].offset} has no truth"
+                    )
+            other = None if true is None else self._batches[true.channel]
+            try:
+                reading = reading_of(batch, each.data, None if true is None else true.data, other)
+            except ModelError as error:
+                raise self._error(str(error)) from None
+            yield each.sequence, reading
+
+    def _first_after(self, index: int) -> Message | None:
+        """Return the first message after a block."""
+        for following in range(index + 1, len(self._file.blocks)):
+            if messages := self._messages(following):
+                return messages[0]
+        return None
+
+    def _messages(self, index: int) -> list[Message]:
+        """Return the messages of readings, logs and marks in a block, frame by frame.
+
+        The recorder writes many small messages of one sensor after the other.
+        """
+        found = self._cache.get(index)
+        if found is None:
+            messages = self._file.messages(self._file.blocks[index])
+            own = [each for each in messages if each.channel in self._batches or each.channel in self._marks]
+            found = self._cache[index] = sorted(own, key=lambda each: each.sequence)
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+        else:
+            self._cache.move_to_end(index)
+        return found
+
+
+def _holds(block: Block, channels: set[int]) -> bool:
+    """Return whether a block may hold messages of some channels."""
+    return bool(channels) and (block.channels is None or not block.channels.isdisjoint(channels))
+
+
+def replay(path: str | os.PathLike[str]) -> Replay:
+    """Open a recording.
+
+    ``for reading in sn.replay("run.mcap")`` yields its readings. `Replay` describes parts of it, pacing and other
+    contents.
+
+    Args:
+        path: a file that `Scene.record` wrote.
+
+    Raises:
+        ModelError: the file is missing, is not a recording of sensorium, or is damaged.
+        MissingDependencyError: the extra `record` is not installed.
+    """
+    return Replay(path)

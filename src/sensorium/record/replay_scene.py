@@ -1,0 +1,244 @@
+"""A recording in the place of a scene: a server streams it, and its listeners notice no difference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import ScheduleError, UnknownNameError, UnsupportedError
+from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.record.batches import of_envs
+from sensorium.record.replay import Replay
+
+FIXED = "a recording has only the sensors that it holds"
+
+
+@dataclass(slots=True)
+class ReplaySensor:
+    """A recorded sensor.
+
+    Attributes:
+        name: its name.
+        newest: its newest reading; None before the first.
+        samples: number of its readings so far.
+        arrivals: number of them with a new measured value.
+        buffers: what outputs note about a sensor: the number of listeners.
+    """
+
+    name: str
+    newest: Reading | None = None
+    samples: int = 0
+    arrivals: int = 0
+    buffers: Any = field(default_factory=lambda: SimpleNamespace(listeners=0, poses=None))
+    changes_every_tick: bool = False
+    is_retired: bool = False
+
+    def take(self, reading: Reading) -> None:
+        """Note a reading."""
+        before = self.newest
+        self.samples += 1
+        if before is None or any(
+            not np.array_equal(getattr(reading, name), getattr(before, name))
+            for name in ("capture_tick", "valid", "frame")
+        ):
+            self.arrivals += 1
+        self.newest = reading
+
+
+class ReplayWatch:
+    """Callback of `ReplayScene.watch`."""
+
+    every_tick = False
+
+    def __init__(self, callback: Callable[[], object], watches: list[ReplayWatch]) -> None:
+        self.callback, self._watches = callback, watches
+        watches.append(self)
+
+    def close(self) -> None:
+        """Stop calling the callback. Closing twice has no effect."""
+        if self in self._watches:
+            self._watches.remove(self)
+
+
+class ReplayCursor:
+    """Samples that one output has not taken yet, as `SampleCursor`."""
+
+    def __init__(self, scene: ReplayScene) -> None:
+        self._scene = scene
+        self._taken: dict[str, tuple[int, int]] = {}
+
+    def pending(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
+        """Return the names of sensors with something new; see `SampleCursor.pending`."""
+        found = []
+        for name in self._scene if names is None else names:
+            sensor = self._scene[name]
+            samples, arrivals = self._taken.get(name, (0, 0))
+            if (sensor.samples if truth else sensor.arrivals) > (samples if truth else arrivals):
+                found.append(name)
+        return found
+
+    def mark_taken(self, sensor: ReplaySensor) -> None:
+        """Note that the current sample of a sensor was taken."""
+        self._taken[sensor.name] = sensor.samples, sensor.arrivals
+
+    def skip(self, sensor: ReplaySensor, tick: int) -> None:
+        """Note that samples up to a tick were taken."""
+        if sensor.newest is not None and sensor.newest.tick <= tick:
+            self.mark_taken(sensor)
+
+
+class ReplayScene:
+    """A recording with the interface of a scene that `sensorium.serve` uses; `step` advances to the next samples.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ModelError: the file is missing, is not a recording of sensorium, or is damaged.
+        MissingDependencyError: the extra `record` is not installed.
+    """
+
+    is_within_step = False
+    arrangement = 0
+    presets: Mapping[str, Any] = {}
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.replay = Replay(path)
+        about = self.replay.description
+        self._description = replace(about, num_envs=len(self.replay.env_ids))
+        self._sensors = {name: ReplaySensor(name) for name in about.sensors}
+        self._frames = self.replay.frames()
+        self._next: dict[str, Reading] | None = next(self._frames, None)
+        first = next(iter(self._next.values())).tick if self._next else 0
+        self.engine = SimpleNamespace(name=about.engine, dt=about.dt, tick=first)
+        self.compute = SimpleNamespace(is_loading=None, memory=SimpleNamespace(within=_no_spawning))
+        self._watches: list[ReplayWatch] = []
+        self._advance(first)
+
+    def __getitem__(self, name: str) -> ReplaySensor:
+        if name not in self._sensors:
+            raise UnknownNameError("recorded sensor", name, self._sensors)
+        return self._sensors[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sensors)
+
+    def __len__(self) -> int:
+        return len(self._sensors)
+
+    @property
+    def sensors(self) -> Mapping[str, ReplaySensor]:
+        """Name -> recorded sensor."""
+        return self._sensors
+
+    @property
+    def num_envs(self) -> int:
+        """Number of recorded environments; they are numbered from 0."""
+        return self._description.num_envs
+
+    @property
+    def tick(self) -> int:
+        """Physics tick."""
+        return int(self.engine.tick)
+
+    @property
+    def time(self) -> float:
+        """Simulation time, s."""
+        return self.tick * self._description.dt
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the recording is at its end."""
+        return self._next is None
+
+    def description(self) -> SceneDescription:
+        """Return the description of the recorded scene."""
+        return self._description
+
+    def bodies(self) -> Bodies:
+        """Return all bodies of the recorded model."""
+        return self.replay.bodies
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance by `substeps` ticks; the callbacks of `watch` run at each recorded frame.
+
+        Raises:
+            ScheduleError: controls were given.
+        """
+        if ctrl is not None:
+            raise ScheduleError("a recording cannot be controlled. Call step() without controls.")
+        self._advance(self.tick + substeps)
+
+    def _advance(self, tick: int) -> None:
+        """Take all frames up to a tick."""
+        while (frame := self._next) is not None:
+            now = next(iter(frame.values())).tick
+            if now > tick:
+                break
+            self.engine.tick = now
+            for name, reading in frame.items():
+                numbers = read_only(np.arange(len(reading.env_ids)))
+                self._sensors[name].take(replace(reading, env_ids=numbers))
+            self._next = next(self._frames, None)
+            for watch in self._watches[:]:
+                watch.callback()
+        self.engine.tick = tick
+
+    def watch(self, callback: Callable[[], object], *, every_tick: bool = False) -> ReplayWatch:
+        """Call a function at each recorded frame; see `Scene.watch`."""
+        return ReplayWatch(callback, self._watches)
+
+    def sample_cursor(self) -> ReplayCursor:
+        """Return a record of the samples that one output has taken; see `Scene.sample_cursor`."""
+        return ReplayCursor(self)
+
+    def publish(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        since: ReplayCursor | None = None,
+        envs: slice | None = None,
+        truth: bool = True,
+        poses: bool = False,
+    ) -> dict[str, Reading]:
+        """Return the newest readings; see `Scene.publish`."""
+        out = {}
+        for name in self if names is None else names:
+            sensor = self[name]
+            if sensor.newest is None:
+                continue
+            reading = sensor.newest
+            if envs is not None:
+                reading = of_envs(reading, np.arange(self.num_envs)[envs])
+            out[name] = replace(reading, _truth=reading._truth if truth else {}, _pose=reading.pose if poses else None)
+            if since is not None:
+                since.mark_taken(sensor)
+        return out
+
+    def reset(self, env_ids: Any = None, **state: Any) -> None:
+        """Raise `ScheduleError`: a recording cannot be reset."""
+        raise ScheduleError("a recording cannot be reset. Open it again to start over.")
+
+    def compute_on_demand(self, name: str) -> bool:
+        """Return False: recorded sensors cost nothing."""
+        return False
+
+    def forget_poses(self, names: Iterable[str] | None = None) -> None:
+        """Keep everything: recorded poses cost nothing."""
+
+    def add(self, cfg: Any) -> Any:
+        """Raise `UnsupportedError`: a recording has the sensors that were recorded."""
+        raise UnsupportedError(cfg.label, "a simulation", "replay", FIXED)
+
+
+def _no_spawning(*_: Any) -> Any:
+    """Raise `UnsupportedError`: clients cannot spawn sensors in a recording."""
+    raise UnsupportedError("of a client", "a simulation", "replay", FIXED)

@@ -1,0 +1,267 @@
+"""Recordings that end badly: a killed process, a full disk, a slow disk. What was written can be read."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap_scenes import assert_all_same, assert_same, following, scene
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
+
+import sensorium as sn
+from sensorium.errors import ModelError, SensoriumWarning
+from sensorium.readings import Reading
+from sensorium.record import mcap_writer, rows
+from sensorium.record.repair import repair
+
+HERE = Path(__file__).parent
+LAST = 1.0
+"""Greatest loss of a killed process, s of wall-clock time."""
+
+
+def killed(path: Path, seconds: float, ros2: bool) -> tuple[int, int]:
+    """Kill a recording process after a time; return wall clock (ns) and tick of its last frame."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])}
+    program = [sys.executable, str(HERE / "mcap_child.py"), str(path), "ros2" if ros2 else ""]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, env=env, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        threading.Timer(seconds, child.kill).start()
+        lines = child.stdout.read().splitlines()
+    wall, tick = lines[-1].split() if len(lines[-1].split()) == 2 else lines[-2].split()
+    return int(wall), int(tick)
+
+
+def check_killed(path: Path, seconds: float, ros2: bool) -> None:
+    wall, _ = killed(path, seconds, ros2)
+    with pytest.warns(SensoriumWarning, match="was not completed"):
+        before = [*sn.replay(path)]
+    result = repair(path)
+    assert not result.was_complete and repair(path).was_complete
+    with sn.replay(path) as replay:
+        after = [*replay]
+        assert replay.is_complete
+    assert_all_same(before, after)
+    with open(path, "rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        messages = [message for _, _, message in reader.iter_messages()]
+        summary = reader.get_summary()
+    assert summary is not None and summary.statistics is not None
+    assert len(messages) == summary.statistics.message_count == result.messages
+    last = max((message.publish_time for message in messages), default=wall)
+    assert wall - last < LAST * 1e9
+    with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
+        assert sum(1 for _ in bag.messages()) == len(messages)
+        for connection, _, data in bag.messages():
+            bag.deserialize(data, connection.msgtype)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.1, 2.0])
+def test_a_killed_recording_is_completed(seconds: float, tmp_path: Path) -> None:
+    check_killed(tmp_path / "run.mcap", seconds, ros2=seconds > 1.5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(20))
+def test_a_recording_killed_at_a_random_moment_is_completed(number: int, tmp_path: Path) -> None:
+    check_killed(tmp_path / "run.mcap", random.Random(number).uniform(0.1, 4.0), ros2=number % 2 == 1)
+
+
+def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut within chunks, between them, within indexes and within the summary: the start of the recording remains."""
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 8000)
+    monkeypatch.setattr(rows, "MOST_ROWS", 3)
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap"):
+        for _ in range(60):
+            made.update()
+    content = (tmp_path / "run.mcap").read_bytes()
+    first = content.index(b"lz4")
+    generator, path, counts = np.random.default_rng(0), tmp_path / "cut.mcap", []
+    for cut in sorted({first + 50, len(content) - 1, *generator.integers(first, len(content), 60).tolist()}):
+        path.write_bytes(content[:cut])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SensoriumWarning)
+            before = [*sn.replay(path)]
+        assert not repair(path).was_complete
+        with sn.replay(path) as replay:
+            assert_all_same(before, replay)
+        for one, other in zip(live, before, strict=False):
+            assert_same(one, other)
+        counts.append(len(before))
+        with open(path, "rb") as file:
+            reader = make_reader(file, validate_crcs=True)
+            summary = reader.get_summary()
+            assert summary is not None and summary.statistics is not None
+            assert sum(1 for _ in reader.iter_messages()) == summary.statistics.message_count
+        with AnyReader([path]) as bag:
+            assert sum(1 for _ in bag.messages()) == summary.statistics.message_count
+    assert counts == sorted(counts) and counts[-1] == len(live) and counts[0] == 0
+    path.write_bytes(content[: first - 100])
+    with pytest.raises(ModelError):
+        repair(tmp_path / "none.mcap")
+
+
+# Full and slow disks --------------------------------------------------------------------------------------------------
+
+
+class _Disk(io.FileIO):
+    """File on a disk with limited space, or a slow one."""
+
+    space = 10**12
+    slow = 0.0
+
+    def write(self, data: Any, /) -> int:
+        time.sleep(self.slow)
+        room = max(self.space - self.tell(), 0)
+        if len(data) and not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(memoryview(data)[:room])
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> type[_Disk]:
+    kind = type("Disk", (_Disk,), {})
+    monkeypatch.setattr(mcap_writer, "open", lambda path, mode, buffering: kind(path, mode), raising=False)
+    return kind
+
+
+@pytest.mark.parametrize("space", [60_000, 61_000, 75_000, 100_000])
+def test_a_full_disk_ends_the_recording_only(
+    space: int, disk: type[_Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One warning; the simulation continues, with the same readings; what was written is a valid start."""
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(rows, "MOST_ROWS", 4)
+    disk.space = space
+    made, other = scene(), scene()
+    path = tmp_path / "run.mcap"
+    with warnings.catch_warnings(record=True) as caught, following(made) as live:
+        warnings.simplefilter("always")
+        recorder = made.record(path)
+        for _ in range(300):
+            made.update()
+            other.update()
+            recorder.log("reward", np.zeros(5))
+            recorder.mark("task")
+            time.sleep(0.0005)
+        assert recorder.is_closed
+        recorder.close()
+    found = [str(each.message) for each in caught if issubclass(each.category, SensoriumWarning)]
+    assert len(found) == 1 and "No space left on device" in found[0] and "run.mcap" in found[0]
+    assert os.path.getsize(path) <= space
+    for name in made:
+        assert_same(other.publish()[name], made.publish()[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SensoriumWarning)
+        readings = [*sn.replay(path)]
+    assert 0 < len(readings) < len(live)
+    for one, two in zip(live, readings, strict=False):
+        assert_same(one, two)
+    repair(path)
+    with sn.replay(path) as replay:
+        assert_all_same(readings, replay)
+
+
+def test_a_disk_that_is_full_at_once_gives_one_error(disk: type[_Disk], tmp_path: Path) -> None:
+    disk.space = 10
+    with pytest.raises(sn.ConfigError, match=r"Recorder\.path.*No space left"):
+        scene().record(tmp_path / "run.mcap")
+
+
+def test_a_slow_disk_makes_the_step_wait_and_loses_nothing(
+    disk: type[_Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 4000)
+    monkeypatch.setattr(mcap_writer, "QUEUE_BYTES", 12_000)
+    monkeypatch.setattr(rows, "MOST_ROWS", 2)
+    disk.slow = 0.01
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap") as recorder:
+        for _ in range(100):
+            made.update()
+            assert recorder._writer._queued <= 12_000 + 4000
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert_all_same(live, replay)
+
+
+def test_a_chunk_is_written_in_time_while_the_simulation_stands_still(tmp_path: Path) -> None:
+    made = scene()
+    with made.record(tmp_path / "run.mcap"):
+        for _ in range(10):
+            made.update()
+        end = time.monotonic() + 5.0
+        count = 0
+        while count < 10 and time.monotonic() < end:
+            time.sleep(0.05)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SensoriumWarning)
+                count = sn.replay(tmp_path / "run.mcap").counts.get("imu", 0)
+        assert count >= 10
+
+
+def test_an_abandoned_recording_is_completed_at_the_end_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    text = f"from mcap_scenes import scene; made = scene(); made.record({str(path)!r}); made.update()"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    subprocess.run([sys.executable, "-c", text], check=True, env=env)
+    with sn.replay(path) as replay:
+        assert replay.is_complete and replay.end == pytest.approx(0.002)
+
+
+# Long runs ------------------------------------------------------------------------------------------------------------
+
+
+def _record_long(path: Path, seconds: float, envs: int) -> None:
+    """Record an IMU at 1 kHz; memory stays flat after the first second, and every sample is in the file."""
+    engine = sn.TensorEngine(num_envs=envs, dt=0.001, bodies=["base"])
+    made = sn.Scene(engine, [sn.ImuCfg(name="imu", body="base", gyro_noise=0.01, fields=("ang_vel_b", "lin_acc_b"))])
+    ticks, first = round(seconds * 1000), 0
+    with made.record(path):
+        for tick in range(ticks):
+            made.update()
+            if tick == min(ticks // 4, 30_000):
+                gc.collect()
+                first = _resident()
+        gc.collect()
+        assert _resident() - first < 64 * 2**20
+    before, count = None, 0
+    with sn.replay(path) as replay:
+        assert replay.counts == {"imu": ticks + 1}
+        for reading in replay:
+            assert before is None or reading.tick == before.tick + 1
+            assert reading.env_ids.shape == (envs,) and (reading.capture_tick == reading.tick).all()
+            before, count = reading, count + 1
+        assert count == ticks + 1 and isinstance(before, Reading)
+        assert_same(made.publish(["imu"], poses=True)["imu"], before)
+        gc.collect()
+        assert _resident() - first < 128 * 2**20
+
+
+def _resident() -> int:
+    """Return the memory of this process, bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_second_of_a_fast_sensor_in_many_environments_is_complete(tmp_path: Path) -> None:
+    _record_long(tmp_path / "run.mcap", 2.0, 64)
+
+
+@pytest.mark.soak
+def test_ten_minutes_of_a_fast_sensor_in_many_environments_are_complete(tmp_path: Path) -> None:
+    _record_long(tmp_path / "run.mcap", 600.0, 64)

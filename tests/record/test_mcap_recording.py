@@ -1,0 +1,335 @@
+"""A recording holds every sample of every kind of sensor bit for bit; independent readers decode it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap_scenes import assert_all_same, assert_same, following, scene
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
+from selection import gate
+from two_engines import ENVS, MODEL, sensors, start
+from wire_messages import DENSE, RAGGED, make_reading, spec
+
+import sensorium as sn
+from sensorium.errors import ConfigError, ModelError, SensoriumError, UnknownNameError
+from sensorium.readings import Reading
+from sensorium.record import NpzRecorder, load, mcap_writer, rows
+from sensorium.record.batches import Batch, of_envs, reading_of
+
+CONFIGS = [
+    *(cfg for cfg in sensors()),
+    *(
+        cfg.replace(name=f"late {cfg.label}", delay=0.012, loss=0.2)
+        for cfg in sensors()
+        if cfg.kind() not in ("collision_events", "contact_sensor", "builtin")
+    ),
+]
+SIZES = (
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+)
+ODD = (
+    *(spec(f"f{number}", ("item",), (number % 4 + 1,), dtype) for number, dtype in enumerate(SIZES)),
+    spec("tick", (), (), "int32"), spec("Größe", (), ()), spec("gr_e", (), ()), spec("_Two__Words_", (), (), "uint8"),
+    spec("none", ("ray",), (0,)), spec("alone", (), (), "uint8"), spec("last", ("xyz",), (3,), "float64"),
+)  # fmt: skip
+"""Fields of every type, in an order that needs padding, with names that a message definition cannot have."""
+EVENTS = (
+    *RAGGED,
+    *(spec(f"e{number}", ("event", "item"), (9, number % 3 + 1), dtype) for number, dtype in enumerate(SIZES)),
+)
+
+
+def typed(text: str, name: str) -> Any:
+    """Return a typestore of rosbags that knows one more type."""
+    from rosbags.typesys import get_types_from_msg
+
+    store = get_typestore(Stores.EMPTY)
+    store.register(get_types_from_msg(text, name))
+    return store
+
+
+@pytest.mark.parametrize("specs", [DENSE, ODD, RAGGED, EVENTS, ()], ids=["dense", "odd", "ragged", "events", "none"])
+@pytest.mark.parametrize("envs", [1, 4])
+def test_every_type_is_kept_bit_for_bit_and_rosbags_decodes_it(specs: Any, envs: int) -> None:
+    """Random bits, also those of NaN; with rows of events, empty ones too, and no fields at all."""
+    for seed in range(4):
+        reading = _random(specs, envs, seed)
+        batches = [
+            Batch("odd/name", "odd", reading.specs, reading.env_ids, each, 2, 0.01) for each in ("measured", "truth")
+        ]
+        messages = [memoryview(b"".join(batch.encode(reading))) for batch in batches]
+        again = [Batch.from_dict(json.loads(json.dumps(batch.to_dict()))) for batch in batches]
+        assert again == batches
+        assert_same(reading, reading_of(again[0], messages[0], messages[1], again[1]))
+        for batch, message, values in zip(batches, messages, (reading.measured, reading.truth), strict=True):
+            store = typed(batch.definition, batch.type_name)
+            decoded = store.deserialize_cdr(bytes(message), batch.type_name)
+            assert bytes(store.serialize_cdr(decoded, batch.type_name)) == bytes(message)
+            assert (decoded.tick, decoded.time) == (reading.tick, reading.time)
+            members = [line.split()[1] for line in batch.definition.splitlines() if not line.startswith("#")]
+            fields = [getattr(decoded, member) for member in members[-len([each for each in specs if each.columns]) :]]
+            kept = [each for each in specs if each.columns and not each.is_ragged]
+            kept += [each for each in specs if each.columns and each.is_ragged]
+            for each, found in zip(kept, fields if kept else [], strict=True):
+                assert np.asarray(found).tobytes() == values[each.name].tobytes()
+
+
+def _random(specs: Any, envs: int, seed: int) -> Reading:
+    reading = make_reading(specs, envs, seed)
+    generator = np.random.default_rng(seed)
+    pose = generator.normal(size=(envs, 2, 7)).astype(np.float32)
+    pose.flags.writeable = False
+    reading.name, reading.kind, reading._pose, reading._dt = "odd/name", "odd", pose, 0.01
+    reading._meta["truth_tick"] = reading._meta.get("truth_tick", reading.capture_tick)
+    reading._meta.pop("age", None)
+    return reading
+
+
+def test_some_environments_are_taken_from_a_reading() -> None:
+    for specs in (DENSE, RAGGED):
+        reading = _random(specs, 6, 3)
+        for part in ([0], [5], [0, 3], [1, 2, 4], range(6)):
+            chosen = np.array([*part])
+            assert_same(reading, of_envs(reading, chosen), chosen)
+
+
+def test_a_type_that_messages_cannot_hold_is_reported() -> None:
+    with pytest.raises(SensoriumError, match=r"sensor 'a'.*wide"):
+        Batch("a", "a", (spec("wide", (), (), "complex64"),), [0], "measured", 0, 0.01)
+
+
+# Scenes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("envs", gate([None, [0, 2], [1]], [None, [0, 2]]), ids=str)
+def test_every_kind_of_sensor_is_recorded_bit_for_bit(envs: list[int] | None, tmp_path: Path) -> None:
+    """All kinds, once unchanged and once late and lossy, with a reset in the middle."""
+    engine = sn.MujocoEngine(MODEL, ENVS)
+    made = sn.Scene(engine, CONFIGS, seed=3)
+    start(engine)
+    engine.forward()
+    generator = np.random.default_rng(5)
+    controls = [generator.uniform(-1.0, 1.0, (ENVS, engine.ctrl.shape[1])) for _ in range(12)]
+    with following(made) as live, made.record(tmp_path / "run.mcap", envs=envs) as recorder:
+        for number, ctrl in enumerate(controls):
+            made.step(ctrl, 2)
+            if number == 7:
+                made.reset([2])
+    assert recorder.is_closed
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        rows = slice(None) if envs is None else envs
+        assert_all_same(live, replay, rows)
+        assert replay.counts == {cfg.label: sum(each.name == cfg.label for each in live) for cfg in CONFIGS}
+        described = made.description().sensors
+        assert replay.description.sensors == json.loads(json.dumps({name: described[name] for name in replay.counts}))
+        recorded = [reading["value"] for reading in replay.control]
+        expected = [np.asarray(ctrl)[rows].astype(recorded[0].dtype) for ctrl in controls]
+        assert all(np.array_equal(a, b) for a, b in zip(recorded, expected, strict=True))
+        assert [reading.tick for reading in replay.control] == [2 * number for number in range(12)]
+        assert [(mark.name, mark.env_ids.tolist(), mark.tick) for mark in replay.marks] == (
+            [("episode", [2], 16)] if envs != [1] else []
+        )
+
+
+def test_files_open_with_mcap_and_rosbags(tmp_path: Path) -> None:
+    """Both check the checksums, count all messages, and rosbags decodes each with the definition in the file."""
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap") as recorder:
+        recorder.attach("notes.txt", "text/plain", b"first\n")
+        for _ in range(200):
+            made.update()
+        recorder.flush()
+        for _ in range(200):
+            made.update()
+    with open(tmp_path / "run.mcap", "rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        summary = reader.get_summary()
+        assert summary is not None and summary.statistics is not None
+        assert summary.statistics.message_count == 2 * len(live) == sum(1 for _ in reader.iter_messages())
+        assert summary.statistics.chunk_count == len(summary.chunk_indexes) >= 2
+        assert reader.get_header().profile == "ros2"
+        assert {each.name for each in reader.iter_attachments()} == {"notes.txt", "world.npz"}
+        assert [each.name for each in reader.iter_metadata()] == ["sensorium"]
+        for log_first, (_, channel, message) in zip(
+            live, list(reader.iter_messages(["/batch/imu/truth"])), strict=False
+        ):
+            assert channel.metadata["sensor"] == "imu" and log_first.time >= 0 and message.sequence > 0
+    with AnyReader([tmp_path / "run.mcap"]) as bag:
+        count = 0
+        for connection, stamp, data in bag.messages():
+            message: Any = bag.deserialize(data, connection.msgtype)
+            assert round(message.time * 1e9) == stamp
+            count += 1
+        assert count == 2 * len(live)
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.attachment("notes.txt") == b"first\n" and replay.attachment("other") is None
+
+
+def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks, so that readings and their truth are split between chunks in all ways."""
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(rows, "MOST_ROWS", 1)
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap"):
+        for number in range(100):
+            made.update()
+            if number == 60:
+                made.reset()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert len(replay._file.blocks) > 100
+        assert_all_same(live, replay)
+        assert (replay.start, replay.end) == (0.0, pytest.approx(made.time))
+        for name in ("imu", "robot/state"):
+            assert_all_same([each for each in live if each.name == name], replay.readings(name))
+        for begin, end in ((0.0, 0.05), (0.05, 0.1), (0.099, 0.101), (0.19, 9.0), (5.0, 6.0)):
+            expected = [each for each in live if begin <= each.time <= end]
+            assert_all_same(expected, replay.readings(start=begin, end=end))
+            frames = [reading for frame in replay.frames(start=begin, end=end) for reading in frame.values()]
+            assert_all_same(expected, frames)
+        for when in (0.0, 0.031, 0.1, 0.2, 9.0):
+            newest = {each.name: each for each in live if each.time <= when}
+            found = replay.at(when)
+            assert found.keys() == newest.keys()
+            for name, reading in found.items():
+                assert_same(newest[name], reading)
+        assert replay.at(-1.0) == {}
+        with pytest.raises(UnknownNameError, match="Did you mean 'imu'"):
+            next(replay.readings("imo"))
+
+
+def test_only_some_sensors_are_recorded(tmp_path: Path) -> None:
+    made = scene()
+    with made.record(tmp_path / "run.mcap", sensors=["robot/state"]):
+        for _ in range(20):
+            made.update()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert {each.name for each in replay} == {"robot/state"} == {*replay.description.sensors}
+    with pytest.raises(UnknownNameError, match="imo"):
+        made.record(tmp_path / "other.mcap", sensors=["imo"])
+    for envs in ([], [5], [-1], ["a"]):
+        with pytest.raises(ConfigError, match=r"Recorder\.envs"):
+            made.record(tmp_path / "other.mcap", envs=envs)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Recorder\.path"):
+        made.record(tmp_path)
+
+
+def test_sensors_that_are_added_or_reconfigured_are_recorded(tmp_path: Path) -> None:
+    """The recording then has another layout of the same sensor, and both are read."""
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap"):
+        for number in range(40):
+            made.update()
+            if number == 10:
+                made.add(sn.BodyStateCfg(name="arm", body="arm"))
+            if number == 20:
+                made.reconfigure("robot/state", bodies=".*", body=None)
+            if number == 30:
+                made.remove("arm")
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert_all_same(live, replay)
+        assert {each["pos_w"].shape for each in replay.readings("robot/state")} == {(5, 3), (5, 2, 3)}
+
+
+def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path) -> None:
+    made = scene()
+    rewards = np.random.default_rng(0).normal(size=(10, 5))
+    with made.record(tmp_path / "run.mcap", envs=[1, 4]) as recorder:
+        for number in range(10):
+            made.update()
+            recorder.log("reward", rewards[number])
+            recorder.log("action", np.full((5, 2, 3), number, np.float32))
+            recorder.mark("task", f"number {number} ü", env_ids=range(number % 3))
+        recorder.mark("end")
+        for wrong in (np.zeros(4), np.zeros(()), np.zeros((5, 1)), np.zeros(5, np.float32)):
+            with pytest.raises(ConfigError, match=r"Recorder\.log\.reward"):
+                recorder.log("reward", wrong)
+    recorder.log("reward", rewards[0])
+    recorder.mark("after the end")
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.logs == ("reward", "action")
+        assert np.array_equal([each["value"] for each in replay.log("reward")], rewards[:, [1, 4]])
+        assert [each["value"].shape for each in replay.log("action")] == [(2, 2, 3)] * 10
+        assert [each.tick for each in replay.log("reward")] == list(range(1, 11))
+        marks = [(each.tick, each.time, each.env_ids.tolist(), each.name, each.value) for each in replay.marks]
+        tasks = [(k + 1, pytest.approx((k + 1) * 0.002), [*range(k % 3)], "task", f"number {k} ü") for k in range(10)]
+        assert marks == [*tasks, (10, pytest.approx(0.02), [1, 4], "end", "")]
+        with pytest.raises(UnknownNameError, match="rewards"):
+            next(replay.log("rewards"))
+        with AnyReader([tmp_path / "run.mcap"]) as bag:
+            texts = [
+                bag.deserialize(data, connection.msgtype).value  # type: ignore[attr-defined]
+                for connection, _, data in bag.messages()
+                if connection.topic == "/marks"
+            ]
+        assert texts == [*(f"number {k} ü" for k in range(10)), ""]
+
+
+def test_the_world_and_versions_are_recorded_once(tmp_path: Path) -> None:
+    """Bodies with their boxes, shapes with their meshes, seed, slice of a run, versions."""
+    engine = sn.MujocoEngine(MODEL, 2)
+    made = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu")], seed=7, first_env=64)
+    made.bodies()
+    with made.record(tmp_path / "run.mcap"):
+        made.step()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        about = replay.description
+        assert (about.engine, about.seed, about.first_env, about.dt) == ("mujoco", 7, 64, engine.dt)
+        assert replay.bodies == made.bodies() and replay.versions["numpy"] == np.__version__
+        world = np.load(io.BytesIO(replay.attachment("world.npz") or b""))
+        described = json.loads(str(world["description"]))
+        assert described["bodies"] == list(engine.names("body"))
+        assert [each["name"] for each in described["shapes"]] == [each.name for each in engine.shapes()]
+        for each, shape in zip(described["shapes"], engine.shapes(), strict=True):
+            assert (each["kind"], tuple(each["pos"]), tuple(each["size"])) == (shape.kind, shape.pos, shape.size)
+            if shape.mesh is not None:
+                assert np.array_equal(world[f"mesh/{each['mesh']}/vertices"], shape.mesh.vertices)
+            if shape.hfield is not None:
+                assert np.array_equal(world[f"hfield/{each['hfield']}/heights"], shape.hfield.heights)
+
+
+def test_a_recording_becomes_the_same_npz_as_a_live_run(tmp_path: Path) -> None:
+    """So that plots and everything else that reads `Recording` works from an MCAP file."""
+    made, recorder = scene(), NpzRecorder()
+    with following(made) as live, made.record(tmp_path / "run.mcap"):
+        for _ in range(50):
+            made.update()
+    recorder.add_all(live)
+    recorder.save(tmp_path / "live.npz", made.description())
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        replay.recording().save(tmp_path / "replay.npz")
+    first, second = load(tmp_path / "live.npz"), load(tmp_path / "replay.npz")
+    assert [*first] == [*second]
+    for name in first:
+        for what in ("time", "capture_time", "truth_time", "valid", "stamp"):
+            assert np.array_equal(getattr(first[name], what), getattr(second[name], what))
+        for field in first[name].measured:
+            assert np.array_equal(first[name].measured[field], second[name].measured[field])
+            assert np.array_equal(first[name].truth[field], second[name].truth[field])
+
+
+def test_an_invalid_path_gives_one_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="does not exist"):
+        sn.replay(tmp_path / "none.mcap")
+    with pytest.raises(ModelError, match="a folder"):
+        sn.replay(tmp_path)
+    (tmp_path / "text.mcap").write_text("hello, this is not a recording")
+    with pytest.raises(ModelError, match="not an MCAP file"):
+        sn.replay(tmp_path / "text.mcap")

@@ -1,0 +1,69 @@
+"""Recordings with ROS 2 messages hold those that `Ros2Messages` makes of all live readings at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap_scenes import following, scene
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
+
+from sensorium.record import rows
+from sensorium.record.ros2 import Ros2Messages
+
+
+@pytest.mark.parametrize("collected", [1, 7, 256])
+def test_messages_are_those_of_the_live_readings(
+    collected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many readings are converted at once; two of five environments, with a reset."""
+    monkeypatch.setattr(rows, "MOST_ROWS", collected)
+    made = scene()
+    with following(made) as live, made.record(tmp_path / "run.mcap", envs=[1, 3], ros2=True):
+        for tick in range(90):
+            made.update()
+            if tick == 50:
+                made.reset([3])
+    messages = Ros2Messages(made.description(), [1, 3], truth=True, poses=True)
+    expected: dict[str, list[tuple[int, bytes]]] = {}
+
+    def add(block: Any) -> None:
+        for topic, log_time, data in block:
+            expected.setdefault(messages.topics[topic].name, []).append((log_time, bytes(data)))
+
+    add(messages.static())
+    for name in made:
+        add_all = [reading for reading in live if reading.name == name]
+        for block in messages.encode(add_all):
+            add(block)
+    add(messages.clock(sorted({reading.time for reading in live})))
+    found: dict[str, list[tuple[int, bytes]]] = {}
+    with open(tmp_path / "run.mcap", "rb") as file:
+        for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
+            if not channel.topic.startswith(("/batch/", "/marks")):
+                found.setdefault(channel.topic, []).append((message.log_time, message.data))
+                assert "offered_qos_profiles" in channel.metadata
+    assert found.keys() == expected.keys() and len(found) > 8
+    for topic, values in expected.items():
+        assert sorted(found[topic]) == sorted(values), topic
+        times = [log_time for log_time, _ in found[topic]]
+        assert topic == "/tf" or times == sorted(times)
+
+
+def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
+    made = scene(2)
+    with made.record(tmp_path / "run.mcap", ros2=True):
+        for _ in range(20):
+            made.update()
+    with AnyReader([tmp_path / "run.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
+        times: dict[str, list[float]] = {}
+        for connection, stamp, data in bag.messages():
+            message: Any = bag.deserialize(data, connection.msgtype)
+            if connection.topic == "/clock":
+                times.setdefault("clock", []).append(message.clock.sec + message.clock.nanosec * 1e-9)
+                assert stamp == round(times["clock"][-1] * 1e9)
+    assert np.allclose(times["clock"], np.arange(21) * 0.002)

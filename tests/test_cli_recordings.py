@@ -1,0 +1,144 @@
+"""`sensorium run --record`, `replay`, `repair` and `serve --replay`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.demo import model_path
+
+RIG = """
+[[sensor]]
+kind = "imu"
+name = "trunk"
+site = "imu"
+rate_hz = 200.0
+delay = 0.004
+gyro_noise = 0.01
+
+[[sensor]]
+kind = "joint"
+name = "encoders"
+joints = ".*"
+"""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Path:
+    path = tmp_path / "rig.toml"
+    path.write_text(RIG)
+    return path
+
+
+def run(*options: object) -> int:
+    return main(["run", str(model_path()), *map(str, options)])
+
+
+def test_a_recorded_run_is_replayed_as_the_same_npz(
+    rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same run with and without --record; the replay writes the same arrays and pictures."""
+    common = ("--rig", rig, "--envs", 3, "--seconds", 0.1, "--seed", 5, "--control", "random")
+    assert run(*common, "--out", tmp_path / "live") == 0
+    assert run(*common, "--out", tmp_path / "unused", "--record", tmp_path / "run.mcap") == 0
+    assert "wrote" in (out := capsys.readouterr().out) and "run.mcap" in out
+    assert not (tmp_path / "unused").exists()
+    assert main(["replay", str(tmp_path / "run.mcap"), "--out", str(tmp_path / "again")]) == 0
+    out = capsys.readouterr().out
+    assert "trunk" in out and "3 envs" in out and "also recorded: control" in out and "imu.png" in out
+    with np.load(tmp_path / "live/readings.npz") as live, np.load(tmp_path / "again/readings.npz") as again:
+        assert live.files == again.files
+        for name in live.files:
+            if name != "description":
+                assert np.array_equal(live[name], again[name]), name
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.attachment("rig.toml") == RIG.encode()
+        assert replay.description.seed == 5
+
+
+def test_some_environments_of_the_demo_are_recorded_with_ros2_messages(tmp_path: Path) -> None:
+    path = tmp_path / "sub/run.mcap"
+    options = ["--envs", "3", "--seconds", "0.05", "--record", str(path), "--ros2", "--record-envs", "0,2"]
+    assert main(["run", "demo", *options]) == 0
+    with sn.replay(path) as replay:
+        assert replay.env_ids.tolist() == [0, 2] and {"trunk", "foot", "lidar"} <= {*replay.description.sensors}
+        topics = {channel.topic for channel in replay._file.channels.values()}
+    assert "/env_0002/trunk/data_raw" in topics or any(topic.startswith("/env_2/") for topic in topics)
+    assert not any("env_0001" in topic for topic in topics)
+
+
+def test_a_replay_shows_a_part(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "run.mcap")
+    assert run("--rig", rig, "--seconds", 0.1, "--record", path) == 0
+    capsys.readouterr()
+    assert main(["replay", path, "--sensor", "trunk", "--end", "0.05"]) == 0
+    out = capsys.readouterr().out
+    assert "trunk" in out and "encoders" not in out
+    assert main(["replay", path, "--speed", "100"]) == 0
+    assert "encoders" in capsys.readouterr().out
+
+
+def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "run.mcap")
+    cases: list[tuple[list[str], str]] = [
+        (["run", "demo", "--ros2"], "--record"),
+        (["run", "demo", "--record-envs", "0"], "--record"),
+        (["run", "demo", "--record", path, "--record-envs", "0,1"], "--record-envs"),
+        (["run", "demo", "--record", path, "--record-envs", "a"], "--record-envs"),
+        (["run", "demo", "--record", str(tmp_path)], "--record"),
+        (["run", str(model_path())], "--rig"),
+        (["replay", path], "does not exist"),
+        (["replay", str(rig)], "not an MCAP file"),
+        (["replay", path, "--speed", "-1"], "--speed"),
+        (["replay", path, "--out", str(rig)], "--out"),
+        (["repair", path], "does not exist"),
+        (["repair", str(rig)], "not an MCAP file"),
+        (["serve"], "--replay"),
+        (["serve", "demo", "--replay", path], "--replay"),
+        (["serve", "--replay", path, "--lockstep"], "--lockstep"),
+        (["serve", "--replay", path, "--address", "tcp://127.0.0.1:0"], "does not exist"),
+    ]
+    for args, part in cases:
+        assert main(args) == 2, args
+        err = capsys.readouterr().err
+        assert err.count("error:") == 1 and part in " ".join(err.split()) and "Traceback" not in err, (args, err)
+
+
+def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.mcap"
+    assert run("--rig", rig, "--seconds", 0.1, "--record", path) == 0
+    path.write_bytes(path.read_bytes()[:-100])
+    capsys.readouterr()
+    assert main(["replay", str(path)]) == 0
+    captured = capsys.readouterr()
+    assert "sensorium repair" in captured.err and "trunk" in captured.out
+    assert main(["repair", str(path)]) == 0
+    assert "completed" in capsys.readouterr().out
+    assert main(["repair", str(path)]) == 0
+    assert "already complete" in capsys.readouterr().err
+    assert main(["replay", str(path)]) == 0
+    assert "repair" not in capsys.readouterr().err
+
+
+def test_a_recording_is_served_until_its_end(rig: Path, tmp_path: Path) -> None:
+    """It starts with the first listener, and the server ends with the recording."""
+    path = tmp_path / "run.mcap"
+    assert run("--rig", rig, "--seconds", 0.1, "--record", path) == 0
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    args = [sys.executable, "-m", "sensorium.cli", "serve", "--replay", str(path), "--address", "tcp://127.0.0.1:0"]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[-1]
+        frames: list[float] = []
+        with sn.connect(address, timeout=30.0) as client:
+            client.sensors["encoders"].listen(lambda data: frames.append(data.time), policy="lossless")
+            server.stdout.read()  # until its end
+        assert server.wait(30) == 0
+    assert len(frames) > 30 and max(frames) == pytest.approx(0.1)
