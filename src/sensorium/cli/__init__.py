@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": "sensorium.cli.commands:Demo",
     "run": "sensorium.cli.commands:Run",
     "replay": "sensorium.cli.recordings:Replay",
+    "export": "sensorium.cli.exports:Export",
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",

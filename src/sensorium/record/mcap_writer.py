@@ -179,6 +179,7 @@ class McapWriter:
 
     Attributes:
         error: why the file could not be written; None while it could.
+        summary: contents of the file; complete after `close`.
 
     Raises:
         OSError: the file cannot be created.
@@ -192,7 +193,7 @@ class McapWriter:
         self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
-        self._summary = Summary()
+        self.summary = Summary()
         self.changed = threading.Condition()
         """Lock of the contents; held while what `collect` adds is changed."""
         self._chunk = _Chunk()
@@ -223,15 +224,15 @@ class McapWriter:
             encoding: language of the definition.
         """
         with self.changed:
-            schemas, data = self._summary.schemas, definition.encode()
+            schemas, data = self.summary.schemas, definition.encode()
             same = (each.id for each in schemas.values() if (each.name, each.data) == (schema, data))
             number = next(same, len(schemas) + 1)
             if number not in schemas:
                 schemas[number] = records.Schema(number, data, encoding, schema)
                 self._put(schemas[number])
-            channel = records.Channel(len(self._summary.channels) + 1, topic, "cdr", dict(metadata), number)
+            channel = records.Channel(len(self.summary.channels) + 1, topic, "cdr", dict(metadata), number)
             self._put(channel)
-            self._summary.channels[channel.id] = channel
+            self.summary.channels[channel.id] = channel
             return channel.id
 
     def _put(self, record: records.McapRecord) -> None:
@@ -299,7 +300,7 @@ class McapWriter:
         """Add a record of named texts to the file."""
 
         def note(at: int, size: int) -> None:
-            self._summary.metadata.append(records.MetadataIndex(at, size, name))
+            self.summary.metadata.append(records.MetadataIndex(at, size, name))
 
         self._add_record(packed(records.Metadata(name, dict(values))), note)
 
@@ -315,7 +316,7 @@ class McapWriter:
 
         def note(at: int, size: int) -> None:
             index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
-            self._summary.attachments.append(index)
+            self.summary.attachments.append(index)
 
         self._add_record(packed(records.Attachment(now, now, name, media_type, data)), note)
 
@@ -351,7 +352,7 @@ class McapWriter:
         self._thread.join()
         _open.discard(self)
         with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
-            self._append([self._summary.ending(self._end)])
+            self._append([self.summary.ending(self._end)])
         self._file.close()
 
     def _close_chunk(self) -> None:
@@ -416,7 +417,7 @@ class McapWriter:
         at, length = self._end, len(record) + size
         indexes, places, counts = message_indexes(index, at + length)
         self._append([record, *packed, indexes])
-        self._summary.add(
+        self.summary.add(
             records.ChunkIndex(length, at, "lz4", size, last, len(indexes), places, first, chunk.nbytes), counts
         )
 

@@ -42,6 +42,11 @@ class Ros2Track:
         if before is None:
             self._write(self._messages.static(), 0)
 
+    @property
+    def unmapped(self) -> dict[str, tuple[str, ...]]:
+        """Sensor -> names of its fields that no message holds."""
+        return self._messages.unmapped
+
     def add(self, reading: Reading) -> None:
         """Add a reading, from which messages are made later."""
         self._pending.setdefault(reading.name, []).append(reading)

@@ -2,6 +2,8 @@
 
 from sensorium.record.export.euroc import write_euroc
 from sensorium.record.export.kitti import write_kitti
+from sensorium.record.export.rosbag2 import write_rosbag2
+from sensorium.record.export.tables import write_tables
 from sensorium.record.export.tum import write_tum
 
-__all__ = ["write_euroc", "write_kitti", "write_tum"]
+__all__ = ["write_euroc", "write_kitti", "write_rosbag2", "write_tables", "write_tum"]

@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, ConfigError, UnknownNameError
 from sensorium.readings import Array, Reading, SceneDescription
+from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
 from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
@@ -217,22 +218,6 @@ def _values(channel: Channel, prefix: str, frame: str) -> dict[str, Any]:
     return {**{name: value for name, value in names.items() if name in own}, **channel.values}
 
 
-class _Arrivals:
-    """Which samples of consecutive readings are new: valid, and of another capture than the one before."""
-
-    def __init__(self, envs: int) -> None:
-        self._last_tick, self._last_frame = np.full(envs, -1), np.full(envs, -1)
-
-    def new(self, ticks: Array, frames: Array, valid: Array) -> Array:
-        """Return bool `[reading, env]` for arrays of that shape."""
-        ticks = np.where(valid, ticks, -1)
-        before = np.concatenate((self._last_tick[None], ticks[:-1]))
-        frames_before = np.concatenate((self._last_frame[None], frames[:-1]))
-        self._last_tick, self._last_frame = ticks[-1], frames[-1]
-        new: Array = valid & ((ticks != before) | (frames < frames_before))
-        return new
-
-
 class _SensorMessages:
     """Messages of one sensor."""
 
@@ -242,7 +227,7 @@ class _SensorMessages:
         self._envs = np.array(owner.envs, np.int64)
         self._ids: bytes = b""
         self._rows = self._envs
-        self._arrivals = {branch: _Arrivals(len(self._envs)) for branch in ("measured", "truth")}
+        self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
         base = ros_name(sensor.name)
         self._frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
         self._channels: list[tuple[str, int | None, Channel, Template, int]] = []

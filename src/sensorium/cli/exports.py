@@ -1,0 +1,212 @@
+"""The command `export`. Its docstring is shown by `--help`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from sensorium.cli.arguments import unset
+from sensorium.cli.messages import stderr, stdout
+from sensorium.errors import ArgumentError, UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from sensorium.readings import Reading, SceneDescription
+    from sensorium.record import Replay
+
+Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "rosbag2"]
+HOLDS = {
+    "euroc": "measured values of IMUs and cameras, and the true poses of one sensor",
+    "tum": "the true poses of sensors",
+    "kitti": "the measured scans of one lidar, with its poses",
+}
+"""Format -> what it holds; tables hold all values, and rosbag2 all that a message exists for."""
+TABLES = ("csv", "npz", "parquet")
+
+
+@dataclass
+class Export:
+    """Convert a recording to files of other tools. What a format cannot hold is listed at the end.
+
+    csv, npz, parquet: DIR/SENSOR.measured.FORMAT and DIR/SENSOR.truth.FORMAT. A row is one capture in one environment:
+    env, tick, time, then the fields. Columns are named FIELD.AXIS, e.g. lin_acc_b.x; npz holds one array per field.
+    Measured rows also have the sensor's own time stamp, the time of arrival, and the pose. Events have one row each, in
+    SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
+    units, frames, configs and marks.
+
+    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
+    tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
+    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar.
+    rosbag2: a bag with standard ROS 2 messages, for ros2 bag play DIR.
+
+    For example:
+      sensorium export run.mcap --to out/tables --format csv
+      sensorium export run.mcap --to out/imu --format parquet --sensor imu --start 2 --end 4
+      sensorium export run.mcap --to out/euroc --format euroc --env 3
+      sensorium export run.mcap --to out/bag --format rosbag2 --env 0
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
+    """Recording, written by sensorium run --record or scene.record."""
+    to: Annotated[Path, arg(metavar="DIR")]
+    """Folder for the files; created if missing, existing files are replaced."""
+    format: Format
+    """Format of the files. parquet needs: pip install 'sensorium[parquet]'."""
+    sensor: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
+    """Only this sensor; may be repeated. By default all."""
+    env: Annotated[int | None, unset("K", "all; euroc, tum, kitti: the first")] = None
+    """Only this environment."""
+    start: Annotated[float | None, unset("S", "the first sample")] = None
+    """Simulation time to start at, s."""
+    end: Annotated[float | None, unset("S", "the last sample")] = None
+    """Simulation time to end at, s."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        check_recording(self.file)
+        if self.to.exists() and not self.to.is_dir():
+            raise UsageError.of("--to", str(self.to), "a folder", "Give another path, since this one is a file.")
+        import sensorium
+
+        with sensorium.replay(self.file) as replay:
+            envs = replay.env_ids.tolist()
+            if self.env is not None and self.env not in envs:
+                raise UsageError.of("--env", self.env, f"a recorded environment: {_listed(envs)}")
+            for name in self.sensor:
+                if name not in replay.description.sensors:
+                    raise UnknownNameError("recorded sensor", name, replay.description.sensors)
+            try:
+                self.to.mkdir(parents=True, exist_ok=True)
+                with self._following(replay) as follow:
+                    notes = self._export(replay, follow)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise UsageError.of("--to", str(self.to), "a writable folder", f"{reason}.") from error
+            console = stdout()
+            console.print(f"wrote {self.to} ({self.format})", markup=False, soft_wrap=True)
+            for text in (*notes, *self._left_out(replay)):
+                console.print(f"not exported: {text}", markup=False, soft_wrap=True)
+        return 0
+
+    def _export(self, replay: Replay, follow: Callable[..., Iterator[Reading]]) -> list[str]:
+        """Write the files, and return one text for everything that the format cannot hold."""
+        from sensorium.record import export
+
+        env = int(replay.env_ids[0]) if self.env is None else self.env
+        if self.format == "euroc":
+            return export.write_euroc(follow(self.sensor), self.to, env=env)
+        if self.format == "kitti":
+            return export.write_kitti(follow(self.sensor), self.to, env=env)
+        if self.format == "tum":
+            return self._export_tum(replay, follow, env)
+        if self.format == "rosbag2":
+            about = _selected(replay, self.sensor)
+            envs = replay.env_ids.tolist() if self.env is None else [self.env]
+            return export.write_rosbag2(follow(self.sensor), self.to, about, envs)
+        dt = replay.description.dt
+        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env)
+        for name in () if self.sensor else replay.logs:
+            values = (replace(each, name=f"log.{name}") for each in self._within(replay.log(name)))
+            notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
+        marks = [
+            {"time": mark.time, "tick": mark.tick, "env_ids": mark.env_ids.tolist(), "name": mark.name,
+             "value": mark.value}
+            for mark in replay.marks
+        ]  # fmt: skip
+        about = {**_selected(replay, self.sensor).to_dict(), "versions": replay.versions, "marks": marks}
+        text = json.dumps(about, indent=1)
+        (self.to / "description.json").write_text(f"{text}\n", encoding="utf-8")
+        return notes
+
+    def _export_tum(self, replay: Replay, follow: Callable[..., Iterator[Reading]], env: int) -> list[str]:
+        """Write one file per sensor that has poses.
+
+        Raises:
+            ArgumentError: no sensor has poses.
+        """
+        from sensorium.record.archive import key_of
+        from sensorium.record.export import write_tum
+
+        failures: dict[str, ArgumentError] = {}
+        names = self.sensor or tuple(replay.description.sensors)
+        for name in names:
+            path = self.to / f"{key_of(name, slashes=False)}.tum"
+            try:
+                write_tum(follow((name,)), path, sensor=name, env=env)
+            except ArgumentError as error:
+                path.unlink()
+                failures[name] = error
+        if len(failures) == len(names):
+            raise ArgumentError(f"{self.file}: no sensor has poses in this time span, expected at least one.")
+        return [f"{name}: it has no poses" for name in failures]
+
+    def _within(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+        """Yield the readings of the time span."""
+        for reading in readings:
+            if (self.start is None or self.start <= reading.time) and (self.end is None or reading.time <= self.end):
+                yield reading
+
+    def _left_out(self, replay: Replay) -> list[str]:
+        """Return one text for each part of the recording that the format does not hold."""
+        found = []
+        if self.format in HOLDS:
+            env = int(replay.env_ids[0]) if self.env is None else self.env
+            if others := [each for each in replay.env_ids.tolist() if each != env]:
+                found.append(f"environments {_listed(others)}; choose one with --env")
+            for name, about in replay.description.sensors.items():
+                if len(about.get("mounts", ())) > 1 and name in (self.sensor or (name,)):
+                    found.append(f"{name}: mounts after the first, {about['mounts'][0]}")
+            found.append(f"values other than {HOLDS[self.format]}")
+        if self.format not in TABLES:
+            parts = [*replay.logs, *(["marks"] if replay.marks else [])]
+            if parts:
+                found.append(f"{', '.join(parts)}; --format csv, npz and parquet hold them")
+        found.append("shapes of the world, and the rig file; they are attached to the recording")
+        return found
+
+    @contextlib.contextmanager
+    def _following(self, replay: Replay) -> Iterator[Callable[..., Iterator[Reading]]]:
+        """Yield a function that returns the readings of sensors (none: all), and shows how far they are written."""
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        start = replay.start if self.start is None else self.start
+        end = replay.end if self.end is None else self.end
+        passes = len(self.sensor or replay.description.sensors) if self.format == "tum" else 1
+        console, span, done = stderr(), max(end - start, 0.0), 0
+        columns = (TextColumn("exporting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("", total=passes * span)
+
+            def follow(names: tuple[str, ...]) -> Iterator[Reading]:
+                nonlocal done
+                shown = start
+                for reading in replay.readings(names or None, start, end):
+                    if reading.time - shown > span / 200:
+                        shown = reading.time
+                        progress.update(task, completed=done * span + shown - start)
+                    yield reading
+                done += 1
+
+            yield follow
+
+
+def check_recording(file: Path) -> None:
+    """Raise `UsageError` for an npz recording, which only holds what its own format can."""
+    if file.suffix.lower() == ".npz":
+        fix = "An npz file opens in NumPy as it is; record with sensorium run --record FILE.mcap to convert later."
+        raise UsageError.of("FILE.mcap", str(file), "an MCAP recording", fix)
+
+
+def _selected(replay: Replay, names: tuple[str, ...]) -> SceneDescription:
+    """Return the description with some sensors; with all if none is named."""
+    sensors = replay.description.sensors
+    return replace(replay.description, sensors={name: sensors[name] for name in names or sensors})
+
+
+def _listed(envs: list[int]) -> str:
+    return ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")

@@ -1,0 +1,107 @@
+"""Bags of rosbag2: an MCAP file with ROS 2 messages, and `metadata.yaml`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sensorium.errors import ModelError
+from sensorium.readings import Reading, SceneDescription
+from sensorium.record.recorder import open_writer
+
+BLOCK_BYTES = 4_000_000
+"""Size of the readings that are converted at once, bytes."""
+_HEAD = """\
+rosbag2_bagfile_information:
+  version: 9
+  storage_identifier: mcap
+  duration:
+    nanoseconds: {duration}
+  starting_time:
+    nanoseconds_since_epoch: {start}
+  message_count: {count}
+  topics_with_message_count:
+"""
+_TOPIC = """\
+    - topic_metadata:
+        name: {name}
+        type: {type}
+        serialization_format: cdr
+        offered_qos_profiles:
+{qos}
+        type_description_hash: {hash}
+      message_count: {count}
+"""
+_TAIL = """\
+  compression_format: ""
+  compression_mode: ""
+  relative_file_paths:
+    - {file}
+  files:
+    - path: {file}
+      starting_time:
+        nanoseconds_since_epoch: {start}
+      duration:
+        nanoseconds: {duration}
+      message_count: {count}
+  custom_data: ~
+  ros_distro: jazzy
+"""
+
+
+def write_rosbag2(
+    readings: Iterable[Reading],
+    folder: str | os.PathLike[str],
+    description: SceneDescription,
+    envs: Sequence[int],
+) -> list[str]:
+    """Write readings as standard ROS 2 messages, one per environment and sample.
+
+    Args:
+        readings: readings of any sensors, each sensor's in the order of time.
+        folder: the bag; created if missing.
+        description: description of the scene, with the sensors of the readings.
+        envs: environments to convert.
+
+    Returns:
+        One text for everything that no message holds.
+
+    Raises:
+        ModelError: the file could not be written.
+        MissingDependencyError: the extra `record` is not installed.
+    """
+    root = Path(folder)
+    path = root / f"{root.resolve().name or 'bag'}_0.mcap"
+    writer = open_writer(path)
+    try:
+        from sensorium.record.ros2_track import Ros2Track
+
+        track = Ros2Track(writer, description, envs)
+        size = 0
+        for frame, reading in enumerate(readings):
+            track.add(reading)
+            size += sum(array.nbytes for array in (*reading.measured.values(), *reading.truth.values()))
+            if size >= BLOCK_BYTES:
+                track.write(frame)
+                size = 0
+        track.write(0)
+    finally:
+        writer.close()
+    if writer.error is not None:
+        raise ModelError(f"bag {str(path)!r}: it could not be written ({writer.error}). Free some space on the disk.")
+    summary = writer.summary
+    about = {"start": summary.start, "duration": summary.end - summary.start, "file": json.dumps(path.name)}
+    text = _HEAD.format(**about, count=sum(summary.counts.values()))
+    for number, channel in summary.channels.items():
+        qos = channel.metadata["offered_qos_profiles"].rstrip()
+        text += _TOPIC.format(
+            name=channel.topic, type=summary.schemas[channel.schema_id].name, count=summary.counts.get(number, 0),
+            qos="\n".join(f"          {line}" for line in qos.splitlines()), hash=channel.metadata["topic_type_hash"],
+        )  # fmt: skip
+    (root / "metadata.yaml").write_text(text + _TAIL.format(**about, count=sum(summary.counts.values())))
+    return [
+        f"{name}: no ROS 2 message holds the field{'s' if len(fields) > 1 else ''} {', '.join(fields)}"
+        for name, fields in track.unmapped.items()
+    ]
