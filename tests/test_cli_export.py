@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_typestore, get_types_from_msg
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main

@@ -118,8 +118,8 @@ class Export:
              "value": mark.value}
             for mark in replay.marks
         ]  # fmt: skip
-        about = {**_selected(replay, self.sensor).to_dict(), "versions": replay.versions, "marks": marks}
-        text = json.dumps(about, indent=1)
+        scene = _selected(replay, self.sensor).to_dict()
+        text = json.dumps({**scene, "versions": replay.versions, "marks": marks}, indent=1)
         (self.to / "description.json").write_text(f"{text}\n", encoding="utf-8")
         return notes
 
